@@ -1,0 +1,48 @@
+# Every target works on a fresh Debian machine with Python 3.11 and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test test-full check format bench clean
+
+$(VENV)/demo.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e '.[dev]'
+	touch $@ $(VENV)/demo.stamp
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/dpsketch demo -o demo-output
+
+# Numba's disk cache does not notice a changed callee in another module, so tests start without it.
+test: $(VENV)/dev.stamp
+	sh tests/install_components.sh
+	find src -name '*.nb[ic]' -delete
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
+
+test-full: $(VENV)/dev.stamp
+	sh tests/install_components.sh
+	find src -name '*.nb[ic]' -delete
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks: dpsketch beside its peers, in one run, as ratios."""

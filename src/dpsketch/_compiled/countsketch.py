@@ -1,0 +1,166 @@
+"""CountSketch: add keys to a table of counters, and read them back.
+
+A table has ``rows × width`` counters. Row i meets a fingerprint f in one bucket and with one sign, both taken from
+z = mix(f ⊕ row_keys[i]), where mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014; the constants
+are those of Stafford's variant 13) without its last shift, which the upper half of z does not need:
+
+- the sign is −1 where bit 63 of z is set, else +1;
+- the bucket is ⌊width · u / 2³²⌋, where u is bits 31 to 62 of z (Lemire's range reduction; width ≤ 2³¹).
+
+No bit serves both, so bucket and sign are independent for every width, and a bucket is uniform to within width / 2³².
+
+Each loop over keys is cut into blocks and each block into two passes: the first hashes and has no branches or scattered
+stores, so that it is vectorised; the second only touches the counters.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled.kernel import kernel
+
+__all__ = ["add_ones", "add_weighted", "cells", "median_of_rows", "row_values"]
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+M1 = np.uint64(0xBF58476D1CE4E5B9)
+M2 = np.uint64(0x94D049BB133111EB)
+U1 = np.uint64(1)
+U27 = np.uint64(27)
+U30 = np.uint64(30)
+U32 = np.uint64(32)
+U63 = np.uint64(63)
+
+# Keys a block while adding: the scratch (80 kB) stays in the second-level cache beside the row being filled.
+ADD_BLOCK = 16_384
+# Keys a block while reading: the block's part of an n × rows result stays in the second-level cache.
+READ_BLOCK = 1_024
+
+
+@kernel
+def _locate(
+    fingerprints: npt.NDArray[np.uint64],
+    row_key: np.uint64,
+    width: np.uint64,
+    buckets: npt.NDArray[np.int32],
+    signs: npt.NDArray[np.int8],
+) -> None:
+    """Fill in the bucket and sign of each fingerprint in one row."""
+    for i in range(len(fingerprints)):
+        z = fingerprints[i] ^ row_key
+        z = (z ^ (z >> U30)) * M1
+        z = (z ^ (z >> U27)) * M2
+        buckets[i] = np.int32((((z << U1) >> U32) * width) >> U32)
+        signs[i] = np.int8(1) - np.int8((z >> U63) << U1)
+
+
+@kernel
+def add_ones(
+    table: npt.NDArray[np.int64], fingerprints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64]
+) -> None:
+    """Add each key once to every row of the table, in place."""
+    width = np.uint64(table.shape[1])
+    buckets = np.empty(min(ADD_BLOCK, len(fingerprints)), np.int32)
+    signs = np.empty(len(buckets), np.int8)
+    for start in range(0, len(fingerprints), ADD_BLOCK):
+        block = fingerprints[start : start + ADD_BLOCK]
+        for r in range(len(row_keys)):
+            row = table[r]
+            _locate(block, row_keys[r], width, buckets, signs)
+            for i in range(len(block)):
+                # An unsigned index spares numba the test for a negative one.
+                row[np.uint64(buckets[i])] += np.int64(signs[i])
+
+
+@kernel
+def add_weighted(
+    table: npt.NDArray[Number],
+    fingerprints: npt.NDArray[np.uint64],
+    row_keys: npt.NDArray[np.uint64],
+    weights: npt.NDArray[Number],
+) -> None:
+    """Add each key with its weight to every row of the table, in place."""
+    width = np.uint64(table.shape[1])
+    buckets = np.empty(min(ADD_BLOCK, len(fingerprints)), np.int32)
+    signs = np.empty(len(buckets), np.int8)
+    for start in range(0, len(fingerprints), ADD_BLOCK):
+        block = fingerprints[start : start + ADD_BLOCK]
+        weight = weights[start : start + ADD_BLOCK]
+        for r in range(len(row_keys)):
+            row = table[r]
+            _locate(block, row_keys[r], width, buckets, signs)
+            for i in range(len(block)):
+                row[np.uint64(buckets[i])] += signs[i] * weight[i]
+
+
+@kernel
+def row_values(
+    table: npt.NDArray[Number], fingerprints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64]
+) -> npt.NDArray[Number]:
+    """Return, for each key and row, the key's counter times its sign: an array of n × rows, typed as the table is."""
+    width = np.uint64(table.shape[1])
+    values = np.empty((len(fingerprints), len(row_keys)), table.dtype)
+    buckets = np.empty(min(READ_BLOCK, len(fingerprints)), np.int32)
+    signs = np.empty(len(buckets), np.int8)
+    for start in range(0, len(fingerprints), READ_BLOCK):
+        block = fingerprints[start : start + READ_BLOCK]
+        for r in range(len(row_keys)):
+            row = table[r]
+            target = values[start : start + READ_BLOCK, r]
+            _locate(block, row_keys[r], width, buckets, signs)
+            for i in range(len(block)):
+                target[i] = signs[i] * row[np.uint64(buckets[i])]
+    return values
+
+
+@kernel
+def median_of_rows(values: npt.NDArray[Number]) -> npt.NDArray[np.float64]:
+    """Return the median of each line of an n × rows array; rows is odd.
+
+    A bubble sort that stops at the middle, run on a block of keys at once: every step is a minimum and a maximum of two
+    lines of scratch, which the compiler vectorises over keys.
+    """
+    keys, rows = values.shape
+    middle = rows // 2
+    medians = np.empty(keys, np.float64)
+    scratch = np.empty((rows, min(READ_BLOCK, keys)), values.dtype)
+    for start in range(0, keys, READ_BLOCK):
+        block = values[start : start + READ_BLOCK]
+        count = len(block)
+        for i in range(count):
+            for r in range(rows):
+                scratch[r, i] = block[i, r]
+        for smallest in range(middle + 1):
+            for r in range(rows - 1, smallest, -1):
+                lower = scratch[r - 1]
+                upper = scratch[r]
+                for i in range(count):
+                    a = lower[i]
+                    b = upper[i]
+                    lower[i] = min(a, b)
+                    upper[i] = max(a, b)
+        medians[start : start + count] = scratch[middle, :count]
+    return medians
+
+
+@kernel
+def cells(
+    fingerprints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64], width: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+    """Return each key's bucket and sign in each row: two arrays of n × rows."""
+    buckets = np.empty((len(fingerprints), len(row_keys)), np.int32)
+    signs = np.empty((len(fingerprints), len(row_keys)), np.int8)
+    for start in range(0, len(fingerprints), READ_BLOCK):
+        block = fingerprints[start : start + READ_BLOCK]
+        for r in range(len(row_keys)):
+            _locate(
+                block,
+                row_keys[r],
+                np.uint64(width),
+                buckets[start : start + READ_BLOCK, r],
+                signs[start : start + READ_BLOCK, r],
+            )
+    return buckets, signs

@@ -1,0 +1,169 @@
+"""XXH64 over integers and over the buffers of an Arrow string column.
+
+The algorithm is Yann Collet's; its specification and test values are published with the xxHash library. The tests
+compare every code path with that library. Results go to an array the caller brings: NumPy asks the system for large
+pages and numba does not, which makes a fourfold difference for ten million integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload
+
+from dpsketch._compiled.kernel import kernel
+
+__all__ = ["hash_integers", "hash_ranges", "hash_slices"]
+
+P1 = np.uint64(0x9E3779B185EBCA87)
+P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+P3 = np.uint64(0x165667B19E3779F9)
+P4 = np.uint64(0x85EBCA77C2B2AE63)
+P5 = np.uint64(0x27D4EB2F165667C5)
+U1 = np.uint64(1)
+U7 = np.uint64(7)
+U8 = np.uint64(8)
+U11 = np.uint64(11)
+U12 = np.uint64(12)
+U18 = np.uint64(18)
+U23 = np.uint64(23)
+U27 = np.uint64(27)
+U29 = np.uint64(29)
+U31 = np.uint64(31)
+U32 = np.uint64(32)
+U33 = np.uint64(33)
+U64 = np.uint64(64)
+
+
+def load8(data: npt.NDArray[np.uint8], start: int) -> np.uint64:
+    """Return the eight bytes from ``start`` on as a little-endian integer, whatever their alignment."""
+    return np.uint64(int.from_bytes(data[start : start + 8].tobytes(), "little"))
+
+
+def load4(data: npt.NDArray[np.uint8], start: int) -> np.uint64:
+    """Return the four bytes from ``start`` on as a little-endian integer, whatever their alignment."""
+    return np.uint64(int.from_bytes(data[start : start + 4].tobytes(), "little"))
+
+
+def _unaligned_load(bits: int) -> Any:
+    """Make the one-instruction form of a load: numba by itself would read and join single bytes."""
+
+    @intrinsic
+    def load(typing_context: Any, data: Any, start: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_helper(builder, signature.args[0], arguments[0])
+            address = builder.gep(array.data, [arguments[1]])
+            word = builder.load(builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1, typ=ir.IntType(bits))
+            return word if bits == 64 else builder.zext(word, ir.IntType(64))
+
+        return types.uint64(data, types.intp), generate
+
+    return load
+
+
+_load8 = _unaligned_load(64)
+_load4 = _unaligned_load(32)
+
+
+@overload(load8)
+def _compiled_load8(data: Any, start: Any) -> Any:
+    def load(data: Any, start: Any) -> Any:
+        return _load8(data, start)
+
+    return load
+
+
+@overload(load4)
+def _compiled_load4(data: Any, start: Any) -> Any:
+    def load(data: Any, start: Any) -> Any:
+        return _load4(data, start)
+
+    return load
+
+
+@kernel
+def _rotate(x: np.uint64, bits: np.uint64) -> np.uint64:
+    return (x << bits) | (x >> (U64 - bits))
+
+
+@kernel
+def _round(accumulator: np.uint64, word: np.uint64) -> np.uint64:
+    return _rotate(accumulator + word * P2, U31) * P1
+
+
+@kernel
+def _avalanche(h: np.uint64) -> np.uint64:
+    h = (h ^ (h >> U33)) * P2
+    h = (h ^ (h >> U29)) * P3
+    return h ^ (h >> U32)
+
+
+@kernel
+def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
+    length = np.uint64(stop - start)
+    if stop - start >= 32:
+        v1 = seed + P1 + P2
+        v2 = seed + P2
+        v3 = seed
+        v4 = seed - P1
+        while stop - start >= 32:
+            v1 = _round(v1, load8(data, start))
+            v2 = _round(v2, load8(data, start + 8))
+            v3 = _round(v3, load8(data, start + 16))
+            v4 = _round(v4, load8(data, start + 24))
+            start += 32
+        h = _rotate(v1, U1) + _rotate(v2, U7) + _rotate(v3, U12) + _rotate(v4, U18)
+        h = (h ^ _round(np.uint64(0), v1)) * P1 + P4
+        h = (h ^ _round(np.uint64(0), v2)) * P1 + P4
+        h = (h ^ _round(np.uint64(0), v3)) * P1 + P4
+        h = (h ^ _round(np.uint64(0), v4)) * P1 + P4
+    else:
+        h = seed + P5
+    h += length
+    while stop - start >= 8:
+        h = _rotate(h ^ _round(np.uint64(0), load8(data, start)), U27) * P1 + P4
+        start += 8
+    if stop - start >= 4:
+        h = _rotate(h ^ (load4(data, start) * P1), U23) * P2 + P3
+        start += 4
+    while start < stop:
+        h = _rotate(h ^ (np.uint64(data[start]) * P5), U11) * P1
+        start += 1
+    return _avalanche(h)
+
+
+@kernel
+def hash_slices(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    seed: np.uint64,
+    hashes: npt.NDArray[np.uint64],
+) -> None:
+    """Fill in ``hashes[i]`` with XXH64 of ``data[offsets[i]:offsets[i + 1]]``."""
+    for i in range(len(hashes)):
+        hashes[i] = _hash_one(data, int(offsets[i]), int(offsets[i + 1]), seed)
+
+
+@kernel
+def hash_ranges(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    seed: np.uint64,
+    hashes: npt.NDArray[np.uint64],
+) -> None:
+    """Fill in ``hashes[i]`` with XXH64 of ``data[starts[i]:stops[i]]``; ranges may overlap."""
+    for i in range(len(hashes)):
+        hashes[i] = _hash_one(data, starts[i], stops[i], seed)
+
+
+@kernel
+def hash_integers(keys: npt.NDArray[np.uint64], seed: np.uint64, hashes: npt.NDArray[np.uint64]) -> None:
+    """Fill in ``hashes[i]`` with XXH64 of the eight little-endian bytes of ``keys[i]``."""
+    start = seed + P5 + U8
+    for i in range(len(hashes)):
+        hashes[i] = _avalanche(_rotate(start ^ _round(np.uint64(0), keys[i]), U27) * P1 + P4)

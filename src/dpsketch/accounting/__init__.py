@@ -1,0 +1,23 @@
+"""What releases cost together, how much noise a budget asks for, and what it means in words."""
+
+from dpsketch.accounting.composition import compose, composed_delta, fits, group, rho_of
+from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
+from dpsketch.accounting.odds import best_guess, posterior, words
+from dpsketch.accounting.tally import Costs, check_cost
+
+__all__ = [
+    "Costs",
+    "best_guess",
+    "check_cost",
+    "compose",
+    "composed_delta",
+    "fits",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "group",
+    "posterior",
+    "rho_of",
+    "words",
+    "zcdp_mu",
+]

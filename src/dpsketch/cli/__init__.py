@@ -1,0 +1,41 @@
+"""The command line. Results go to standard output, progress and messages to standard error."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+__all__ = ["main"]
+
+# Typer turns Ctrl-C into this exit code; ours for anything refused or given up is 1.
+_TYPER_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line: exit 0 when done, 1 when refused, 2 on wrong usage."""
+    from dpsketch.cli.app import app
+    from dpsketch.errors import DpsketchError
+
+    try:
+        app()
+    except DpsketchError as error:
+        _fail(f"{type(error).__name__}: {error}")
+    except SystemExit as stop:
+        if stop.code == _TYPER_INTERRUPTED:
+            _fail("interrupted; nothing was written.")
+        raise
+    except BrokenPipeError:
+        # The reader of our output went away (as `| head` does): nothing is left to say, nor anyone to say it to.
+        sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            _fail("no space is left on the disk; nothing was written.")
+        _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'a file'}.")
+    except MemoryError:
+        _fail("not enough memory; nothing was written. A smaller sketch (--rows, --width) needs less.")
+
+
+def _fail(message: str) -> None:
+    print(f"dpsketch: {message}", file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,58 @@
+"""The commands, in the order a newcomer meets them."""
+
+from __future__ import annotations
+
+import typer
+
+from dpsketch.cli import asking, demo, ledger, making
+
+__all__ = ["app"]
+
+_HELP = """Publish counts of sensitive records with a proven guarantee.
+
+\b
+Which sketch do I need?
+  counts    How often does each of the keys I name occur?          run counts
+  heavy     Which keys are frequent? I have no list of them.       run heavy
+  sparse    The same as counts, under pure ε, for mid-sized counts. run sparse
+  moment    One number that says how skewed the stream is (F_p).   run moment
+  density   Where do points lie? Densities, scores, classes.       run density
+  local     People report for themselves; I am not trusted.        local report
+
+A first look, on data of its own:  dpsketch demo
+
+\b
+From a file to an answer:
+  dpsketch run counts visits.csv --key url --epsilon 1 --delta 1e-6 -o visits.dps
+  dpsketch query visits.dps /index.html
+"""
+
+app = typer.Typer(
+    name="dpsketch",
+    help=_HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        from dpsketch import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit()
+
+
+app.command("demo")(demo.demo)
+app.command("run")(making.run)
+app.command("build")(making.build)
+app.command("merge")(making.merge)
+app.command("release")(making.release)
+app.command("query")(asking.query)
+app.command("top")(asking.top)
+app.command("inspect")(asking.inspect)
+app.command("plot")(asking.plot)
+app.add_typer(ledger.app, name="ledger")

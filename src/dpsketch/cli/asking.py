@@ -1,0 +1,145 @@
+"""Commands that ask a release: query, top, inspect, plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpsketch.cli.options import JsonOption, OutputOption
+from dpsketch.cli.output import print_estimates, print_json, say
+from dpsketch.errors import InvalidInput, SensitiveData
+
+__all__ = ["inspect", "plot", "query", "top"]
+
+ReleaseFile = Annotated[Path, typer.Argument(metavar="FILE", help="A released .dps file.")]
+Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the intervals.")]
+EstimatorOption = Annotated[str, typer.Option("--estimator", help="robust, median or mean.")]
+
+
+def query(
+    file: ReleaseFile,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY…", help="Keys to look up.")] = None,
+    keys_from: Annotated[Path | None, typer.Option("--keys-from", help="A file with one key a line.")] = None,
+    confidence: Confidence = 0.95,
+    estimator: EstimatorOption = "robust",
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate the counts of keys, with intervals."""
+    from dpsketch.kinds import load
+
+    release = load(file)
+    asked = list(keys or []) + (_lines(keys_from) if keys_from is not None else [])
+    if not asked:
+        raise InvalidInput("name at least one key, or give --keys-from FILE.")
+    estimates = release.estimate(_typed(asked, release), confidence=confidence, estimator=estimator)
+    print_estimates(estimates, release.guarantee, as_json=as_json)
+
+
+def top(
+    file: ReleaseFile,
+    n: Annotated[int, typer.Option("-n", "--number", help="How many keys.")] = 20,
+    candidates: Annotated[
+        Path | None, typer.Option("--candidates", help="A file with one candidate key a line.")
+    ] = None,
+    confidence: Confidence = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """List the most frequent keys, with intervals that hold for all of them at once."""
+    from dpsketch.kinds import load
+    from dpsketch.sketches.countsketch import PrivateCountSketch
+
+    release = load(file)
+    if candidates is None and isinstance(release, PrivateCountSketch):
+        raise InvalidInput(
+            "a CountSketch knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
+            "public list costs no privacy), or make a release that finds keys by itself: dpsketch run heavy …"
+        )
+    listed = None if candidates is None else _typed(_lines(candidates), release)
+    print_estimates(release.top(n, candidates=listed, confidence=confidence), release.guarantee, as_json=as_json)
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .dps or .sketch file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a file is and what it promises. Of a sensitive file only its spec is shown."""
+    from dpsketch import files
+    from dpsketch.kinds import KINDS, load
+    from dpsketch.sketches.specs import fingerprint_of
+
+    document = files.read(file, allow_sensitive=True)
+    facts: dict[str, Any] = {"file": str(file), "kind": document.kind, "sensitive": document.sensitive}
+    if document.kind in KINDS:
+        facts["answers"] = KINDS[document.kind].answers
+    facts["spec"] = document.header.get("spec")
+    if not document.sensitive:
+        release = load(file)
+        facts["spec_fingerprint"] = fingerprint_of(release.spec)
+        facts["bytes"] = file.stat().st_size
+        facts["guarantee"] = release.guarantee.to_json()
+        facts["charge"] = None if release.charge is None else release.charge.to_json()
+        facts |= release.facts()
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        if name == "guarantee":
+            print(f"guarantee: {value['words']}")
+        elif isinstance(value, dict):
+            print(f"{name}:")
+            for inner, part in value.items():
+                print(f"  {inner}: {part}")
+        else:
+            print(f"{name}: {value}")
+    if document.sensitive:
+        say("This file is sensitive: it may not be published. `dpsketch release` makes what may.")
+
+
+def plot(
+    file: ReleaseFile,
+    output: OutputOption,
+    candidates: Annotated[
+        Path | None, typer.Option("--candidates", help="A file with one key a line: draw the largest of them.")
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--number", help="How many keys to draw.")] = 20,
+) -> None:
+    """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
+    from dpsketch import plots
+    from dpsketch.kinds import load
+
+    release = load(file)
+    listed = None if candidates is None else _typed(_lines(candidates), release)
+    plots.save(release.plot(candidates=listed, n=n), output)
+    say(f"Wrote {output}.")
+
+
+def _lines(path: Path) -> list[str]:
+    """Read one key a line; the encoding is UTF-8."""
+    problem = ""
+    try:
+        return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line]
+    except UnicodeDecodeError:
+        problem = f"{path} is not UTF-8 text with one key a line."
+    except (FileNotFoundError, IsADirectoryError):
+        problem = f"{path} is not a file."
+    raise InvalidInput(problem)
+
+
+def _typed(keys: list[str], release: Any) -> list[str] | list[int]:
+    """Read keys by the release's spec: integers where it counts integers."""
+    if not hasattr(release, "estimate"):
+        raise SensitiveData("this file answers no questions about keys.")
+    if getattr(release.spec, "key_type", None) != "int":
+        return keys
+    numbers: list[int] = []
+    for key in keys:
+        try:
+            numbers.append(int(key))
+        except ValueError:
+            numbers = []
+            break
+    if len(numbers) != len(keys):
+        raise InvalidInput("this release counts integer keys, and one of the keys asked is not an integer.")
+    return numbers

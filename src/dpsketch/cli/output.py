@@ -1,0 +1,86 @@
+"""How the command line speaks: JSON or tables on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpsketch.estimates import Estimates
+    from dpsketch.privacy import Guarantee
+    from dpsketch.sources import Progress
+
+__all__ = ["number", "print_estimates", "print_json", "progress_bar", "say", "table"]
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on standard output."""
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def say(message: str) -> None:
+    """Tell the data holder something, on standard error."""
+    print(message, file=sys.stderr)
+
+
+def number(value: float) -> str:
+    """Format an estimate: whole from 100 on, three significant digits below."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
+    """Print a table; the first column is text, the others align right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        drawn.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    width = None if sys.stdout.isatty() else 120
+    Console(width=width).print(drawn)
+
+
+def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool) -> None:
+    """Print estimates with their intervals, and the guarantee they come with."""
+    if as_json:
+        print_json(
+            {
+                "estimates": estimates.to_json(),
+                "confidence": estimates.confidence,
+                "guarantee": guarantee.to_json(),
+            }
+        )
+        return
+    percent = f"{estimates.confidence:.4g}".replace("0.", "") if estimates.confidence < 1 else "100"
+    table(
+        ["key", "estimate", f"{percent}% low", f"{percent}% high"],
+        [[str(key), number(value), number(low), number(high)] for key, value, low, high in estimates.rows()],
+    )
+    say(f"Guarantee: {guarantee}")
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[Progress], None] | None]:
+    """Draw a bar on standard error while records are read, if it is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda state: bar.update(task, completed=state.done, total=state.total)

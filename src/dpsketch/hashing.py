@@ -1,0 +1,328 @@
+"""From keys to 64-bit fingerprints, and from a seed to the keys of a sketch's rows.
+
+A *fingerprint* is XXH64 with seed 42 over the UTF-8 bytes of a text key, or over the eight little-endian bytes of an
+integer key. It is the same on every machine and in every engine, and does not depend on a sketch's seed: that comes in
+afterwards, one row at a time, through :func:`row_keys`.
+
+An integer key is a 64-bit pattern. A signed integer is taken in two's complement and an unsigned one as it is, so −1
+and 2⁶⁴ − 1 are one key; integers outside [−2⁶³, 2⁶⁴) are refused. Bytes are a text key with those bytes. A missing key
+(an Arrow null, a masked element, None, or a NaN in a list or an object column) is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch._compiled.xxh64 import hash_integers, hash_slices
+from dpsketch.errors import InvalidInput, SpecMismatch
+
+__all__ = ["KeyBatch", "KeyType", "fingerprint", "key_type_of", "row_keys", "to_arrow"]
+
+KeyType = Literal["int", "text"]
+
+FINGERPRINT_SEED = np.uint64(42)
+KIND_OF_KEY: dict[KeyType, str] = {"int": "integer", "text": "text"}
+BITS_64 = 2**64 - 1
+GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyBatch:
+    """The fingerprints of a batch of keys, nulls dropped.
+
+    Attributes
+    ----------
+    fingerprints : numpy.ndarray of uint64
+        One for each kept key, in the order of the batch.
+    key_type : {"int", "text"} or None
+        What the keys are; None if the batch has no type (an empty list, nothing but nulls) and none was asked for.
+    kept : numpy.ndarray of bool, or None
+        Which keys of the batch were kept, to drop their weights and users alongside; None if all were.
+    skipped : int
+        How many keys were null.
+    """
+
+    fingerprints: npt.NDArray[np.uint64] = field(repr=False)
+    key_type: KeyType | None
+    kept: npt.NDArray[np.bool_] | None = field(repr=False)
+    skipped: int = field(repr=False)
+
+
+def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
+    """Return the fingerprints of a batch of keys.
+
+    Parameters
+    ----------
+    keys : sequence
+        A list, tuple or other sequence; a NumPy array; an Arrow array, chunked or not, sliced or not, with or without a
+        dictionary; a pandas Series or Index; a polars Series. Integers, text or bytes, all of one kind.
+    key_type : {"int", "text"}, optional
+        What the keys must be. A batch without a type (an empty list, nothing but nulls) fits either.
+
+    Raises
+    ------
+    InvalidInput
+        If the keys are floats, booleans, dates, decimals, nested, of mixed types, or integers that 64 bits do not hold.
+    SpecMismatch
+        If the keys are not of the ``key_type`` asked for.
+
+    Examples
+    --------
+    >>> batch = fingerprint(["red", None, "green"])
+    >>> batch.fingerprints
+    array([  940866417767235679, 14545100765184506888], dtype=uint64)
+    >>> batch.key_type, batch.kept.tolist(), batch.skipped
+    ('text', [True, False, True], 1)
+    """
+    column = to_arrow(keys)
+    found = key_type_of(column.type)
+    if key_type is not None and found is not None and found != key_type:
+        raise SpecMismatch(
+            f"this sketch counts {KIND_OF_KEY[key_type]} keys; the batch has {KIND_OF_KEY[found]} keys. "
+            "Convert them, or count them in a sketch of their own."
+        )
+    fingerprints = np.empty(len(column), np.uint64)
+    kept: npt.NDArray[np.bool_] | None = None
+    start = 0
+    for chunk in column.chunks:
+        stop = start + len(chunk)
+        valid = _hash_array(chunk, fingerprints[start:stop])
+        if valid is not None:
+            kept = np.ones(len(column), np.bool_) if kept is None else kept
+            kept[start:stop] = valid
+        start = stop
+    if kept is None or kept.all():
+        return KeyBatch(fingerprints, found or key_type, None, 0)
+    fingerprints = fingerprints[kept]
+    return KeyBatch(fingerprints, found or key_type, kept, len(kept) - len(fingerprints))
+
+
+def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[np.uint64]:
+    """Return one 64-bit key for each row of a sketch, derived from its seed.
+
+    Row i gets the i-th output of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), started at XXH64 with seed 42 over
+    the purpose's UTF-8 bytes followed by the eight little-endian bytes of the seed. A sketch with more rows begins with
+    the same keys.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the spec, in [0, 2⁶⁴).
+    rows : int
+        How many keys.
+    purpose : str
+        Sets apart the streams that one seed feeds.
+
+    Examples
+    --------
+    >>> row_keys(seed=7, rows=2)
+    array([17607130478936877186,  3508189511784936360], dtype=uint64)
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise InvalidInput("seed must be an integer in [0, 2**64).")
+    origin = np.frombuffer(purpose.encode() + int(seed).to_bytes(8, "little"), np.uint8)
+    state = np.empty(1, np.uint64)
+    hash_slices(origin, _read_only(np.array([0, len(origin)], np.int32)), FINGERPRINT_SEED, state)
+    z = state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    keys: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return keys
+
+
+def to_arrow(keys: Any) -> pa.ChunkedArray:
+    """View or convert any accepted container as a chunked Arrow array."""
+    column: Any = None
+    pandas = sys.modules.get("pandas")
+    if isinstance(keys, pa.Array | pa.ChunkedArray):
+        column = keys
+    elif isinstance(keys, np.ndarray):
+        column = _from_numpy(keys)
+    elif isinstance(keys, str | bytes | bytearray | memoryview):
+        raise InvalidInput("keys is a single text; expected a sequence of keys. Put it into a list.")
+    elif pandas is not None and isinstance(keys, pandas.Series | pandas.Index):
+        if keys.dtype == object:
+            column = _from_numpy(keys.to_numpy())
+        else:
+            with suppress(pa.ArrowException):
+                column = pa.array(keys, from_pandas=True)
+    elif hasattr(keys, "__arrow_c_stream__"):
+        with suppress(pa.ArrowException):
+            column = pa.chunked_array(keys)
+    elif hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_array__"):
+        with suppress(pa.ArrowException):
+            column = pa.array(keys)
+    elif isinstance(keys, Sequence):
+        column = _from_sequence(keys)
+    elif hasattr(keys, "__array__"):
+        column = _from_numpy(np.asarray(keys))
+    else:
+        raise InvalidInput(
+            f"keys is a {type(keys).__name__}; expected a list, a NumPy or Arrow array, or a pandas or polars Series."
+        )
+    if column is None:
+        raise InvalidInput(f"keys is a {type(keys).__name__} of a type that Arrow does not know. Convert it to text.")
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _from_numpy(keys: npt.NDArray[Any]) -> Any:
+    if keys.ndim != 1:
+        raise InvalidInput(f"keys has {keys.ndim} dimensions; expected one. Pass one column, or ravel() it.")
+    if keys.dtype.kind in "OUST" or isinstance(keys, np.ma.MaskedArray):
+        return _from_sequence(keys)
+    if keys.dtype.kind in "iu":
+        native = np.ascontiguousarray(keys, keys.dtype.newbyteorder("="))
+        # Arrow's own conversion would import pandas.
+        return pa.Array.from_buffers(pa.from_numpy_dtype(native.dtype), len(native), [None, pa.py_buffer(native)])
+    if keys.dtype == np.float64 and len(keys) == 0:
+        return pa.nulls(0)  # what np.array([]) is
+    raise _uncountable(keys.dtype.name)
+
+
+def _from_sequence(keys: Any) -> Any:
+    """Let Arrow find the common type of Python objects; nothing it says about them may reach a message."""
+    column: Any = None
+    with suppress(pa.ArrowException, OverflowError, UnicodeError):
+        column = pa.array(keys, from_pandas=True)
+    if column is None:
+        return _from_large_integers(keys)
+    # Arrow reads NumPy's booleans among integers as 0 and 1.
+    if pa.types.is_integer(column.type) and _has_booleans(keys):
+        raise _uncountable("bool")
+    return column
+
+
+def _has_booleans(keys: Iterable[Any]) -> bool:
+    return any(issubclass(kind, bool | np.bool_) for kind in set(map(type, keys)))
+
+
+def _from_large_integers(keys: Iterable[Any]) -> Any:
+    """Convert a sequence that Arrow refused: integers past 2⁶³ or of several NumPy types are fine, all else is not."""
+    patterns: list[int | None] = []
+    for key in keys:
+        if key is None or (isinstance(key, float) and key != key):
+            patterns.append(None)
+        elif isinstance(key, bool | np.bool_) or not isinstance(key, int | np.integer):
+            text = isinstance(key, str | bytes)
+            break
+        elif not -(2**63) <= key < 2**64:
+            raise InvalidInput("an integer key lies outside [-2**63, 2**64). Pass such keys as text.")
+        else:
+            patterns.append(int(key) & BITS_64)
+    else:
+        return pa.array(patterns, pa.uint64())
+    if text and all(isinstance(key, str | bytes | None) for key in keys):
+        raise InvalidInput("a text key is not valid Unicode (half of a surrogate pair). Pass such keys as bytes.")
+    raise InvalidInput(
+        "the keys are of mixed or unknown types; expected all integers or all text. Convert them to one type."
+    )
+
+
+def key_type_of(kind: pa.DataType) -> KeyType | None:
+    """Return what keys of an Arrow type are, None if the type has no values; refuse all other types."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return key_type_of(kind.value_type)
+    if types.is_null(kind):
+        return None
+    if types.is_integer(kind):
+        return "int"
+    if _is_text(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
+        return "text"
+    # What follows the name may describe the data (a decimal's digits, a struct's fields).
+    raise _uncountable(str(kind).split("<")[0].split("(")[0].split("[")[0])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def _uncountable(kind: str) -> InvalidInput:
+    return InvalidInput(
+        f"keys of type {kind} cannot be counted; expected integers or text. "
+        "Convert them first, so that equal keys have equal values."
+    )
+
+
+def _hash_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
+    """Fill in the fingerprints of one Arrow array; return which of its keys are there, or None if all are."""
+    kind = array.type
+    if pa.types.is_null(kind):
+        return np.zeros(len(array), np.bool_)
+    if len(array) == 0:
+        return None
+    if pa.types.is_dictionary(kind):
+        return _hash_dictionary(array, hashes)
+    if pa.types.is_integer(kind):
+        _hash_integer_array(array, hashes)
+    else:
+        _hash_text_array(array, hashes)
+    return _validity(array)
+
+
+def _hash_integer_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+    kind = np.dtype(array.type.to_pandas_dtype())
+    patterns = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+    if kind.itemsize < 8:
+        patterns = patterns.astype(np.int64)
+    hash_integers(_read_only(patterns.view(np.uint64)), FINGERPRINT_SEED, hashes)
+
+
+def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+    kind = array.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        array = array.cast(pa.large_binary())
+        kind = array.type
+    buffers = array.buffers()
+    offsets: npt.NDArray[Any]
+    if pa.types.is_fixed_size_binary(kind):
+        offsets = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * kind.byte_width
+    else:
+        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        width = np.dtype(np.int64 if wide else np.int32)
+        offsets = np.frombuffer(buffers[1], width, len(array) + 1, array.offset * width.itemsize)
+    data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
+    hash_slices(_read_only(data), _read_only(offsets), FINGERPRINT_SEED, hashes)
+
+
+def _hash_dictionary(array: pa.DictionaryArray, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
+    values = np.empty(len(array.dictionary), np.uint64)
+    value_valid = _hash_array(array.dictionary, values)
+    code_valid = _validity(array.indices)
+    if len(values) == 0:
+        return np.zeros(len(array), np.bool_)
+    codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    hashes[:] = values[codes]
+    if value_valid is None:
+        return code_valid
+    valid: npt.NDArray[np.bool_] = value_valid[codes]
+    return valid if code_valid is None else valid & code_valid
+
+
+def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    if array.null_count == 0:
+        return None
+    valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view that cannot be written to: numba compiles anew for each mixture of the two kinds of array."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,107 @@
+"""The table of kinds: every sketch that the command line and the file format know, and how a file becomes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, SensitiveData
+from dpsketch.sketches.countsketch import CountSketch, PrivateCountSketch
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+    from dpsketch.privacy import Guarantee
+
+__all__ = ["KINDS", "Kind", "Release", "SensitiveSketch", "load", "load_sensitive"]
+
+
+class SensitiveSketch(Protocol):
+    """What every sensitive sketch can do, whatever its kind."""
+
+    @property
+    def spec(self) -> Any:
+        """The public spec."""
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the sketch with its content."""
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild from a decoded file."""
+
+
+class Release(Protocol):
+    """What every release can do, whatever its kind."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised."""
+
+    @property
+    def charge(self) -> Charge | None:
+        """The ledger's row."""
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a ``.dps`` file."""
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild from a decoded file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One row of the table."""
+
+    name: str
+    answers: str
+    sensitive: type[SensitiveSketch]
+    private: type[Release]
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("counts", "How often does each key I name occur? (CountSketch)", CountSketch, PrivateCountSketch),
+    )
+}
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Read a release from a ``.dps`` file. A sensitive file is refused."""
+    document = files.read(path, allow_sensitive=False)
+    return _build(document, _kind(document).private)
+
+
+def load_sensitive(source: str | PathLike[str] | bytes) -> Any:
+    """Read a sensitive sketch from a ``.sketch`` file or from bytes, inside the trust boundary."""
+    if isinstance(source, bytes):
+        document = files.decode(source, allow_sensitive=True)
+    else:
+        document = files.read(source, allow_sensitive=True)
+    if not document.sensitive:
+        raise SensitiveData("this file is a public release, not a sensitive sketch: read it with dps.load.")
+    return _build(document, _kind(document).sensitive)
+
+
+def _kind(document: files.Document) -> Kind:
+    if document.kind not in KINDS:
+        raise FileRefused("the file holds a kind of sketch that this version does not know; a newer one may.")
+    return KINDS[document.kind]
+
+
+def _build(document: files.Document, cls: type[SensitiveSketch] | type[Release]) -> Any:
+    refused: str | None = None
+    try:
+        return cls.from_document(document)
+    except FileRefused:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        # The digest was right, so the file was forged or written by something else: say which part, not its content.
+        refused = type(error).__name__
+    raise FileRefused(f"the file's header is not one that dpsketch writes ({refused}).")

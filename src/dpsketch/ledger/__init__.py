@@ -1,0 +1,11 @@
+"""The privacy budget of a dataset: one durable place that says no.
+
+A ledger is a SQLite file, or a PostgreSQL database where several machines release from one dataset. Every release is
+charged here before its noise is drawn. A charge that would exceed the dataset's total is refused, and then nothing is
+charged and nothing is released.
+"""
+
+from dpsketch.ledger.book import Ledger
+from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
+
+__all__ = ["Charge", "Entry", "Ledger", "Preview", "Problem", "Spent", "Total"]

@@ -1,0 +1,272 @@
+"""The ledger itself: totals, charges, and the check that nobody changed them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsketch import accounting
+from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
+from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
+from dpsketch.ledger.store import Store
+from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
+from dpsketch.privacy import ApproximateCost, Cost, PureCost, Unit, cost_to_json
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["Ledger"]
+
+# The δ that ε is stated at where no total names one.
+_DELTA = 1e-6
+
+
+class Ledger:
+    """Totals of datasets, and every release charged to them.
+
+    Parameters
+    ----------
+    url : str or Path
+        A SQLite file, as a path or ``sqlite:///budget.db``, or a PostgreSQL database, as
+        ``postgresql://user@host/database``. Tables are made when they are first needed.
+
+    Privacy
+    -------
+    A charge is committed before the caller draws noise, so a crash can only charge too much. Charges to one dataset are
+    taken one after the other, whichever processes make them, and each is composed with all before it
+    (:mod:`dpsketch.accounting`), so that together they never pass the total. Rows are only ever added; each carries the
+    digest of the one before. :meth:`verify` names a row that was changed, moved or deleted. Someone who may write to
+    the database can forge a whole chain. The charges that release files carry then no longer match it.
+
+    A charge's unit must have the level and the neighbour relation of its dataset's unit: a budget of records says
+    nothing about users, and neither relation's ε bounds the other's without a factor. The bounds on keys and weight may
+    differ from charge to charge. They say how a mechanism clips, and its cost already counts what is left after that:
+    the guarantee covers all of a unit's data, whatever the bound was.
+
+    Examples
+    --------
+    >>> import tempfile, dpsketch as dps
+    >>> from dpsketch.privacy import GaussianCost
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"sqlite:///{folder}/budget.db")
+    ...     ledger.create("web", epsilon=2.0, delta=1e-6, unit=dps.per_record())
+    ...     charge = ledger.charge("web", [GaussianCost(0.3)], unit=dps.per_record(), note="searches in May")
+    ...     print(ledger.spent("web").words)
+    ε=1.29 of 2.00 at δ=1e-6 spent in 1 release
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        self._store = Store(url)
+
+    @classmethod
+    def default(cls) -> Ledger:
+        """Return the ledger that ``$DPSKETCH_LEDGER`` names, else the one in the user's data directory."""
+        named = os.environ.get("DPSKETCH_LEDGER")
+        if named:
+            return cls(named)
+        data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        return cls(Path(data).expanduser() / "dpsketch" / "ledger.db")
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self._store)!r})"
+
+    def create(
+        self,
+        dataset: str,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        unit: Unit,
+    ) -> None:
+        """Give a dataset its total, (ε, δ) or ρ; a total is set once and never changed.
+
+        A dataset that was charged before anyone set a total can still get one, if the charges fit it.
+        """
+        _check_name(dataset)
+        total = Total(epsilon, delta, rho)
+
+        def work(connection: Connection) -> None:
+            state = read_state(connection, dataset)
+            if state is None:
+                append(connection, dataset, None, "create", unit=unit, total=total)
+                return
+            if state.total is not None:
+                raise LedgerError(
+                    f"dataset {dataset!r} already has a total of {state.total.words}, and a total is never changed. "
+                    "Use another name for another dataset."
+                )
+            _check_unit(dataset, state.unit, unit)
+            if not _fits(state.costs, total):
+                spent = _spent(dataset, state.unit, total, state.costs, state.releases)
+                raise LedgerError(
+                    f"dataset {dataset!r} has already passed that total: {spent.words}. Set a larger one."
+                )
+            append(connection, dataset, state.link, "total", unit=unit, total=total)
+
+        self._store.write(dataset, work)
+
+    def charge(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "") -> Charge:
+        """Charge a release; to be called before its noise is drawn.
+
+        A dataset that nobody created is recorded without a total, which the charge says by ``total=None``.
+
+        Parameters
+        ----------
+        dataset : str
+            The dataset that the release is made from.
+        costs : sequence of Cost
+            What the release costs, for one unit under the unit's neighbour relation.
+        unit : Unit
+            The release's unit.
+        note : str
+            What was released, in the caller's own words; no datum of a record belongs here.
+
+        Raises
+        ------
+        BudgetExceeded
+            The total does not cover it. Nothing was charged.
+        """
+        _check_charge(dataset, costs)
+        _check_text(note, "a note", longest=1000)
+
+        def work(connection: Connection) -> Charge:
+            state = read_state(connection, dataset)
+            if state is None:
+                link = append(connection, dataset, None, "create", unit=unit)
+                state = State(link, unit, None, Counter(), 0)
+            _check_unit(dataset, state.unit, unit)
+            after = state.costs + Counter(costs)
+            if state.total is not None and not _fits(after, state.total):
+                raise BudgetExceeded(_preview(dataset, state, costs).words)
+            link = append(connection, dataset, state.link, "charge", unit=unit, costs=costs, note=note)
+            return Charge(dataset, link.rows - 1, link.head, state.total)
+
+        return self._store.write(dataset, work)
+
+    def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit) -> Preview:
+        """Say what a charge would do, and touch nothing."""
+        _check_charge(dataset, costs)
+
+        def work(connection: Connection) -> State | None:
+            return read_state(connection, dataset)
+
+        state = self._store.read(work, None)
+        if state is None:
+            state = State(Link(0, ""), unit, None, Counter(), 0)
+        _check_unit(dataset, state.unit, unit)
+        return _preview(dataset, state, costs)
+
+    def spent(self, dataset: str) -> Spent:
+        """Return what all charges to a dataset come to, and its total."""
+
+        def work(connection: Connection) -> State | None:
+            return read_state(connection, dataset)
+
+        state = self._store.read(work, None)
+        if state is None:
+            raise self._unknown(dataset)
+        return _spent(dataset, state.unit, state.total, state.costs, state.releases)
+
+    def history(self, dataset: str) -> list[Entry]:
+        """Return every charge to a dataset, oldest first."""
+
+        def work(connection: Connection) -> list[Entry] | None:
+            return read_entries(connection, dataset) if dataset in read_names(connection) else None
+
+        entries = self._store.read(work, None)
+        if entries is None:
+            raise self._unknown(dataset)
+        return entries
+
+    def datasets(self) -> list[str]:
+        """Return the names of all datasets, in order."""
+        return self._store.read(read_names, [])
+
+    def verify(self, release_charges: Iterable[Charge] = ()) -> list[Problem]:
+        """Return every row that was altered, moved or deleted; an empty list if all are as they were written.
+
+        Parameters
+        ----------
+        release_charges : iterable of Charge
+            Charges that release files carry. Each must be a row of the ledger, digest included. This is what finds a
+            chain that someone rewrote from one row to its end.
+        """
+        charges = list(release_charges)
+
+        def work(connection: Connection) -> list[Problem]:
+            return find_problems(connection, charges)
+
+        missing = [Problem(c.dataset, c.id, "a release was charged as this row, and it is missing.") for c in charges]
+        return self._store.read(work, missing)
+
+    def _unknown(self, dataset: str) -> LedgerError:
+        names = ", ".join(repr(name) for name in self.datasets()[:10]) or "none"
+        return LedgerError(f"the ledger {self._store} has no dataset {dataset!r}. Its datasets: {names}.")
+
+
+def _fits(costs: Counter[Cost], total: Total) -> bool:
+    return accounting.fits(costs, epsilon=total.epsilon, delta=total.delta, rho=total.rho)
+
+
+def _preview(dataset: str, state: State, costs: Sequence[Cost]) -> Preview:
+    after = state.costs + Counter(costs)
+    return Preview(
+        _spent(dataset, state.unit, state.total, state.costs, state.releases),
+        _spent(dataset, state.unit, state.total, after, state.releases + 1),
+        state.total is None or _fits(after, state.total),
+    )
+
+
+def _spent(dataset: str, unit: Unit, total: Total | None, costs: Counter[Cost], releases: int) -> Spent:
+    if total is not None and total.delta is not None:
+        delta = total.delta
+    elif all(isinstance(cost, PureCost) for cost in costs):
+        delta = 0.0
+    else:
+        failures = sum(cost.delta * count for cost, count in costs.items() if isinstance(cost, ApproximateCost))
+        delta = min(max(_DELTA, 2 * failures), 0.5)
+    return Spent(
+        dataset,
+        unit,
+        accounting.compose(costs, delta=delta),
+        delta,
+        accounting.rho_of(costs),
+        releases,
+        total,
+    )
+
+
+def _check_charge(dataset: str, costs: Sequence[Cost]) -> None:
+    _check_name(dataset)
+    if not costs:
+        raise InvalidInput("a charge needs at least one cost.")
+    for cost in costs:
+        accounting.check_cost(cost)
+        if any(isinstance(value, float) and not math.isfinite(value) for value in cost_to_json(cost).values()):
+            raise InvalidInput(f"a release without a finite cost cannot be charged: {cost!r}.")
+
+
+def _check_name(dataset: str) -> None:
+    _check_text(dataset, "a dataset's name", longest=200)
+    if not dataset:
+        raise InvalidInput("a dataset's name must not be empty.")
+
+
+def _check_text(text: str, name: str, *, longest: int) -> None:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{name} must be text, not {type(text).__name__}.")
+    if len(text) > longest or not text.isprintable():
+        raise InvalidInput(f"{name} must be at most {longest} printable characters.")
+
+
+def _check_unit(dataset: str, budget: Unit, unit: Unit) -> None:
+    if (budget.level, budget.neighbours) != (unit.level, unit.neighbours):
+        raise ReleaseRefused(
+            f"the budget of dataset {dataset!r} protects {budget.words}, and this release protects {unit.words}. The "
+            "two cannot be added up: release with the budget's level and neighbour relation, or charge another dataset."
+        )

@@ -1,0 +1,300 @@
+"""What a ledger says: charges, entries, what is spent, what would be, and what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, assert_never
+
+from dpsketch.errors import InvalidInput
+from dpsketch.privacy import (
+    ApproximateCost,
+    Cost,
+    GaussianCost,
+    MomentCost,
+    PureCost,
+    Unit,
+    ZcdpCost,
+    cost_to_json,
+    requested,
+)
+
+__all__ = ["Charge", "Entry", "Kind", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
+
+Kind = Literal["create", "total", "charge"]
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in the one way that digests are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def row_digest(row: dict[str, Any]) -> str:
+    """Return the SHA-256 of a row: of every column but the digest, the previous row's digest among them."""
+    content = {name: value for name, value in row.items() if name != "digest"}
+    # A tampered column may hold anything, which must give another digest rather than an error.
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _number(value: float, digits: int = 2) -> str:
+    """Write a budget: two decimals, or as many significant digits where it is small."""
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.{digits}f}" if value >= 0.1 or value == 0 else f"{value:.{digits}g}"
+
+
+def _power(value: float) -> str:
+    """Write a δ as 1e-6, without the exponent's leading zero."""
+    mantissa, _, exponent = f"{value:.3g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What a dataset may spend: (ε, δ) or ρ."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        requested(self.epsilon, self.delta, self.rho)
+
+    @property
+    def words(self) -> str:
+        """The total in a phrase, as in "ε=2.00 at δ=1e-6"."""
+        if self.rho is not None:
+            return f"ρ={_number(self.rho)}"
+        return f"ε={_number(self.epsilon or 0.0)} at δ={_power(self.delta or 0.0)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the total as JSON-ready values."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The row that a release was charged as; a release file carries it.
+
+    Attributes
+    ----------
+    dataset : str
+        The dataset that was charged.
+    id : int
+        The row's number in the dataset's chain; the first charge is 1.
+    digest : str
+        The row's SHA-256, which covers every row before it.
+    total : Total or None
+        The dataset's total when it was charged: None where nobody set one, and in a charge that was read from a file.
+    """
+
+    dataset: str
+    id: int
+    digest: str
+    total: Total | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return dataset, id and digest as JSON-ready values."""
+        return {"dataset": self.dataset, "id": self.id, "digest": self.digest}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Charge:
+        """Rebuild a charge from :meth:`to_json`."""
+        match value:
+            case {"dataset": str(dataset), "id": int(row), "digest": str(digest)}:
+                return cls(dataset, row, digest)
+        raise InvalidInput("a charge has a dataset, an id and a digest.")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One charge as the ledger holds it."""
+
+    dataset: str
+    id: int
+    time: str
+    costs: tuple[Cost, ...]
+    unit: Unit
+    note: str
+    digest: str
+
+    @property
+    def cost_words(self) -> str:
+        """The costs in a phrase, as in "Gaussian μ=0.24"."""
+        return ", ".join(_cost_words(cost) for cost in self.costs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as JSON-ready values."""
+        return {
+            "dataset": self.dataset,
+            "id": self.id,
+            "time": self.time,
+            "costs": [cost_to_json(cost) for cost in self.costs],
+            "unit": self.unit.to_json(),
+            "note": self.note,
+            "digest": self.digest,
+        }
+
+
+def _cost_words(cost: Cost) -> str:
+    match cost:
+        case PureCost(epsilon):
+            return f"pure ε={epsilon:.3g}"
+        case GaussianCost(mu):
+            return f"Gaussian μ={mu:.3g}"
+        case ZcdpCost(rho):
+            return f"ρ={rho:.3g}"
+        case ApproximateCost(epsilon, delta):
+            return f"ε={epsilon:.3g}, δ={_power(delta)}"
+        case MomentCost(p, size, ratio):
+            return f"moment p={p:g}, {size} coordinates, ratio {ratio:.4g}"
+        case _:
+            assert_never(cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a dataset has spent.
+
+    Attributes
+    ----------
+    dataset : str
+        The dataset.
+    unit : Unit
+        Whose presence its budget protects.
+    epsilon, delta : float
+        All charges together. δ is the total's; without a total in (ε, δ) it is 0 where every charge is pure, else 1e-6
+        or twice the δ that charges brought along, whichever is larger.
+    rho : float or None
+        All charges together in ρ, where each has one.
+    releases : int
+        How many charges there are.
+    total : Total or None
+        What may be spent; None where nobody set it.
+    """
+
+    dataset: str
+    unit: Unit
+    epsilon: float
+    delta: float
+    rho: float | None
+    releases: int
+    total: Total | None
+
+    @property
+    def share(self) -> float | None:
+        """The spent part of the total, between 0 and 1 and perhaps a rounding above; None without a total."""
+        if self.total is None:
+            return None
+        if self.total.rho is not None:
+            return math.inf if self.rho is None else self.rho / self.total.rho
+        return self.epsilon / (self.total.epsilon or math.inf)
+
+    @property
+    def total_words(self) -> str:
+        """The total in a phrase."""
+        return "without a total" if self.total is None else self.total.words
+
+    @property
+    def words(self) -> str:
+        """What is spent in a phrase, as in "ε=1.69 of 2.00 at δ=1e-6 spent in 3 releases"."""
+        return f"{self._amount(None)} spent in {self.releases} {'release' if self.releases == 1 else 'releases'}" + (
+            "" if self.total else "; no total was set"
+        )
+
+    def refusal(self, after: Spent) -> str:
+        """Say why a charge that would lead to ``after`` is refused."""
+        if after.epsilon == math.inf and self.total is not None and self.total.delta == 0:
+            why = "this release has a δ above 0, which a total at δ=0 never covers"
+        elif self.total is not None and self.total.rho is not None and after.rho is None:
+            why = "this release costs an (ε, δ) that no ρ stands for"
+        else:
+            why = f"this release would reach {after._reached()}"
+        return f"dataset {self.dataset!r} has spent {self._amount(after)}; {why}. Nothing was charged or released."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as JSON-ready values; an infinite ε is null."""
+        return {
+            "dataset": self.dataset,
+            "unit": self.unit.to_json(),
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "rho": self.rho,
+            "releases": self.releases,
+            "total": None if self.total is None else self.total.to_json(),
+        }
+
+    def _amount(self, after: Spent | None) -> str:
+        digits = 2 if after is None else after._digits()
+        if self.total is not None and self.total.rho is not None:
+            spent = "more than any ρ" if self.rho is None else _number(self.rho, digits)
+            return f"ρ={spent} of {_number(self.total.rho, digits)}"
+        limit = "" if self.total is None else f" of {_number(self.total.epsilon or 0.0, digits)}"
+        return f"ε={_number(self.epsilon, digits)}{limit} at δ={_power(self.delta)}"
+
+    def _reached(self) -> str:
+        reached = self.rho if self.total is not None and self.total.rho is not None else self.epsilon
+        return _number(math.inf if reached is None else reached, self._digits())
+
+    def _digits(self) -> int:
+        """Return how many digits tell what was reached from the total."""
+        if self.total is None:
+            return 2
+        reached, limit = self.epsilon, self.total.epsilon
+        if self.total.rho is not None:
+            reached, limit = (math.inf if self.rho is None else self.rho), self.total.rho
+        return next((n for n in range(2, 15) if _number(reached, n) != _number(limit or 0.0, n)), 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a charge would do.
+
+    Attributes
+    ----------
+    before, after : Spent
+        The dataset without the charge and with it.
+    allowed : bool
+        Whether the total covers it.
+    """
+
+    before: Spent
+    after: Spent
+    allowed: bool
+
+    @property
+    def words(self) -> str:
+        """The answer in a sentence."""
+        if not self.allowed:
+            return self.before.refusal(self.after)
+        return f"dataset {self.before.dataset!r}: {self.before.words}; with this release, {self.after.words}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the preview as JSON-ready values."""
+        return {"allowed": self.allowed, "before": self.before.to_json(), "after": self.after.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as the ledger wrote it.
+
+    Attributes
+    ----------
+    dataset : str
+        The dataset whose chain is broken.
+    id : int or None
+        The row; None where the dataset as a whole is meant.
+    what : str
+        What is wrong with it.
+    """
+
+    dataset: str
+    id: int | None
+    what: str
+
+    def __str__(self) -> str:
+        row = "" if self.id is None else f", row {self.id}"
+        return f"dataset {self.dataset!r}{row}: {self.what}"

@@ -1,0 +1,89 @@
+"""Pictures of releases. Matplotlib is loaded when one is drawn, with a backend that needs no screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from dpsketch.estimates import Estimates
+
+__all__ = ["bars", "counters", "new_figure", "save"]
+
+_INK = "#1f4e79"
+_LIGHT = "#9db8d2"
+
+
+def new_figure(width: float = 8, height: float = 5) -> Figure:
+    """Start a figure of our size and margins."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure; the format follows the file's ending."""
+    path = Path(path)
+    formats = figure.canvas.get_supported_filetypes()
+    ending = path.suffix.lstrip(".").lower()
+    if ending not in formats:
+        raise InvalidInput(f"cannot draw into a file ending in {path.suffix or 'nothing'!r}; use .png, .svg or .pdf.")
+    figure.savefig(path)
+
+
+def bars(estimates: Estimates, title: str) -> Figure:
+    """Draw estimates as horizontal bars with their intervals, largest on top."""
+    figure = new_figure(8, 1.2 + 0.28 * max(4, len(estimates)))
+    axes = figure.subplots()
+    places = np.arange(len(estimates))[::-1]
+    below = estimates.value - estimates.low
+    above = estimates.high - estimates.value
+    axes.barh(places, estimates.value, color=_LIGHT, edgecolor=_INK, height=0.7)
+    axes.errorbar(estimates.value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=_INK, capsize=3)
+    axes.set_yticks(places, [_label(key) for key in estimates.key])
+    axes.set_xlabel(f"estimated count, with {estimates.confidence:.0%} intervals that hold for all at once")
+    axes.axvline(0, color="black", linewidth=0.8)
+    _titles(axes, title)
+    return figure
+
+
+def counters(table: Sequence[int] | np.ndarray[Any, Any], noise_scale: float, title: str) -> Figure:
+    """Draw the spread of a release's counters beside that of its noise alone."""
+    figure = new_figure()
+    axes = figure.subplots()
+    values = np.abs(np.asarray(table, dtype=np.float64)).ravel()
+    ordered = np.sort(values)
+    share = 1 - np.arange(len(ordered)) / len(ordered)
+    axes.plot(np.maximum(ordered, 1e-1), share, color=_INK, label="counters of the release")
+    from scipy.special import ndtr
+
+    sizes = np.geomspace(0.1, max(10.0, ordered[-1]), 400)
+    tails = 2 * ndtr(-sizes / noise_scale)
+    axes.plot(sizes, tails, color="black", linestyle="--", label="noise alone")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(0.5 / len(ordered), 1.5)
+    axes.set_xlabel("size of a counter")
+    axes.set_ylabel("share of counters at least as large")
+    axes.legend(frameon=False)
+    _titles(axes, title)
+    return figure
+
+
+def _label(key: Any) -> str:
+    text = str(key)
+    return text if len(text) <= 32 else text[:31] + "…"
+
+
+def _titles(axes: Any, title: str) -> None:
+    axes.set_title(title, fontsize=9, loc="left", wrap=True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

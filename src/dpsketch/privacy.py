@@ -1,0 +1,303 @@
+"""Privacy as values: the unit that is protected, what a release costs, and what it promises.
+
+Everything here is frozen, comparable and printable in words. Numbers are computed in :mod:`dpsketch.accounting`;
+this module only says what they mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+from dpsketch.errors import InvalidInput
+
+__all__ = [
+    "ApproximateCost",
+    "Cost",
+    "GaussianCost",
+    "Guarantee",
+    "MomentCost",
+    "Neighbours",
+    "PureCost",
+    "Unit",
+    "ZcdpCost",
+    "cost_from_json",
+    "cost_to_json",
+    "per_record",
+    "per_user",
+    "requested",
+]
+
+Neighbours = Literal["add_remove", "replace"]
+Level = Literal["record", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Whose presence a guarantee hides, and the bound on what one of them contributes.
+
+    Build it with :func:`per_record` or :func:`per_user`.
+
+    Attributes
+    ----------
+    level : {"record", "user"}
+        One record, or everything one user contributes.
+    max_keys : int
+        At most so many distinct keys (or points) a user; 1 at record level.
+    max_weight : float
+        At most this weight on one key; weights above it are clipped.
+    neighbours : {"add_remove", "replace"}
+        Whether two neighbouring datasets differ by one unit added or removed, or by one unit replaced.
+    """
+
+    level: Level
+    max_keys: int
+    max_weight: float
+    neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        if self.level not in ("record", "user"):
+            raise InvalidInput(f"a unit's level is 'record' or 'user', not {self.level!r}.")
+        if self.neighbours not in ("add_remove", "replace"):
+            raise InvalidInput(f"neighbours is 'add_remove' or 'replace', not {self.neighbours!r}.")
+        if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int) or self.max_keys < 1:
+            raise InvalidInput(f"max_keys must be a whole number of at least 1, not {self.max_keys!r}.")
+        if isinstance(self.max_weight, bool) or not isinstance(self.max_weight, int | float):
+            raise InvalidInput(f"max_weight must be a number, not {type(self.max_weight).__name__}.")
+        if not (math.isfinite(self.max_weight) and self.max_weight > 0):
+            raise InvalidInput(f"max_weight must be positive and finite, not {self.max_weight!r}.")
+
+    @property
+    def words(self) -> str:
+        """The unit in a phrase, as in "each record added or removed (weight at most 1)"."""
+        match self.neighbours:
+            case "add_remove":
+                change = "added or removed"
+            case "replace":
+                change = "replaced by another"
+            case _:
+                assert_never(self.neighbours)
+        if self.level == "record":
+            return f"each record {change} (weight at most {self.max_weight:g})"
+        keys = "1 key" if self.max_keys == 1 else f"{self.max_keys} keys"
+        return f"each user with all their records {change} (at most {keys}, weight at most {self.max_weight:g} on each)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the unit as JSON-ready values."""
+        return {
+            "level": self.level,
+            "max_keys": self.max_keys,
+            "max_weight": self.max_weight,
+            "neighbours": self.neighbours,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Unit:
+        """Rebuild a unit from :meth:`to_json`."""
+        return cls(value["level"], value["max_keys"], value["max_weight"], value["neighbours"])
+
+
+def per_record(*, max_weight: float = 1, neighbours: Neighbours = "add_remove") -> Unit:
+    """Protect one record.
+
+    Examples
+    --------
+    >>> print(per_record().words)
+    each record added or removed (weight at most 1)
+    """
+    return Unit("record", 1, max_weight, neighbours)
+
+
+def per_user(max_keys: int, *, max_weight: float = 1, neighbours: Neighbours = "add_remove") -> Unit:
+    """Protect everything one user contributes, bounded to ``max_keys`` distinct keys of ``max_weight`` each.
+
+    Examples
+    --------
+    >>> print(per_user(max_keys=30, neighbours="replace").words)
+    each user with all their records replaced by another (at most 30 keys, weight at most 1 on each)
+    """
+    return Unit("user", max_keys, max_weight, neighbours)
+
+
+@dataclass(frozen=True, slots=True)
+class PureCost:
+    """A mechanism whose privacy loss never exceeds ``epsilon`` (Laplace, randomised response, ALP)."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianCost:
+    """A Gaussian mechanism; ``mu`` is its L2 sensitivity over its standard deviation."""
+
+    mu: float
+
+
+@dataclass(frozen=True, slots=True)
+class ZcdpCost:
+    """Any mechanism known only to satisfy ``rho``-zero-concentrated differential privacy."""
+
+    rho: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateCost:
+    """Any mechanism known only to satisfy (``epsilon``, ``delta``)-differential privacy."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class MomentCost:
+    """A moment sketch: ``size`` coordinates of a ``p``-stable law whose scale changes by at most ``ratio``."""
+
+    p: float
+    size: int
+    ratio: float
+
+
+Cost = PureCost | GaussianCost | ZcdpCost | ApproximateCost | MomentCost
+
+_COST_NAMES: dict[str, type[PureCost | GaussianCost | ZcdpCost | ApproximateCost | MomentCost]] = {
+    "pure": PureCost,
+    "gaussian": GaussianCost,
+    "zcdp": ZcdpCost,
+    "approximate": ApproximateCost,
+    "moment": MomentCost,
+}
+
+
+def cost_to_json(cost: Cost) -> dict[str, Any]:
+    """Return a cost as JSON-ready values, its kind under ``"kind"``."""
+    match cost:
+        case PureCost(epsilon):
+            return {"kind": "pure", "epsilon": epsilon}
+        case GaussianCost(mu):
+            return {"kind": "gaussian", "mu": mu}
+        case ZcdpCost(rho):
+            return {"kind": "zcdp", "rho": rho}
+        case ApproximateCost(epsilon, delta):
+            return {"kind": "approximate", "epsilon": epsilon, "delta": delta}
+        case MomentCost(p, size, ratio):
+            return {"kind": "moment", "p": p, "size": size, "ratio": ratio}
+        case _:
+            assert_never(cost)
+
+
+def cost_from_json(value: dict[str, Any]) -> Cost:
+    """Rebuild a cost from :func:`cost_to_json`."""
+    fields = dict(value)
+    kind = fields.pop("kind", None)
+    if kind not in _COST_NAMES:
+        raise InvalidInput(f"unknown kind of privacy cost: {kind!r}.")
+    return _COST_NAMES[kind](**fields)
+
+
+def requested(epsilon: float | None, delta: float | None, rho: float | None) -> PureCost | ApproximateCost | ZcdpCost:
+    """Read the budget of a release: ε with δ > 0, ε with δ = 0, or ρ; refuse anything else.
+
+    Examples
+    --------
+    >>> requested(1.0, 0, None)
+    PureCost(epsilon=1.0)
+    """
+    for name, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InvalidInput(f"{name} must be a number, not {type(value).__name__}.")
+    if rho is not None:
+        if epsilon is not None or delta is not None:
+            raise InvalidInput("give either rho, or epsilon and delta, not both.")
+        if not (math.isfinite(rho) and rho > 0):
+            raise InvalidInput(f"rho must be positive and finite, not {rho!r}.")
+        return ZcdpCost(float(rho))
+    if epsilon is None:
+        raise InvalidInput("a release needs a budget: epsilon= with delta= (delta=0 for pure privacy), or rho=.")
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise InvalidInput(f"epsilon must be positive and finite, not {epsilon!r}.")
+    if delta is None:
+        raise InvalidInput("say delta= as well: for example delta=1e-6, or delta=0 for pure privacy.")
+    if not 0 <= delta < 1:
+        raise InvalidInput(f"delta must be at least 0 and below 1, not {delta!r}.")
+    return ApproximateCost(float(epsilon), float(delta)) if delta > 0 else PureCost(float(epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What a release promises, to whom, and by which mechanism.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The promise. For a release made with ``rho`` it is the (ε, δ) that ρ implies at this δ.
+    unit : Unit
+        Whose presence is hidden, and the bound on its contribution.
+    costs : tuple of Cost
+        What a ledger composes; one entry for one release, several where releases were combined.
+    mechanism : str
+        The mechanism in words, noise scale included.
+    rho : float or None
+        The zero-concentrated budget, where the release was made with one.
+    caveat : str or None
+        What else a reader must know (a computational assumption, say).
+    holds : bool
+        False for mechanisms kept for comparison whose published claim is not true, and for noise drawn for tests.
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit
+    costs: tuple[Cost, ...]
+    mechanism: str
+    rho: float | None = None
+    caveat: str | None = None
+    holds: bool = True
+
+    def __str__(self) -> str:
+        if not self.holds:
+            return f"NOT PRIVATE: {self.caveat or 'no guarantee is given'} ({self.mechanism})"
+        promise = f"ε = {self.epsilon:.4g}"
+        if self.delta:
+            promise += f", δ = {self.delta:.3g}"
+        if self.rho is not None:
+            promise = f"ρ = {self.rho:.4g} zero-concentrated, hence {promise}"
+        factor = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
+        words = (
+            f"{promise}, for {self.unit.words}. Whoever sees this release, whatever else they know, changes "
+            f"their odds that any one {self.unit.level} is in the data by a factor of at most {factor:.3g}"
+        )
+        if self.delta:
+            words += f", but for a probability of {self.delta:.3g}"
+        words += f". Mechanism: {self.mechanism}."
+        if self.caveat:
+            words += f" {self.caveat}"
+        return words
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the guarantee as JSON-ready values, with the sentence a person reads under ``"words"``."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
+            "unit": self.unit.to_json(),
+            "costs": [cost_to_json(cost) for cost in self.costs],
+            "mechanism": self.mechanism,
+            "caveat": self.caveat,
+            "holds": self.holds,
+            "words": str(self),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Guarantee:
+        """Rebuild a guarantee from :meth:`to_json`."""
+        return cls(
+            epsilon=value["epsilon"],
+            delta=value["delta"],
+            unit=Unit.from_json(value["unit"]),
+            costs=tuple(cost_from_json(cost) for cost in value["costs"]),
+            mechanism=value["mechanism"],
+            rho=value["rho"],
+            caveat=value["caveat"],
+            holds=value["holds"],
+        )

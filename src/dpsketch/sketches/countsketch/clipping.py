@@ -1,0 +1,79 @@
+"""Clip each user's own sketch, so that a user moves the table by the norm of a typical user, not of the worst.
+
+A user with m keys of weight w moves a table of k rows by w√(km) in the root mean square over hash functions, but by
+wm√k if the keys share their cells, and the seed is public. The bound here is just above the first:
+
+    c = w·√(km·(1 + 3·√(2/(kb)))), and never above wm√k
+
+where b is the width. A user's keys go into the table one after the other, in the order of :mod:`dpsketch.bounding`, and
+one that would carry the L2 norm of the user's own counters past c is left out. A norm above c is about three standard
+deviations from the mean for m keys of weight w, so that few users lose a key, while whoever was chosen to collide loses
+many.
+
+All of it is done on squared norms in integers, hence the same on every machine; c² is rounded down for the clip, and
+its root up for the sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled.bounding import add_clipped
+from dpsketch.bounding import Bounded
+
+__all__ = ["Clip", "sqrt_up"]
+
+# Norms are counted in steps of a power of two that keeps them below this many bits, and squares below 64.
+_NORM_BITS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """The bound on one user's own sketch.
+
+    Attributes
+    ----------
+    rows, width : int
+        Size of the table.
+    max_keys, max_units : int
+        What bounding leaves of a user: so many keys, of so many units each.
+    """
+
+    rows: int
+    width: int
+    max_keys: int
+    max_units: int
+
+    @property
+    def squared(self) -> int:
+        """The largest squared L2 norm of a user's own sketch, c² rounded down."""
+        mean = self.max_units**2 * self.rows * self.max_keys
+        spread = math.isqrt(18 * mean**2 // (self.rows * self.width))
+        return min(mean + spread, mean * self.max_keys)
+
+    def add(self, table: npt.NDArray[np.int64], batch: Bounded, row_keys: npt.NDArray[np.uint64]) -> int:
+        """Add bounded users to a table in place; return how many had a key left out.
+
+        Privacy
+        -------
+        A user's part of the table depends on that user alone, and its L2 norm is at most the root of :attr:`squared`.
+        """
+        reach = math.isqrt(self.squared) + self.max_units * (math.isqrt(self.rows) + 1)
+        shift = max(0, reach.bit_length() - _NORM_BITS)
+        limit = self.squared >> (2 * shift)
+        return add_clipped(table, batch.starts, batch.fingerprints, batch.units, row_keys, limit, shift)
+
+
+def sqrt_up(n: int) -> float:
+    """Return the smallest float that is not below √n."""
+    root = math.sqrt(n)
+    while Fraction(root) ** 2 < n:
+        root = math.nextafter(root, math.inf)
+    while Fraction(below := math.nextafter(root, 0.0)) ** 2 >= n:
+        root = below
+    return root

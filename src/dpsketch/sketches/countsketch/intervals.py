@@ -1,0 +1,63 @@
+"""Intervals read off a released CountSketch table.
+
+A released cell is a draw of the error, in one row, of a key that is absent: noise plus the signed counts that collide.
+So the table itself shows how far estimates stray. An interval from the noise's σ alone would ignore the collisions and
+cover 10–83% where it says 95%.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.sketches.countsketch.locating import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
+
+__all__ = ["check_confidence", "half_width"]
+
+# A quantile is read off pseudo-keys only where at least so many of them lie beyond it.
+_BEYOND = 20
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence outside (0, 1)."""
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
+
+
+def half_width(table: Cells, location: Location, confidence: float) -> float:
+    """Half-width, in counters, of an interval around a location estimate.
+
+    For the median it is a closed form. For others it is the quantile of their error on pseudo-keys; beyond what
+    20,000 of those can tell (as for a thousand intervals at once) the median's closed form takes over, enlarged by the
+    ratio of the two where both are known.
+    """
+    if location == MEDIAN:
+        return _median_half_width(table, confidence)
+    errors = np.abs(location(pseudo_cells(table)))
+    limit = 1 - _BEYOND / PSEUDO_KEYS
+    if confidence <= limit:
+        return _tail_quantile(errors, confidence)
+    ratio = _tail_quantile(errors, limit) / max(_median_half_width(table, limit), 1e-12)
+    return max(1.0, ratio) * _median_half_width(table, confidence)
+
+
+def _median_half_width(table: Cells, confidence: float) -> float:
+    """Half-width around the median of the rows.
+
+    The median of ``rows`` symmetric draws stays below the row law's u-quantile with probability
+    ``BetaInc(u; (rows+1)/2, (rows+1)/2)``; the row law is pooled over all cells.
+    """
+    from scipy.special import betaincinv
+
+    half = (table.shape[0] + 1) / 2
+    u = float(betaincinv(half, half, (1 + confidence) / 2))
+    return _tail_quantile(np.abs(table).ravel(), 2 * u - 1)
+
+
+def _tail_quantile(sizes: npt.NDArray[np.int64] | npt.NDArray[np.float64], level: float) -> float:
+    """Return the smallest observed size that a share ``level`` stays within; the largest where the data run out."""
+    rank = min(len(sizes) - 1, max(0, math.ceil(level * (len(sizes) + 1)) - 1))
+    return float(np.partition(sizes, rank)[rank])

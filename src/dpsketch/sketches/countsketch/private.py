@@ -1,0 +1,263 @@
+"""The released CountSketch: estimates with intervals, for ever."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import accounting, files, plots
+from dpsketch._compiled import countsketch as kernels
+from dpsketch.errors import InvalidInput
+from dpsketch.estimates import Estimate, Estimates, key_list
+from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.noise import Noise, noise_from_json
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.countsketch.decoding import joint_decode
+from dpsketch.sketches.countsketch.intervals import check_confidence, half_width
+from dpsketch.sketches.countsketch.linear import inner_product, second_moment
+from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choose_location
+from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch, whole_number
+from dpsketch.sketches.weights import real_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dpsketch.ledger import Charge
+
+__all__ = ["Estimator", "PrivateCountSketch"]
+
+Estimator = Literal["robust", "median", "mean"]
+
+_CHUNK = 1 << 16
+# Far in the tail a table's cells are a few heavy keys, repeated in every row: their share is known to a factor only.
+_TAIL_MARGIN = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateCountSketch:
+    """A released CountSketch: public, to be queried for ever.
+
+    Attributes
+    ----------
+    spec : CountSketchSpec
+        The public spec.
+    table : numpy.ndarray
+        The released counters, read-only integers, rows × width, in units of ``spec.grid``.
+    noise : tuple of Noise
+        The noise in each counter; several laws where releases were combined.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: CountSketchSpec
+    table: npt.NDArray[np.int64]
+    noise: tuple[Noise, ...]
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        self.table.flags.writeable = False
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of the noise in one counter, in the keys' own unit."""
+        return self.spec.grid * math.sqrt(self._noise_variance)
+
+    @property
+    def _noise_variance(self) -> float:
+        return sum(law.variance for law in self.noise)
+
+    def __repr__(self) -> str:
+        shape = f"{self.spec.rows}×{self.spec.width}"
+        return f"<PrivateCountSketch {shape}, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+
+    def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
+        """Estimate the counts of keys.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            The keys to look up. Nulls are refused.
+        confidence : float
+            Coverage of each interval, for keys chosen without looking at the release (see :meth:`top` otherwise).
+        estimator : {"robust", "median", "mean"}
+            "robust": the location estimate, with the known noise scale, that suits this table best (see
+            :mod:`~dpsketch.sketches.countsketch.locating`). "median": the paper's. "mean": unbiased, and best where no
+            heavy key collides.
+
+        Accuracy
+        --------
+        The interval is read off the release itself: a cell is a draw of an absent key's error in one row, so the
+        spread of all cells, noise and collisions together, gives the spread of the estimate.
+        """
+        asked, prints = self._fingerprints(keys)
+        check_confidence(confidence)
+        location = self._location(estimator)
+        values = self._values(prints, location)
+        half = self.spec.grid * half_width(self.table, location, confidence)
+        return Estimates(asked, values, values - half, values + half, confidence)
+
+    def top(self, n: int, *, candidates: Any, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
+        """Return the ``n`` candidates with the largest estimates, largest first.
+
+        The intervals hold for all of them at once with the stated confidence, although they were selected by the very
+        noise they are about: each is widened for the number of candidates (Bonferroni), and for the tail of the
+        error law being read off a few heavy cells, which every row repeats.
+        """
+        n = whole_number("n", n, low=1, high=2**31)
+        check_confidence(confidence)
+        asked, prints = self._fingerprints(candidates)
+        _, first = np.unique(prints, return_index=True)
+        if len(first) == 0:
+            raise InvalidInput("top needs at least one candidate key.")
+        location = self._location(estimator)
+        values = self._values(prints[first], location)
+        order = np.argsort(-values, kind="stable")[:n]
+        half = self.spec.grid * half_width(self.table, location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))
+        chosen = values[order]
+        return Estimates([asked[first[i]] for i in order], chosen, chosen - half, chosen + half, confidence)
+
+    def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
+        """Estimate many candidate keys together, which is more accurate than one at a time.
+
+        Parameters
+        ----------
+        candidates : list, NumPy, Arrow, pandas or polars column
+            Keys that may occur; the more of the heavy keys are among them the better. Absent ones do no harm.
+        confidence : float
+            Coverage of each interval.
+
+        Accuracy
+        --------
+        Keys that stand out are fitted together and their part is subtracted before the others are estimated; where
+        the table shows that this would not help, the answer is that of :meth:`estimate`.
+        """
+        check_confidence(confidence)
+        asked, prints = self._fingerprints(candidates)
+        distinct, places = np.unique(prints, return_inverse=True)
+        keys = row_keys(self.spec.seed, self.spec.rows)
+        decoded = joint_decode(self.table, distinct, keys, self.noise_scale / self.spec.grid)
+        values = self.spec.grid * decoded.values[places]
+        half = self.spec.grid * decoded.inflation * half_width(decoded.remaining, decoded.location, confidence)
+        return Estimates(asked, values, values - half, values + half, confidence)
+
+    def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
+        """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1)."""
+        check_confidence(confidence)
+        _, prints = self._fingerprints(keys)
+        weights = real_numbers("values", values, len(prints))
+        distinct, places = np.unique(prints, return_inverse=True)
+        found = inner_product(
+            self.table,
+            distinct,
+            np.bincount(places, weights=weights, minlength=len(distinct)).astype(np.float64),
+            row_keys(self.spec.seed, self.spec.rows),
+            noise_variance=self._noise_variance,
+            confidence=confidence,
+        )
+        return _scaled(found, self.spec.grid)
+
+    def second_moment(self, *, confidence: float = 0.95) -> Estimate:
+        """Estimate F₂, the sum of all squared counts, listed keys or not."""
+        check_confidence(confidence)
+        found = second_moment(self.table, noise_variance=self._noise_variance, confidence=confidence)
+        return _scaled(found, self.spec.grid**2)
+
+    def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
+        """Draw the ``n`` largest of the candidates with their intervals or, without candidates, the counters."""
+        shape = f"{self.spec.rows}×{self.spec.width}"
+        words = f"{shape} CountSketch, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
+        if candidates is None:
+            return plots.counters(self.table * self.spec.grid, self.noise_scale, words)
+        return plots.bars(self.top(n, candidates=candidates), words)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        return {
+            "noise_scale": self.noise_scale,
+            "half_width_95": self.spec.grid * half_width(self.table, self._location("robust"), 0.95),
+        }
+
+    def _fingerprints(self, keys: Any) -> tuple[list[Any], npt.NDArray[np.uint64]]:
+        batch = fingerprint(keys, self.spec.key_type)
+        if batch.skipped:
+            raise InvalidInput("a null is not a key that can be looked up.")
+        return key_list(keys), batch.fingerprints
+
+    def _values(self, prints: npt.NDArray[np.uint64], location: Location) -> npt.NDArray[np.float64]:
+        keys = row_keys(self.spec.seed, self.spec.rows)
+        result = np.empty(len(prints))
+        for start in range(0, len(prints), _CHUNK):
+            result[start : start + _CHUNK] = location(
+                kernels.row_values(self.table, prints[start : start + _CHUNK], keys)
+            )
+        return result * self.spec.grid
+
+    def _location(self, estimator: Estimator) -> Location:
+        match estimator:
+            case "median":
+                return MEDIAN
+            case "mean":
+                return MEAN
+            case "robust":
+                return choose_location(self.table, self.noise_scale / self.spec.grid)
+            case _:
+                raise InvalidInput(f"estimator is 'robust', 'median' or 'mean', not {estimator!r}.")
+
+    def __add__(self, other: PrivateCountSketch) -> PrivateCountSketch:
+        """Combine two releases over different records into one of their union."""
+        return self._combine(other, 1)
+
+    def __sub__(self, other: PrivateCountSketch) -> PrivateCountSketch:
+        """Return what changed between two releases; its estimates are differences of counts."""
+        return self._combine(other, -1)
+
+    def _combine(self, other: PrivateCountSketch, sign: int) -> PrivateCountSketch:
+        refuse_mismatch(self.spec, other.spec, "combine")
+        costs = self.guarantee.costs + other.guarantee.costs
+        delta = max(self.guarantee.delta, other.guarantee.delta)
+        stated = Guarantee(
+            epsilon=accounting.compose(costs, delta=delta),
+            delta=delta,
+            unit=self.spec.unit,
+            costs=costs,
+            mechanism=f"{self.guarantee.mechanism}; {other.guarantee.mechanism}",
+            caveat="Stated for someone who may be in both releases.",
+            holds=self.guarantee.holds and other.guarantee.holds,
+        )
+        return PrivateCountSketch(self.spec, self.table + sign * other.table, self.noise + other.noise, stated)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may query."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        noise = [law.to_json() for law in self.noise]
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise)
+        return files.Document("counts", False, header, {"table": self.table})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        spec = CountSketchSpec.from_json(document.header["spec"])
+        return cls(
+            spec,
+            integer_array(document, "table", (spec.rows, spec.width)),
+            tuple(noise_from_json(law) for law in document.header["noise"]),
+            read_guarantee(document),
+            read_charge(document),
+        )
+
+
+def _scaled(found: Estimate, factor: float) -> Estimate:
+    return Estimate(factor * found.value, factor * found.low, factor * found.high, found.confidence)

@@ -1,0 +1,275 @@
+"""The sensitive CountSketch: records come in, one release goes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch._compiled import countsketch as kernels
+from dpsketch.bounding import CountedUsers, bound
+from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
+from dpsketch.privacy import Unit
+from dpsketch.sketches.countsketch.clipping import Clip
+from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.releasing import Sensitive, additive_noise, charge_ledger, guarantee
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.weights import checked_total, whole_counts
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["CountSketch"]
+
+
+class CountSketch(Sensitive):
+    """The sensitive sketch: takes records, merges, and is released once its budget is charged.
+
+    Parameters
+    ----------
+    rows, width : int
+        Size of the table; rows must be odd.
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``.
+    seed : int, optional
+        Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
+    grid : float, optional
+        Step to which weights are rounded; 1 by default, which takes whole weights only.
+    key_type : {"int", "text"}, optional
+        Fixed by the first update if not given.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> sketch = dps.CountSketch(rows=5, width=64, unit=dps.per_record())
+    >>> sketch.update(["a", "b", "a"])
+    >>> private = sketch.release(epsilon=1.0, delta=1e-6)
+    >>> private.table.shape
+    (5, 64)
+    """
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        width: int,
+        unit: Unit,
+        seed: int = DEFAULT_SEED,
+        grid: float = 1,
+        key_type: KeyType | None = None,
+    ) -> None:
+        self._start(CountSketchSpec(rows, width, unit, seed, grid, key_type))
+
+    def _start(self, spec: CountSketchSpec) -> None:
+        self._spec = spec
+        self._row_keys = row_keys(spec.seed, spec.rows)
+        self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
+        self._mass = 0
+        self._skipped = 0
+        self._clipped = 0
+        self._counted = CountedUsers()
+
+    @classmethod
+    def from_spec(cls, spec: CountSketchSpec) -> Self:
+        """Start an empty sketch of a spec."""
+        sketch = cls.__new__(cls)
+        sketch._start(spec)
+        return sketch
+
+    def empty_like(self) -> Self:
+        """Start an empty sketch that will merge with this one."""
+        return type(self).from_spec(self._spec)
+
+    @property
+    def spec(self) -> CountSketchSpec:
+        """The public spec."""
+        return self._spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
+        return self._skipped
+
+    @property
+    def clipped_users(self) -> int:
+        """How many users lost a key because their keys collide (not to ``max_keys``). Sensitive."""
+        return self._clipped
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"<CountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
+
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
+        """Add records.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update: the sketch remembers whom it has counted, and refuses them later. Null users are
+            skipped like null keys.
+        weights : numbers, optional
+            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
+            user, the weights of a user's records of one key are added up and clipped together.
+        counts : whole numbers, optional
+            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
+            user.
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or sketch that this one is merged with. Nothing is
+            then compared or remembered, every later update and merge must state it too, and the release says that it
+            was not checked. For users too many to remember, at eight bytes each.
+        """
+        batch = fingerprint(keys, self._spec.key_type)
+        clip = self._spec.clip
+        if clip is None:
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            self._add_records(batch, weights, counts)
+        else:
+            if users is None:
+                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+            if counts is not None:
+                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+            self._add_users(batch, users, weights, clip, disjoint_users)
+        if self._spec.key_type is None and batch.key_type is not None:
+            self._spec = replace(self._spec, key_type=batch.key_type)
+
+    def _add_records(self, batch: KeyBatch, weights: Any, counts: Any) -> None:
+        n = len(batch.fingerprints) + batch.skipped
+        grid = self._spec.weight_grid
+        units: npt.NDArray[np.int64] | int = grid.one if weights is None else grid.units(weights, n)
+        multiples: npt.NDArray[np.int64] | int = 1 if counts is None else whole_counts(counts, n)
+        if batch.kept is not None:
+            units = units if isinstance(units, int) else units[batch.kept]
+            multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
+        mass = checked_total(self._mass, units, multiples, len(batch.fingerprints))
+        if isinstance(units, int) and units == 1 and isinstance(multiples, int):
+            kernels.add_ones(self._table, batch.fingerprints, self._row_keys)
+        else:
+            added = np.broadcast_to(np.asarray(units * multiples, dtype=np.int64), batch.fingerprints.shape)
+            kernels.add_weighted(self._table, batch.fingerprints, self._row_keys, np.ascontiguousarray(added))
+        self._mass = mass
+        self._skipped += batch.skipped
+
+    def _add_users(self, batch: KeyBatch, users: Any, weights: Any, clip: Clip, disjoint_users: bool) -> None:
+        grid = self._spec.weight_grid
+        units = grid.one if weights is None else grid.units(weights, len(batch.fingerprints) + batch.skipped)
+        bounded = bound(
+            users,
+            batch,
+            units,
+            max_keys=clip.max_keys,
+            max_units=clip.max_units,
+            seed=self._spec.seed,
+            user_type=self._counted.user_type,
+        )
+        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+        mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
+        self._clipped += clip.add(self._table, bounded, self._row_keys)
+        self._counted = counted
+        self._mass = mass
+        self._skipped += bounded.skipped
+
+    def merge(self, other: CountSketch, *, disjoint_users: bool = False) -> None:
+        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
+
+        Parameters
+        ----------
+        other : CountSketch
+            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        if not isinstance(other, CountSketch):
+            raise SpecMismatch(f"cannot merge a CountSketch with a {type(other).__name__}.")
+        key_type = self._spec.key_type or other._spec.key_type
+        spec = replace(self._spec, key_type=key_type)
+        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
+        if spec.clip is None and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._table += other._table
+        self._skipped += other._skipped
+        self._clipped += other._clipped
+        self._counted = counted
+        self._spec = spec
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateCountSketch:
+        """Charge the budget, add noise, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise
+            at the L1 sensitivity.
+        rho : float
+            A zero-concentrated guarantee instead.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before any noise is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the L2 (δ > 0, ρ) or L1 (δ = 0)
+        sensitivity of :attr:`CountSketchSpec.sensitivity`. Two releases of one sketch compose: each is charged.
+        """
+        sensitivity = self._spec.sensitivity
+        calibrated = additive_noise(epsilon, delta, rho, l1=sensitivity.l1, l2=sensitivity.l2)
+        charge = charge_ledger(
+            ledger, dataset, (calibrated.cost,), self._spec.unit, f"counts {fingerprint_of(self._spec)}"
+        )
+        noisy = self._table + calibrated.noise.sample(self._table.size).reshape(self._table.shape)
+        promise = guarantee(calibrated, self._spec.unit, caveat=self._counted.caveat)
+        return PrivateCountSketch(self._spec, noisy, (calibrated.noise,), promise, charge)
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only."""
+        return files.encode(self._to_document())
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document())
+
+    def _to_document(self) -> files.Document:
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
+        arrays: dict[str, files.Array] = {"table": self._table}
+        if self._spec.clip is not None:
+            header |= {"clipped": self._clipped, "users": self._counted.to_json()}
+            arrays["users"] = self._counted.to_array()
+        return files.Document("counts", True, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file."""
+        sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
+        sketch._table[:] = integer_array(document, "table", sketch._table.shape)
+        sketch._mass = int(document.header["mass"])
+        sketch._skipped = int(document.header["skipped"])
+        if sketch._spec.clip is not None:
+            sketch._clipped = int(document.header["clipped"])
+            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))

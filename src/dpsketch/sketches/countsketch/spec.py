@@ -1,0 +1,118 @@
+"""The public spec of a CountSketch: its shape, its hash seed, its unit, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.privacy import Unit
+from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
+from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
+from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.weights import WeightGrid
+
+__all__ = ["DEFAULT_SEED", "CountSketchSpec"]
+
+DEFAULT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CountSketchSpec:
+    """All that two CountSketches must share to merge. Public.
+
+    Attributes
+    ----------
+    rows : int
+        Independent repetitions, odd.
+    width : int
+        Cells in a row.
+    unit : Unit
+        Whose presence a release hides.
+    seed : int
+        The seed of the hash functions; it protects nothing and is published.
+    grid : float
+        Weights are rounded to multiples of it.
+    key_type : {"int", "text"} or None
+        Fixed by the first update.
+    """
+
+    rows: int
+    width: int
+    unit: Unit
+    seed: int = DEFAULT_SEED
+    grid: float = 1
+    key_type: KeyType | None = None
+
+    def __post_init__(self) -> None:
+        rows = whole_number("rows", self.rows, low=1, high=1023)
+        if rows % 2 == 0:
+            raise InvalidInput(
+                f"rows must be odd, so that a median is one of them: {rows - 1} or {rows + 1}, not {rows}."
+            )
+        whole_number("width", self.width, low=2, high=2**31)
+        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        if self.rows * self.width > 2**31:
+            raise InvalidInput("rows × width must not pass 2**31 counters.")
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        whole_number("max_keys", self.unit.max_keys, low=1, high=2**31)
+        WeightGrid(self.grid, self.unit.max_weight)
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How weights become whole units."""
+        return WeightGrid(self.grid, self.unit.max_weight)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the table while it counts. Where the unit is a user, eight more for each user counted."""
+        return 8 * self.rows * self.width
+
+    @property
+    def clip(self) -> Clip | None:
+        """The bound on one user's own sketch; None where the unit is a record."""
+        if self.unit.level == "record":
+            return None
+        return Clip(self.rows, self.width, self.unit.max_keys, self.weight_grid.max_units)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit moves the table, in grid units.
+
+        One record adds at most w to one cell of each row: L1 kw, L2 w√k. A user adds at most m keys of w: L1 kmw, and
+        L2 c, to which the user's own sketch is clipped (see :mod:`~dpsketch.sketches.countsketch.clipping`; the clip
+        does not bound L1 further). Replacing either may move the same cells by as much again.
+        """
+        weight = self.weight_grid.max_units
+        squared = weight**2 * self.rows if self.clip is None else self.clip.squared
+        times = 2 if self.unit.neighbours == "replace" else 1
+        return Sensitivity(times * weight * self.rows * self.unit.max_keys, times * sqrt_up(squared))
+
+    def preview(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> ReleasePreview:
+        """Say what a release at this budget would promise, and how far its noise alone would move an estimate."""
+        bound = self.sensitivity
+        calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
+        scale = self.grid * math.sqrt(calibrated.noise.variance)
+        # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
+        return ReleasePreview(guarantee(calibrated, self.unit), scale, scale / math.sqrt(0.95 * self.rows))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        return {
+            "rows": self.rows,
+            "width": self.width,
+            "unit": self.unit.to_json(),
+            "seed": self.seed,
+            "grid": self.grid,
+            "key_type": self.key_type,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a spec from :meth:`to_json`."""
+        return cls(**{**value, "unit": Unit.from_json(value["unit"])})

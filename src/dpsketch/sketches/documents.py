@@ -1,0 +1,50 @@
+"""What the files of every kind have in common: the header of a release, and arrays of a known shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import FileRefused
+from dpsketch.files import Document
+from dpsketch.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+
+__all__ = ["integer_array", "read_charge", "read_guarantee", "release_header"]
+
+
+def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | None, **more: Any) -> dict[str, Any]:
+    """Return the header of a release: its spec, guarantee and ledger row, and what its kind adds."""
+    return {
+        "spec": spec,
+        "guarantee": guarantee.to_json(),
+        "charge": None if charge is None else charge.to_json(),
+        **more,
+    }
+
+
+def read_guarantee(document: Document) -> Guarantee:
+    """Read the guarantee of a release."""
+    return Guarantee.from_json(document.header["guarantee"])
+
+
+def read_charge(document: Document) -> Charge | None:
+    """Read the ledger row of a release, if it has one."""
+    charge = document.header["charge"]
+    if charge is None:
+        return None
+    from dpsketch.ledger import Charge
+
+    return Charge.from_json(charge)
+
+
+def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Return a named integer array of the shape that the spec prescribes."""
+    array = document.arrays.get(name)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != shape:
+        raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
+    return array.astype(np.int64)

@@ -1,0 +1,59 @@
+"""What every spec shares: a fingerprint of its public fields, and the refusal to merge two that differ."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dpsketch.errors import InvalidInput, SpecMismatch
+
+__all__ = ["Sensitivity", "Spec", "fingerprint_of", "refuse_mismatch", "whole_number"]
+
+
+class Spec(Protocol):
+    """All that two sketches must share to merge; public."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far one unit can move a sketch's integer table, in the L1 and L2 norms (upper bounds)."""
+
+    l1: int
+    l2: float
+
+
+def fingerprint_of(spec: Spec) -> str:
+    """Return 16 hexadecimal digits that name a spec."""
+    text = json.dumps(spec.to_json(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def refuse_mismatch(ours: Spec, theirs: Spec, action: str = "merge") -> None:
+    """Raise :class:`SpecMismatch`, naming the fields, unless two specs are equal."""
+    a, b = ours.to_json(), theirs.to_json()
+    if type(ours) is not type(theirs):
+        raise SpecMismatch(f"cannot {action}: a {type(ours).__name__} and a {type(theirs).__name__}.")
+    differing = [name for name in a if a[name] != b.get(name)]
+    if differing:
+        words = ", ".join(f"{name} differs ({_short(a[name])} and {_short(b.get(name))})" for name in differing)
+        raise SpecMismatch(f"cannot {action}: {words}. Build both sketches from one spec.")
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def whole_number(name: str, value: Any, *, low: int, high: int) -> int:
+    """Return an integer argument within its range, or refuse it."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidInput(f"{name} must be a whole number, not {type(value).__name__}.")
+    number = int(value.__index__())
+    if not low <= number <= high:
+        raise InvalidInput(f"{name} must lie between {low} and {high}, not {number}.")
+    return number

@@ -1,0 +1,122 @@
+"""From a record's weight to whole units of a public grid, so that counters stay integers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import CounterOverflow, InvalidInput
+
+__all__ = ["COUNTER_LIMIT", "WeightGrid", "checked_total", "real_numbers", "whole_counts"]
+
+# No counter's true value may pass this; the noise, bounded by 2**61, then cannot carry it past 64 bits.
+COUNTER_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class WeightGrid:
+    """Weights are rounded to multiples of ``step`` and clipped so that none passes ``max_weight``.
+
+    The bound holds after rounding: it is ``max_units`` steps exactly.
+    """
+
+    step: float
+    max_weight: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, bool) or not (
+            isinstance(self.step, int | float) and math.isfinite(self.step) and self.step > 0
+        ):
+            raise InvalidInput("grid must be a positive, finite number: the step that weights are rounded to.")
+        if not 1 <= self.max_units <= 2**40:
+            raise InvalidInput(
+                f"max_weight ({self.max_weight:g}) must be between 1 and 2**40 steps of the grid ({self.step:g}); "
+                "choose grid= accordingly."
+            )
+
+    @property
+    def max_units(self) -> int:
+        """The largest contribution of one record to one counter, in grid units."""
+        return math.floor(self.max_weight / self.step)
+
+    @property
+    def one(self) -> int:
+        """The units of a record without a stated weight (weight 1, clipped like any other)."""
+        return min(self.max_units, round(1 / self.step))
+
+    def units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
+        """Turn ``n`` weights into whole grid units, clipped to :attr:`max_units`."""
+        values = real_numbers("weights", weights, n)
+        if np.any(values < 0):
+            raise InvalidInput("weights must not be negative.")
+        steps = values / self.step
+        rounded = np.rint(steps)
+        if self.step == 1 and np.any(rounded != steps):
+            raise InvalidInput(
+                "weights have fractions, and this sketch counts in steps of 1. Say grid=0.01 (say) when building it."
+            )
+        return np.minimum(rounded, float(self.max_units)).astype(np.int64)
+
+
+def real_numbers(name: str, values: Any, n: int) -> npt.NDArray[np.float64]:
+    """Return ``n`` finite real numbers as floats; refuse nulls, NaN, infinities, text and booleans."""
+    array = _as_numpy(name, values)
+    if array.ndim != 1 or len(array) != n:
+        raise InvalidInput(f"{name} must be one number a key: {n} wanted, shape {array.shape} given.")
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{name} must be numbers, not {array.dtype}.")
+    result = array.astype(np.float64)
+    if not np.all(np.isfinite(result)):
+        raise InvalidInput(f"{name} must be finite: a null, NaN or infinite value was given.")
+    return result
+
+
+def whole_counts(counts: Any, n: int) -> npt.NDArray[np.int64]:
+    """Return ``n`` non-negative whole counts."""
+    array = _as_numpy("counts", counts)
+    if array.ndim != 1 or len(array) != n:
+        raise InvalidInput(f"counts must be one number a key: {n} wanted, shape {array.shape} given.")
+    if array.dtype.kind not in "iu":
+        raise InvalidInput(f"counts must be whole numbers, not {array.dtype}.")
+    if np.any(array < 0):
+        raise InvalidInput("counts must not be negative.")
+    if np.any(array > COUNTER_LIMIT):
+        raise CounterOverflow("a count passes 2**62; nothing was added.")
+    return array.astype(np.int64)
+
+
+def checked_total(mass: int, units: npt.NDArray[np.int64] | int, counts: npt.NDArray[np.int64] | int, n: int) -> int:
+    """Return the new total mass, or refuse a batch that could carry a counter past the limit."""
+    largest = int(np.max(units, initial=0)) * int(np.max(counts, initial=0))
+    if mass + largest * n <= COUNTER_LIMIT:
+        total = mass + int(np.sum(np.broadcast_to(units * counts, (n,)), dtype=np.int64))
+    else:
+        # The quick bound is not enough: sum exactly.
+        pairs = zip(np.broadcast_to(units, (n,)).tolist(), np.broadcast_to(counts, (n,)).tolist(), strict=True)
+        total = mass + sum(unit * count for unit, count in pairs)
+    if total > COUNTER_LIMIT:
+        raise CounterOverflow(
+            "these records would carry the sketch past 2**62 units; nothing was added. Use a coarser grid, or several "
+            "sketches."
+        )
+    return total
+
+
+def _as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
+    if hasattr(values, "null_count"):
+        nulls = values.null_count() if callable(values.null_count) else values.null_count
+        if nulls:
+            raise InvalidInput(f"{name} must be finite: a null, NaN or infinite value was given.")
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        array = None
+    if array is None or array.dtype.kind == "O":
+        raise InvalidInput(f"{name} must be a flat sequence of 64-bit numbers without nulls.")
+    return array if array.size else array.astype(np.int64)

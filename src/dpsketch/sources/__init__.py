@@ -1,0 +1,28 @@
+"""Read records from files, pipes and databases as Arrow batches, in memory that does not grow with the source.
+
+A source is one of
+
+- a file: CSV (``.csv``), TSV (``.tsv``, ``.tab``), JSON lines (``.jsonl``, ``.ndjson``, ``.json``), Parquet
+  (``.parquet``, ``.pq``) or Arrow (``.arrow``, ``.feather``, ``.ipc``, ``.arrows``); CSV, TSV and JSON lines also
+  compressed, with ``.gz``, ``.bz2`` or ``.zst`` behind the name;
+- a glob, such as ``logs/*.parquet``;
+- ``-``, standard input, in the format that ``stdin_format`` names;
+- a database: ``sqlite:///path.db?table=NAME``, ``postgresql://user@host/base?table=NAME`` (or ``SCHEMA.NAME``), or
+  ``…?query=SELECT …``. The query is the rest of the string as it stands; one without any space is percent-decoded.
+
+All of them give the same keys. A whole number is an ``int64``, text is a ``string``; floats, booleans, dates and bytes
+are refused as keys and users. CSV and TSV have no types: there a key or a user is text, unless its type is asked for.
+
+The rules of CSV and TSV, for files and pipes alike: UTF-8, with or without a byte-order mark; a header row; fields
+quoted with ``"``, doubled inside; quoted fields may hold separators and line ends; blank lines are skipped. An unquoted
+empty field is missing. ``""`` is the empty text, which for a number is missing as well. Spaces belong to text, and are
+ignored around numbers.
+
+Errors never quote a record: every reader's own message is replaced, and none is kept as cause or context.
+"""
+
+from dpsketch.sources.locations import Format
+from dpsketch.sources.opening import open_source
+from dpsketch.sources.records import Batch, Columns, Progress
+
+__all__ = ["Batch", "Columns", "Format", "Progress", "open_source"]

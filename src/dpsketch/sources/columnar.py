@@ -1,0 +1,155 @@
+"""Parquet and Arrow: only the columns wanted, a batch at a time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+
+from dpsketch.errors import SourceError
+from dpsketch.sources.engine import connect
+from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
+from dpsketch.sources.locations import HEAD_BYTES, File, StandardInput, check_magic
+from dpsketch.sources.records import Columns
+from dpsketch.sources.streams import ByteStream, private_folder
+from dpsketch.sources.text import Piece
+
+_FILE_MAGIC = b"ARROW1\x00\x00"
+_READ_AT_ONCE = 1 << 20
+
+
+def read_parquet(
+    location: File | StandardInput, columns: Columns, batch_rows: int, temp_directory: str | None
+) -> Iterator[Piece]:
+    """Read Parquet. Its index stands at the end, so that a pipe is first written to a private file."""
+    if isinstance(location, StandardInput):
+        yield from _spooled(location, columns, batch_rows, temp_directory)
+        return
+    yield from _read_parquet(location.path, str(location), location.size, columns, batch_rows)
+
+
+def _read_parquet(path: Path, place: str, size: int, columns: Columns, batch_rows: int) -> Iterator[Piece]:
+    def explain(error: Exception) -> SourceError:
+        if "string encoding" in str(error) or "UTF" in str(error):
+            return SourceError(f"{place} holds text that is not UTF-8. Convert it to UTF-8.")
+        return unreadable(place, error)
+
+    with guarded(lambda: pyarrow.parquet.ParquetFile(path), explain) as file:
+        names, rows = guarded(lambda: (file.schema_arrow.names, file.metadata.num_rows), explain)
+    _check_schema(names, columns, place)
+    # By position: DuckDB's names do not tell upper from lower case. It would also take the path for a pattern.
+    wanted = ", ".join(f"#{names.index(name) + 1} AS column_{i}" for i, name in enumerate(columns.names))
+    pattern = re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute()))
+    with connect() as connection:
+        table = guarded(lambda: connection.read_parquet(pattern, hive_partitioning=False), explain)
+        batches = guarded(lambda: table.project(wanted).to_arrow_reader(batch_rows), explain)
+        done = 0
+        for batch in guarded_iterator(batches, explain):
+            done += batch.num_rows
+            yield batch.rename_columns(list(columns.names)), size * done // max(1, rows)
+
+
+def read_arrow(
+    location: File | StandardInput, columns: Columns, batch_rows: int, temp_directory: str | None
+) -> Iterator[Piece]:
+    """Read an Arrow file or stream."""
+    match location:
+        case File():
+            yield from _read_arrow_file(location.path, str(location), location.size, columns)
+        case StandardInput():
+            stream = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
+            with closing(stream):
+                head = guarded(lambda: stream.peek(HEAD_BYTES), lambda error: unreadable(str(location), error))
+                if head.startswith(_FILE_MAGIC):
+                    yield from _spooled(location, columns, batch_rows, temp_directory, stream)
+                    return
+                _check_piped(head, location)
+                yield from _read_arrow_pipe(stream, str(location), columns)
+
+
+def _read_arrow_file(path: Path, place: str, size: int, columns: Columns) -> Iterator[Piece]:
+    def explain(error: Exception) -> SourceError:
+        return unreadable(place, error)
+
+    # Mapped: a batch may be as large as the file, and this way the system can take its pages back.
+    with guarded(lambda: pa.memory_map(str(path)), explain) as source:
+        as_file = guarded(lambda: source.read(len(_FILE_MAGIC)) == _FILE_MAGIC, explain)
+        opened = pyarrow.ipc.open_file if as_file else pyarrow.ipc.open_stream
+
+        def open_with(options: Any) -> Any:
+            source.seek(0)
+            return opened(source, options=options)
+
+        names = guarded(lambda: open_with(None).schema.names, explain)
+        _check_schema(names, columns, place)
+        wanted = pyarrow.ipc.IpcReadOptions(included_fields=[names.index(name) for name in columns.names])
+        reader = guarded(lambda: open_with(wanted), explain)
+        if as_file:
+            count = reader.num_record_batches
+            batches = (reader.get_batch(index) for index in range(count))
+            for index, batch in enumerate(guarded_iterator(batches, explain)):
+                yield batch, size * (index + 1) // count
+        else:
+            for batch in guarded_iterator(reader, explain):
+                yield batch, source.tell()
+
+
+def _read_arrow_pipe(stream: ByteStream, place: str, columns: Columns) -> Iterator[Piece]:
+    def explain(error: Exception) -> SourceError:
+        return unreadable(place, error)
+
+    reader = guarded(lambda: pyarrow.ipc.open_stream(pa.PythonFile(stream, "r")), explain)
+    _check_schema(reader.schema.names, columns, place)
+    for batch in guarded_iterator(reader, explain):
+        yield batch.select(list(columns.names)), stream.done
+
+
+def _spooled(
+    location: StandardInput,
+    columns: Columns,
+    batch_rows: int,
+    temp_directory: str | None,
+    stream: ByteStream | None = None,
+) -> Iterator[Piece]:
+    """Write standard input to a file that only this user can open, read it, and remove it."""
+
+    def explain(error: Exception) -> SourceError:
+        return unreadable(str(location), error)
+
+    source = stream if stream is not None else guarded(lambda: ByteStream(location), explain)
+    with closing(source), private_folder(temp_directory) as folder:
+        _check_piped(guarded(lambda: source.peek(HEAD_BYTES), explain), location)
+        path = Path(folder) / "piped"
+
+        def spool() -> int:
+            with path.open("wb") as target:
+                shutil.copyfileobj(source, target, _READ_AT_ONCE)
+            return path.stat().st_size
+
+        size = guarded(spool, explain)
+        if location.format == "parquet":
+            yield from _read_parquet(path, str(location), size, columns, batch_rows)
+        else:
+            yield from _read_arrow_file(path, str(location), size, columns)
+
+
+def _check_piped(head: bytes, location: StandardInput) -> None:
+    if not head:
+        raise SourceError(f"{location} is empty: not even its columns are named. Check how it was written.")
+    check_magic(head, location, location.format)
+
+
+def _check_schema(names: list[str], columns: Columns, place: str) -> None:
+    for name in columns.names:
+        if name not in names:
+            raise missing_column(place, name, names, declared=True)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SourceError(f"{place} has two columns named {twice[0]!r}. Give each its own name.")

@@ -1,0 +1,153 @@
+"""Tables and queries of SQLite and PostgreSQL, streamed from the server and never written to."""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from dpsketch.errors import SourceError
+from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
+from dpsketch.sources.locations import HEAD_BYTES, Database, magic
+from dpsketch.sources.records import Columns
+from dpsketch.sources.text import Piece
+
+# Rows are Python objects here, of some hundred bytes each.
+_MOST_ROWS = 32768
+
+# Messages of the drivers quote values; the codes of SQLSTATE and the first words of SQLite do not.
+_CAUSES = {
+    "42P01": "a table does not exist",
+    "42703": "a column does not exist",
+    "42601": "the SQL has a syntax error",
+    "42501": "this user may not read it",
+    "25006": "the query writes, and a source is only read",
+    "3D000": "the database does not exist",
+    "28P01": "the password is wrong",
+    "28000": "this user may not connect",
+    "no such table": "a table does not exist",
+    "no such column": "a column does not exist",
+    "attempt to write": "the query writes, and a source is only read",
+    "database is locked": "another process has locked it",
+    "file is not a database": "the file is not a database",
+    "database disk image": "the file is damaged",
+    "near ": "the SQL has a syntax error",
+    "incomplete input": "the SQL has a syntax error",
+}
+
+
+def read_database(location: Database, columns: Columns, batch_rows: int) -> Iterator[Piece]:
+    """Read a table or the result of a query; the count beside each batch is of rows."""
+
+    def explain(error: Exception) -> SourceError:
+        return _explain(error, location)
+
+    engine = guarded(lambda: _engine(location), explain)
+    try:
+        with guarded(engine.connect, explain) as connection:
+            result = guarded(lambda: _execute(connection, location, columns, min(batch_rows, _MOST_ROWS)), explain)
+            with closing(result):
+                names = list(result.keys())
+                _check_names(names, columns, location)
+                at = [names.index(name) for name in columns.names]
+                done = 0
+                for rows in guarded_iterator(result.partitions(), explain):
+                    done += len(rows)
+                    arrays = [_column(rows, i, names[i], location) for i in at]
+                    yield pa.record_batch(arrays, names=list(columns.names)), done
+    finally:
+        engine.dispose()
+
+
+def _engine(location: Database) -> Any:
+    import sqlalchemy
+
+    if location.system == "sqlite":
+        return _sqlite_engine(location)
+    if importlib.util.find_spec("psycopg") is None:
+        raise SourceError("reading PostgreSQL needs its driver: pip install 'dpsketch[postgres]'.")
+    url = sqlalchemy.make_url(f"postgresql+psycopg://{location.url}")
+    return sqlalchemy.create_engine(
+        url,
+        poolclass=sqlalchemy.pool.NullPool,
+        isolation_level="REPEATABLE READ",
+        execution_options={"postgresql_readonly": True},
+    )
+
+
+def _sqlite_engine(location: Database) -> Any:
+    import sqlalchemy
+
+    path = Path(location.url.partition("?")[0].removeprefix("/"))
+    place = f"{str(path)!r} (SQLite)"
+
+    def first_bytes() -> bytes:
+        with path.open("rb") as stream:
+            return stream.read(HEAD_BYTES)
+
+    head = guarded(first_bytes, lambda error: unreadable(place, error))
+    if magic(head) != "an SQLite database":
+        looks = magic(head) or ("nothing: it is empty" if not head else "text, or is damaged")
+        raise SourceError(f"{place} is not an SQLite database: it looks like {looks}. Check the name.")
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    return sqlalchemy.create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False),
+        poolclass=sqlalchemy.pool.NullPool,
+    )
+
+
+def _execute(connection: Any, location: Database, columns: Columns, batch_rows: int) -> Any:
+    import sqlalchemy
+
+    # no_parameters: otherwise a % in the query would be taken for a placeholder.
+    options = {"stream_results": True, "yield_per": batch_rows, "no_parameters": True}
+    if location.table is None:
+        return connection.exec_driver_sql(location.query, execution_options=options)
+    schema, dot, name = location.table.rpartition(".") if location.system == "postgresql" else ("", "", location.table)
+    try:
+        declared = sqlalchemy.inspect(connection).get_columns(name, schema=schema if dot else None)
+    except sqlalchemy.exc.NoSuchTableError:
+        declared = None
+    if declared is None:
+        raise SourceError(f"{location} does not exist, or this user may not see it. Check its name and schema.")
+    _check_names([column["name"] for column in declared], columns, location)
+    table = sqlalchemy.table(name, schema=schema if dot else None)
+    query: Any = sqlalchemy.select(*(sqlalchemy.column(wanted) for wanted in columns.names)).select_from(table)
+    return connection.execute(query, execution_options=options)
+
+
+def _check_names(names: list[str], columns: Columns, location: Database) -> None:
+    for name in columns.names:
+        if name not in names:
+            raise missing_column(str(location), name, names, declared=True)
+        if names.count(name) > 1:
+            raise SourceError(f"{location} has two columns named {name!r}. Give each its own name.")
+
+
+def _column(rows: list[Any], index: int, name: str, location: Database) -> Any:
+    return guarded(
+        lambda: pa.array([row[index] for row in rows]),
+        lambda _: SourceError(
+            f"{location}: column {name!r} mixes types, or holds one that is neither a number nor text. "
+            "Convert it in a query, with CAST."
+        ),
+    )
+
+
+def _explain(error: Exception, location: Database) -> SourceError:
+    original = getattr(error, "orig", None) or error
+    code, words = str(getattr(original, "sqlstate", None)), str(original)
+    cause = next((text for start, text in _CAUSES.items() if code == start or words.startswith(start)), None)
+    if "Could not decode to UTF-8" in words:
+        cause = "it holds text that is not UTF-8"
+    return SourceError(
+        f"{location} could not be read: {cause or type(original).__name__}. Check the address and the SQL, and try it "
+        "in the database's own shell."
+    )

@@ -1,0 +1,84 @@
+"""Replace the errors of the readers, which quote raw records, by sentences that do not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from dpsketch.errors import SourceError
+
+T = TypeVar("T")
+Explain = Callable[[Exception], SourceError]
+
+_MOST_NAMES = 30
+
+
+def guarded(step: Callable[[], T], explain: Explain) -> T:
+    """Run ``step``; an error of a reader is raised as ``explain(error)``, with nothing left of the original.
+
+    ``raise … from None`` would still keep the reader's error as ``__context__``. Raising after the handler does not.
+    """
+    try:
+        return step()
+    except SourceError:
+        raise
+    except Exception as error:
+        failure = explain(error)
+    raise failure
+
+
+def guarded_iterator(items: Iterable[T], explain: Explain) -> Iterator[T]:
+    """Iterate over ``items``, each step :func:`guarded`."""
+    iterator = iter(items)
+
+    def step() -> tuple[T] | None:
+        for item in iterator:
+            return (item,)
+        return None
+
+    while (found := guarded(step, explain)) is not None:
+        yield found[0]
+
+
+def unreadable(place: str, error: Exception) -> SourceError:
+    """Say that a source could not be read, by the kind of error alone."""
+    match error:
+        case FileNotFoundError():
+            return SourceError(f"{place} does not exist. Check the name.")
+        case PermissionError():
+            return SourceError(f"{place} may not be read by this user. Change its permissions, or run as its owner.")
+        case IsADirectoryError():
+            return SourceError(f"{place} is a directory. Name its files, with a glob such as 'directory/*.parquet'.")
+        case MemoryError():
+            return SourceError(f"{place} needs more memory than there is. Write it in smaller row groups or batches.")
+        case OSError(errno=int(number)):
+            return SourceError(f"{place} could not be read: {os.strerror(number)}.")
+        case _:
+            return SourceError(
+                f"{place} could not be read ({type(error).__name__}): it is damaged, cut short, or not of that format. "
+                "Write it anew."
+            )
+
+
+def missing_column(place: str, wanted: str, names: Sequence[str], *, declared: bool) -> SourceError:
+    """Say that a column is missing.
+
+    Names of a declared schema are listed. The first row of a text file may be a record, where the header was
+    forgotten, so that it goes into the hint for the terminal only.
+    """
+    listed = ", ".join(repr(name) for name in names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        listed += f" and {len(names) - _MOST_NAMES} more"
+    if declared:
+        return SourceError(f"{place} has no column {wanted!r}. Its columns are {listed}.")
+    same = [name for name in names if name.strip().casefold() == wanted.strip().casefold()]
+    count = "1 column" if len(names) == 1 else f"{len(names)} columns"
+    remedy = (
+        f"It has {same[0]!r}: write the name as it stands there."
+        if same
+        else f"It has {count}. Check the name, the separator, and that the file names its columns."
+    )
+    failure = SourceError(f"{place} has no column {wanted!r}. {remedy}")
+    failure.sensitive_hint = f"Its columns are {listed}."
+    return failure

@@ -1,0 +1,102 @@
+"""Sort records by user, in little memory, through files that only this user can open."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from dpsketch.errors import SourceError
+from dpsketch.sources.engine import connect
+from dpsketch.sources.failures import guarded, guarded_iterator
+from dpsketch.sources.records import Batch
+from dpsketch.sources.streams import private_folder
+
+T = TypeVar("T")
+
+
+def sort_by_user(
+    batches: Iterator[Batch], batch_rows: int, memory_limit: str, temp_directory: str | None
+) -> Generator[Batch, None, None]:
+    """Yield the records ordered by user, then by key, compared by exact value (text by its UTF-8 bytes), nulls last.
+
+    DuckDB sorts, and spills what exceeds ``memory_limit`` into a directory that is removed at the end, and also after
+    an error or an interrupt. The first batch reports all records that were skipped.
+    """
+    records = _Records(batches)
+    packed = iter(records)
+    first = next(packed, None)
+    if first is None:
+        if records.empty is not None and records.skipped:
+            yield _unpack(records.empty, records.skipped)
+        return
+
+    def explain(error: Exception) -> SourceError:
+        return SourceError(
+            f"the records could not be sorted by user ({type(error).__name__}). Most likely the temporary directory is "
+            f"full, or memory_limit {memory_limit!r} is too small or not a size. Give temp_directory= or memory_limit=."
+        )
+
+    def run(step: Callable[[], T]) -> T:
+        """Run a step of DuckDB. What went wrong in reading comes first, as it was: DuckDB wraps and quotes it."""
+        try:
+            return guarded(step, explain)
+        except SourceError:
+            if records.failure is None:
+                raise
+        raise records.failure
+
+    with private_folder(temp_directory) as folder:
+        connected = run(lambda: connect(memory_limit=memory_limit, temp_directory=folder))
+        with connected as connection:
+            source = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], packed))
+            order = ", ".join(f"{name} ASC NULLS LAST" for name in ("user_", "key_") if name in first.schema.names)
+            ordered = run(lambda: connection.from_arrow(source).order(order).to_arrow_reader(batch_rows))
+            skipped, left = records.skipped, records.rows
+            for batch in guarded_iterator(ordered, explain):
+                yield _unpack(batch, skipped)
+                skipped = 0
+                left -= batch.num_rows
+            if left:
+                raise SourceError("sorting the records by user lost some of them; nothing can be built on the rest.")
+
+
+class _Records:
+    """The batches as one table for DuckDB, with a memory of what was skipped and of what went wrong."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self.empty: Any = None
+        self.rows = 0
+        self.skipped = 0
+        self.failure: BaseException | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for batch in self._batches:
+                table = _pack(batch)
+                self.empty = table.slice(0, 0)
+                self.skipped += batch.skipped
+                if batch.key is not None and pa.types.is_null(batch.key.type):
+                    self.skipped += batch.rows  # no key so far: the table has no type for its column yet
+                elif batch.rows:
+                    self.rows += batch.rows
+                    yield table
+        except (Exception, KeyboardInterrupt) as error:
+            self.failure = error
+            raise
+
+
+def _pack(batch: Batch) -> Any:
+    columns = {"user_": batch.user, "key_": batch.key, "weight_": batch.weight}
+    columns |= {f"point_{i}": column for i, column in enumerate(batch.points)}
+    held = {name: column for name, column in columns.items() if column is not None}
+    return pa.record_batch(list(held.values()), names=list(held))
+
+
+def _unpack(table: Any, skipped: int) -> Batch:
+    held = dict(zip(table.schema.names, table.columns, strict=True))
+    points = tuple(column for name, column in held.items() if name.startswith("point_"))
+    return Batch(held.get("key_"), held.get("user_"), held.get("weight_"), points, table.num_rows, skipped)

@@ -1,0 +1,295 @@
+"""What is read: the columns asked for, the batches that come back, and how a column becomes keys or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.sources.failures import guarded
+
+KeyType = Literal["int", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a source are wanted, and what for.
+
+    Attributes
+    ----------
+    key, user, weight : str or None
+        The names of the columns.
+    points : tuple of str
+        Numeric columns, the coordinates of a point.
+    key_type, user_type : {"int", "text"} or None
+        How keys (users) are read. None takes what the source declares; CSV and TSV declare nothing and give text.
+    """
+
+    key: str | None = None
+    user: str | None = None
+    weight: str | None = None
+    points: tuple[str, ...] = ()
+    key_type: KeyType | None = None
+    user_type: KeyType | None = None
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise InvalidInput("name at least one column to read: key=, user=, weight= or points=.")
+        for name, value in (("key_type", self.key_type), ("user_type", self.user_type)):
+            if value not in ("int", "text", None):
+                raise InvalidInput(f"{name} is 'int', 'text' or None, not {value!r}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The distinct names wanted, in a fixed order."""
+        wanted = (self.key, self.user, self.weight, *self.points)
+        return tuple(dict.fromkeys(name for name in wanted if name is not None))
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The distinct names wanted as numbers, in a fixed order."""
+        wanted = (self.weight, *self.points)
+        return tuple(dict.fromkeys(name for name in wanted if name is not None))
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """The distinct names wanted as keys or users, in a fixed order."""
+        return tuple(dict.fromkeys(name for name in (self.key, self.user) if name is not None))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Batch:
+    """Records, column by column. Sensitive: its printed form shows its shape only.
+
+    Attributes
+    ----------
+    key : pyarrow.Array or None
+        ``int64`` or ``string``; a missing key is null. It is ``null`` while no source has shown a key that is not.
+    user : pyarrow.Array or None
+        ``int64`` or ``string``, never null.
+    weight : pyarrow.Array or None
+        ``float64``, never null.
+    points : tuple of pyarrow.Array
+        One ``float64`` array for each coordinate, never null.
+    rows : int
+        The length of every array. It is 0 in a last batch that only reports ``skipped``.
+    skipped : int
+        Records left out since the batch before: without a user, or with a missing coordinate.
+    """
+
+    key: pa.Array | None
+    user: pa.Array | None
+    weight: pa.Array | None
+    points: tuple[pa.Array, ...]
+    rows: int
+    skipped: int = 0
+
+    def __repr__(self) -> str:
+        held = [name for name in ("key", "user", "weight") if getattr(self, name) is not None]
+        held += [f"{len(self.points)} coordinates"] if self.points else []
+        return f"<Batch of {', '.join(held)}; sensitive, content not shown>"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far reading has come: ``done`` of ``total`` (None where nobody knows) in ``unit``."""
+
+    done: int
+    total: int | None
+    unit: Literal["bytes", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch comes from: its name in messages, and whether its format declares types."""
+
+    name: str
+    typed: bool
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Shaper:
+    """Turn the columns of each source into :class:`Batch`, and hold all sources to one type of key and of user."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._kinds: dict[str, tuple[KeyType, Place]] = {}
+        self._skipped = 0
+
+    def shape(self, raw: Mapping[str, pa.Array], rows: int, place: Place) -> Batch | None:
+        """Return the batch, or None if no record of it is left."""
+        columns = self._columns
+        key = self._identity(raw, "key", columns.key, columns.key_type, place)
+        user = self._identity(raw, "user", columns.user, columns.user_type, place)
+        points = [_number(raw[name], name, "coordinates", place) for name in columns.points]
+        weight = None if columns.weight is None else _number(raw[columns.weight], columns.weight, "weights", place)
+        needed = [column for column in (user, *points) if column is not None]
+        if any(column.null_count for column in needed):
+            keep = reduce(pc.and_, (column.is_valid() for column in needed))
+            key, user, weight, *points = [
+                None if column is None else column.filter(keep) for column in (key, user, weight, *points)
+            ]
+            left = int(pc.sum(keep).as_py() or 0)
+            self._skipped += rows - left
+            rows = left
+        if weight is not None and weight.null_count:
+            raise SourceError(
+                f"{place}: column {columns.weight!r} lacks a weight. Fill it in, or leave the record out."
+            )
+        if not rows:
+            return None
+        return Batch(key, user, weight, tuple(points), rows, self.take_skipped())
+
+    def take_skipped(self) -> int:
+        """Return how many records were left out since the last call."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped
+
+    def last(self) -> Batch | None:
+        """Return a batch without rows that reports the records skipped at the end, or None if there are none."""
+        skipped = self.take_skipped()
+        if not skipped:
+            return None
+        key, user = (
+            None if name is None else pa.array([], _ARROW_TYPES[self._kinds[role][0]] if role in self._kinds else None)
+            for role, name in (("key", self._columns.key), ("user", self._columns.user))
+        )
+        weight = None if self._columns.weight is None else pa.array([], pa.float64())
+        points = tuple(pa.array([], pa.float64()) for _ in self._columns.points)
+        return Batch(key, user, weight, points, 0, skipped)
+
+    def _identity(
+        self, raw: Mapping[str, pa.Array], role: str, name: str | None, asked: KeyType | None, place: Place
+    ) -> pa.Array | None:
+        if name is None:
+            return None
+        column = _identity(raw[name], name, role, asked, place)
+        if pa.types.is_null(column.type):
+            known = self._kinds.get(role)
+            return column if known is None else column.cast(_ARROW_TYPES[known[0]])
+        kind: KeyType = "int" if pa.types.is_integer(column.type) else "text"
+        before, where = self._kinds.setdefault(role, (kind, place))
+        if before == kind:
+            return column
+        if where == place:
+            raise _mixed(name, role, place)
+        raise SourceError(
+            f"{place}: column {name!r} holds {_WORDS[kind]} where {where} held {_WORDS[before]}. "
+            f"Say {role}_type='int' or {role}_type='text' to read both alike."
+        )
+
+
+_ARROW_TYPES = {"int": pa.int64(), "text": pa.string()}
+# Bytes are a text key with those bytes, as in dpsketch.hashing; the cast checks that they are UTF-8.
+_TEXT_KINDS = (
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+)
+_WORDS = {"int": "whole numbers", "text": "text"}
+
+
+def _mixed(name: str, role: str, place: Place) -> SourceError:
+    return SourceError(
+        f"{place}: column {name!r} mixes types. A {role} is a whole number throughout, or text throughout; "
+        "make the column one of the two."
+    )
+
+
+def _identity(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
+    """Return a column of keys or users as ``int64``, as ``string``, or as ``null`` if it holds nothing else."""
+    plain = _plain(column, name, place)
+    kind = plain.type
+    if pa.types.is_null(kind):
+        return plain if asked is None else plain.cast(_ARROW_TYPES[asked])
+    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
+        if asked == "text":
+            return plain.cast(pa.string())
+        if pa.types.is_uint64(kind):  # an integer key is a pattern of 64 bits, see dpsketch.hashing
+            return plain.view(pa.int64())
+        return _cast(plain, pa.int64(), f"{place}: column {name!r} holds a number that 64 bits do not hold.")
+    if pa.types.is_string(kind):
+        wrong = f"{place}: column {name!r} holds something that is not a whole 64-bit number. Correct it, or read the "
+        return _parse(plain, _whole, f"{wrong}{role}s as text.") if asked == "int" else plain
+    raise SourceError(
+        f"{place}: column {name!r} has the type {kind}. A {role} is a whole number or text; "
+        "convert the column, or choose another."
+    )
+
+
+def _number(column: Any, name: str, role: str, place: Place) -> Any:
+    """Return a column of weights or coordinates as ``float64``."""
+    plain = _plain(column, name, place)
+    kind = plain.type
+    wrong = f"{place}: column {name!r} holds something that is not a number, and {role} are numbers. Correct it."
+    if pa.types.is_string(kind) and not place.typed:
+        return _parse(plain, _real, wrong)
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    ):
+        raise SourceError(f"{place}: column {name!r} has the type {kind}, and {role} are numbers. Convert the column.")
+    return _cast(plain, pa.float64(), wrong, safe=False)
+
+
+def _plain(column: Any, name: str, place: Place) -> Any:
+    """Return the column checked and unpacked: one array, no dictionary, one kind of string."""
+
+    def unpack() -> Any:
+        column.validate(full=True)
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        return array.cast(pa.string()) if any(is_kind(array.type) for is_kind in _TEXT_KINDS) else array
+
+    def explain(error: Exception) -> SourceError:
+        if "UTF8" in str(error):
+            return SourceError(f"{place}: column {name!r} holds text that is not UTF-8. Convert the source to UTF-8.")
+        return SourceError(f"{place}: column {name!r} is damaged ({type(error).__name__}). Write the source anew.")
+
+    return guarded(unpack, explain)
+
+
+def _cast(column: Any, kind: Any, wrong: str, *, safe: bool = True) -> Any:
+    return guarded(lambda: column.cast(kind, safe=safe), lambda _: SourceError(wrong))
+
+
+def _parse(column: Any, read: Callable[[Any], Any], wrong: str) -> Any:
+    """Read text as numbers; an empty field is missing, spaces around a number are ignored."""
+
+    def trimmed() -> Any:
+        bare = pc.utf8_trim_whitespace(column)
+        return read(pc.if_else(pc.equal(bare, ""), _NO_TEXT, bare))
+
+    try:
+        return read(column)
+    except pa.ArrowInvalid:
+        pass  # trimming costs as much again, and few columns need it
+    return guarded(trimmed, lambda _: SourceError(wrong))
+
+
+def _real(column: Any) -> Any:
+    return column.cast(pa.float64())
+
+
+def _whole(column: Any) -> Any:
+    """Read text as 64-bit patterns: signed below zero, else unsigned."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        pass
+    negative = pc.starts_with(column, "-")
+    below = pc.if_else(negative, column, _NO_TEXT).cast(pa.int64())
+    above = pc.if_else(negative, _NO_TEXT, column).cast(pa.uint64()).view(pa.int64())
+    return pc.coalesce(below, above)
+
+
+_NO_TEXT = pa.scalar(None, pa.string())

@@ -1,0 +1,109 @@
+"""Bytes as they come, from a file or a pipe, with a look ahead; and a private place to put some down."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from dpsketch.errors import SourceError
+from dpsketch.sources.failures import guarded
+from dpsketch.sources.locations import File, StandardInput
+
+
+class _Counted(io.RawIOBase):
+    """Bytes of a file or pipe, counted as they are read (compressed ones before they are unpacked)."""
+
+    def __init__(self, raw: Any, *, owned: bool) -> None:
+        self._raw = raw
+        self._owned = owned
+        self.done = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = int(self._raw.readinto(buffer) or 0)
+        self.done += count
+        return count
+
+    def close(self) -> None:
+        if self._owned:
+            self._raw.close()
+        super().close()
+
+
+class ByteStream:
+    """A stream that can be looked into before it is read; Arrow takes it as a Python file."""
+
+    def __init__(self, location: File | StandardInput) -> None:
+        raw: Any
+        compression = None
+        match location:
+            case File():
+                raw = location.path.open("rb", buffering=0)
+                compression = location.compression
+            case StandardInput():
+                # Unbuffered: a thread that waits inside sys.stdin's buffer at exit would abort the interpreter.
+                raw = io.FileIO(sys.stdin.fileno(), closefd=False) if _has_descriptor() else sys.stdin.buffer
+        self._counted = _Counted(raw, owned=isinstance(location, File))
+        self._bytes: Any = self._counted
+        if compression is not None:
+            self._bytes = pa.CompressedInputStream(pa.PythonFile(self._counted, "r"), compression)
+        self._ahead = b""
+        self.closed = False
+
+    @property
+    def done(self) -> int:
+        """Bytes read from the file or pipe so far."""
+        return self._counted.done
+
+    def peek(self, size: int) -> bytes:
+        """Return the next ``size`` bytes, or all that are left, without taking them."""
+        self._ahead += self._fill(size - len(self._ahead))
+        return self._ahead[:size]
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next ``size`` bytes, fewer only at the end; all of them if ``size`` is negative."""
+        wanted = sys.maxsize if size < 0 else size
+        taken, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
+        return taken + self._fill(wanted - len(taken)) if len(taken) < wanted else taken
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        self.closed = True
+        self._bytes.close()
+        self._counted.close()
+
+    def _fill(self, size: int) -> bytes:
+        # A pipe hands out 64 kB at a time; whole blocks make whole batches.
+        parts = []
+        while size > 0 and (part := self._bytes.read(min(size, 1 << 20))):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def _has_descriptor() -> bool:
+    try:
+        sys.stdin.fileno()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+@contextmanager
+def private_folder(parent: str | None) -> Iterator[str]:
+    """Make a directory of mode 0700 that is gone when the block ends, and at the latest when the interpreter does."""
+    place = "the system's temporary directory" if parent is None else f"the temporary directory {parent!r}"
+    folder = guarded(
+        lambda: tempfile.TemporaryDirectory(prefix="dpsketch-", dir=parent),
+        lambda _: SourceError(f"{place} cannot be written to. Give another with temp_directory=."),
+    )
+    with folder as name:
+        yield name

@@ -1,0 +1,14 @@
+#!/bin/sh
+# Installs what the integration tests start for themselves, where it is missing and where this is allowed;
+# otherwise it names what will be skipped.
+missing=""
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing:$missing"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null \
+        || echo "could not install:$missing; the tests that need it are skipped"
+else
+    echo "missing and not installable by this user:$missing; the tests that need it are skipped"
+fi
+exit 0

@@ -1,0 +1,270 @@
+"""Thousands of altered files, half of them with a right digest, read in a process whose end is watched.
+
+Run as a program, this file is that process: it alters, reads, checks each outcome and prints its counts as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsketch.errors import FileRefused, SensitiveData
+from dpsketch.files import Document, decode, encode
+from forgery import MARKER, VECTORS, dump, envelope_of, seal
+
+NUMBERS = [0, 1, 2, 3, 7, 8, 16, 127, 128, 255, 256, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -1, -8]
+WORTHLESS: list[Any] = [
+    None,
+    True,
+    0,
+    1,
+    -1,
+    1.5,
+    2**40,
+    2**63,
+    "",
+    "int64",
+    "text",
+    "x" * 300,
+    [],
+    [2**62],
+    {},
+    {"a": 1},
+]
+
+
+@dataclass(frozen=True)
+class Base:
+    """A good file and where its parts lie: JSON, schema metadata, batch metadata, each column's buffers."""
+
+    data: bytes
+    document: Document
+    header_end: int
+    body_start: int
+    json_span: tuple[int, int]
+    columns: dict[str, list[tuple[int, int]]]
+
+    @classmethod
+    def of(cls, data: bytes) -> Base:
+        header_end = 8 + int.from_bytes(data[4:8], "little")
+        body_start = header_end + 8 + int.from_bytes(data[header_end + 4 : header_end + 8], "little")
+        buffer = pa.py_buffer(data)
+        reader = pa.ipc.open_stream(buffer)
+        text = reader.schema.metadata[b"dpsketch"]
+        batch = reader.read_next_batch()
+        columns = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            parts = [part for part in column.buffers() if part is not None and part.size]
+            starts = [part.address - buffer.address for part in parts]
+            columns[name] = [(start, start + part.size) for start, part in zip(starts, parts, strict=True)]
+        place = data.index(text)
+        span = (place, place + len(text))
+        return cls(data, decode(data, allow_sensitive=True), header_end, body_start, span, columns)
+
+
+def poke(data: bytes, start: int, end: int, draw: random.Random) -> bytes:
+    """Change one to four places between start and end: a bit, a byte, or a whole number."""
+    changed = bytearray(data)
+    for _ in range(draw.choice([1, 1, 2, 4])):
+        place = draw.randrange(start, end)
+        match draw.randrange(3):
+            case 0:
+                changed[place] ^= 1 << draw.randrange(8)
+            case 1:
+                changed[place] = draw.randrange(256)
+            case _:
+                size = draw.choice([2, 4, 8])
+                place = max(start, place - place % size)
+                number = draw.choice(NUMBERS) % (1 << 8 * size)
+                changed[place : min(end, place + size)] = number.to_bytes(size, "little")[: max(0, end - place)]
+    return bytes(changed)
+
+
+def cut_or_paste(data: bytes, draw: random.Random) -> bytes:
+    first, second = sorted(draw.randrange(len(data) + 1) for _ in range(2))
+    match draw.randrange(4):
+        case 0:
+            return data[:first]
+        case 1:
+            return data[:first] + data[second:]
+        case 2:
+            return data[:second] + data[first:]
+        case _:
+            return data[:first] + draw.randbytes(draw.randrange(1, 20)) + data[first:]
+
+
+def change_json(base: Base, draw: random.Random) -> bytes:
+    """Change one value of the header, wherever it lies, and write the stream anew."""
+    envelope = envelope_of(base.data)
+    del envelope["sha256"]
+    node: Any = envelope
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            break
+        key = draw.choice(keys)
+        if not isinstance(node[key], dict | list) or draw.random() < 0.3:
+            if draw.random() < 0.2:
+                del node[key]
+            else:
+                node[key] = draw.choice(WORTHLESS)
+            break
+        node = node[key]
+    reader = pa.ipc.open_stream(base.data)
+    schema = reader.schema.with_metadata({b"dpsketch": dump(envelope)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(reader.read_next_batch().replace_schema_metadata(schema.metadata))
+    return bytes(sink.getvalue())
+
+
+def fingerprint(array: Any) -> tuple[Any, ...]:
+    if isinstance(array, np.ndarray):
+        return array.shape, array.dtype.name, array.tobytes()
+    return tuple(array)
+
+
+def check_against_arrow(data: bytes, document: Document) -> bool:
+    """Compare an accepted file with what Arrow's own reader makes of it; False where Arrow refuses it."""
+    try:
+        table = pa.ipc.open_stream(data).read_all()
+        table.validate(full=True)
+    except (pa.ArrowInvalid, OSError):
+        return False
+    for name, array in document.arrays.items():
+        values = table[name].chunk(0).values
+        if isinstance(array, np.ndarray):
+            assert np.array_equal(
+                values.to_numpy(zero_copy_only=False).astype(array.dtype),
+                array.ravel(),
+                equal_nan=array.dtype.kind == "f",
+            )
+        else:
+            assert values.to_pylist() == array
+    return True
+
+
+def check_accepted(part: str, base: Base, data: bytes, found: Document) -> None:
+    """Nothing but the touched part may differ from the file that was altered."""
+    before = envelope_of(base.data)
+    envelope = envelope_of(data) if part in ("json", "text") else before
+    assert [found.kind, found.sensitive, found.header] == [envelope[key] for key in ("kind", "sensitive", "header")]
+    assert found.arrays.keys() == envelope["arrays"].keys()
+    for name, array in found.arrays.items():
+        described = envelope["arrays"][name]
+        if isinstance(array, np.ndarray):
+            assert {"shape": list(array.shape), "dtype": array.dtype.name} == described
+        else:
+            assert [len(array)] == described["shape"]
+        untouched = all(data[start:end] == base.data[start:end] for start, end in base.columns[name])
+        if part in ("json", "text") or (part == "body" and untouched):
+            same = described == before["arrays"][name]
+            assert not same or fingerprint(array) == fingerprint(base.document.arrays[name])
+
+
+def stale(base: Base, draw: random.Random) -> bytes:
+    if draw.random() < 0.3:
+        return cut_or_paste(base.data, draw)
+    return poke(base.data, 0, len(base.data), draw)
+
+
+FORGERIES: dict[str, Callable[[Base, random.Random], bytes]] = {
+    "text": lambda base, draw: poke(base.data, *base.json_span, draw),
+    "json": change_json,
+    "schema": lambda base, draw: (
+        poke(base.data, 0, base.json_span[0], draw)
+        if draw.random() < 0.5
+        else poke(base.data, base.json_span[1], base.header_end, draw)
+    ),
+    "batch": lambda base, draw: poke(base.data, base.header_end, base.body_start, draw),
+    "body": lambda base, draw: poke(base.data, base.body_start, len(base.data), draw),
+    "splice": lambda base, draw: cut_or_paste(base.data, draw),
+}
+
+
+def fuzz(count: int, seed: int) -> dict[str, Any]:
+    draw = random.Random(seed)
+    small = Document("counts", False, {"seed": 7}, {"a": np.arange(5), "b": ["x", "yz"], "c": np.array([True, False])})
+    wide = Document("sparse", False, {}, {"counts": np.arange(-300, 300), "keys": [str(index) for index in range(40)]})
+    files = [path.read_bytes() for path in sorted(VECTORS.glob("*.dps"))]
+    bases = [Base.of(data) for data in [*files, encode(small), encode(small), encode(wide), encode(wide)]]
+    outcomes: Counter[str] = Counter()
+    slowest = 0.0
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for index in range(count):
+        base = draw.choice(bases)
+        if index % 2:
+            part, data = "stale", stale(base, draw)
+        else:
+            part = draw.choice(list(FORGERIES))
+            data = FORGERIES[part](base, draw)
+            if MARKER in data:
+                data = seal(data)
+        if data == base.data:
+            part = "unchanged"
+        allowed = draw.random() < 0.5
+        start = time.perf_counter()
+        try:
+            found = decode(data, allow_sensitive=allowed)
+        except (FileRefused, SensitiveData) as refusal:
+            slowest = max(slowest, time.perf_counter() - start)
+            outcomes[f"{part} {type(refusal).__name__}"] += 1
+            if isinstance(refusal, SensitiveData):
+                assert not allowed
+                assert base.document.sensitive or part in ("json", "text")
+            continue
+        slowest = max(slowest, time.perf_counter() - start)
+        assert part != "stale", "a file with a wrong digest was accepted"
+        assert allowed or not found.sensitive
+        check_accepted(part, base, data, found)
+        outcomes[f"{part} accepted"] += 1
+        if part != "unchanged":
+            outcomes["arrow agrees" if check_against_arrow(data, found) else "arrow refuses"] += 1
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+    return {"outcomes": dict(sorted(outcomes.items())), "slowest": slowest, "grown_kib": grown}
+
+
+def run(count: int, seed: int) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-W", "error", "-X", "faulthandler", __file__, str(count), str(seed)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60 + count / 100, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(400_000, marks=pytest.mark.full)])
+def test_altered_files_are_refused_or_read_right(count: int) -> None:
+    """No crash, no hang, no growth, no wrong answer; and with a right digest the deeper checks are reached."""
+    result = run(count, seed=count)
+    outcomes = Counter(result["outcomes"])
+    assert sum(number for name, number in outcomes.items() if not name.startswith("arrow")) == count
+    assert outcomes["stale accepted"] == outcomes["unchanged FileRefused"] == 0
+    assert outcomes["stale FileRefused"] > 0.49 * count
+    # The same alterations get through once the digest is right: it is the digest that refuses them above.
+    assert outcomes["body accepted"] > 0.02 * count
+    assert all(outcomes[f"{part} FileRefused"] > 0.01 * count for part in FORGERIES)
+    assert outcomes["arrow agrees"] > 0.02 * count
+    assert result["slowest"] < 2
+    assert result["grown_kib"] < 64 * 1024
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print(json.dumps(fuzz(int(sys.argv[1]), int(sys.argv[2]))))

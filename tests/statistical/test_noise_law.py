@@ -1,0 +1,188 @@
+"""The law of the noise against exact probabilities, each test with a twin that shows it would notice a wrong law.
+
+Every p-value is compared with 1e-9, so the false-positive rate of a test is 1e-9 a call, up to the chi-square
+approximation with at least 40 expected in every cell; all seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+from scipy.stats import chi2
+
+from dpsketch.noise import (
+    DiscreteLaplace,
+    RoundedGaussian,
+    SeededSourceForTestsOnly,
+    random_below,
+    random_words,
+    seeded_noise_for_tests_only,
+)
+from oracles.noise import probabilities, source
+
+pytestmark = pytest.mark.statistical
+
+LEVEL = 1e-9
+DRAWS = 1_500_000
+
+
+def p_value(observed, expected):
+    """Pearson's chi-square, after joining neighbouring cells until each expects at least 40."""
+    counts, means = [], []
+    count = mean = 0.0
+    for o, e in zip(observed, expected, strict=True):
+        count, mean = count + o, mean + e
+        if mean >= 40:
+            counts.append(count)
+            means.append(mean)
+            count = mean = 0.0
+    counts[-1] += count
+    means[-1] += mean
+    counts, means = np.array(counts), np.array(means)
+    assert len(counts) >= 3
+    return chi2.sf(((counts - means) ** 2 / means).sum(), len(counts) - 1)
+
+
+def law_p_value(sample, law, largest):
+    """The p-value of a sample against the exact law; everything past ±largest is a cell of its own."""
+    masses = np.array([float(mass) for mass in probabilities(law, largest)])
+    outside = (1 - masses.sum()) / 2
+    observed = np.bincount(np.clip(sample, -largest - 1, largest + 1) + largest + 1, minlength=2 * largest + 3)
+    return p_value(observed, len(sample) * np.array([outside, *masses, outside]))
+
+
+def drawn(law, seed, size=DRAWS):
+    with seeded_noise_for_tests_only(seed):
+        return law.sample(size)
+
+
+CASES = [
+    (RoundedGaussian(0.2), 1),
+    (RoundedGaussian(0.5), 3),
+    (RoundedGaussian(3.0), 14),
+    (RoundedGaussian(1000.0), 4000),
+    (DiscreteLaplace(4.0, 1), 3),
+    (DiscreteLaplace(1.0, 1), 12),
+    (DiscreteLaplace(1.0, 7), 80),
+    (DiscreteLaplace(0.01, 1), 1200),
+]
+
+
+def scaled(law, factor):
+    match law:
+        case RoundedGaussian(sigma):
+            return RoundedGaussian(sigma * factor)
+        case DiscreteLaplace(epsilon, sensitivity):
+            return DiscreteLaplace(epsilon / factor, sensitivity)
+
+
+@pytest.mark.parametrize(("law", "largest"), CASES, ids=repr)
+def test_law(law, largest):
+    """False-positive rate 1e-9 a case."""
+    assert law_p_value(drawn(law, 11), law, largest) > LEVEL
+
+
+@pytest.mark.parametrize("factor", [1.1, 1 / 1.1, 2 / 3, 3 / 2])
+@pytest.mark.parametrize(("law", "largest"), CASES, ids=repr)
+def test_twin_a_wrong_scale_is_rejected(law, largest, factor):
+    assert law_p_value(drawn(scaled(law, factor), 11), law, largest) < LEVEL
+
+
+def test_twin_a_zero_counted_twice_is_rejected():
+    """A signed geometric, the mistake that gives 0 twice its share, fails the same test."""
+    with seeded_noise_for_tests_only(12):
+        sign = np.where(random_words(DRAWS) % 2, 1, -1)
+    magnitude = np.floor(np.random.default_rng(1).exponential(size=DRAWS)).astype(np.int64)
+    assert law_p_value(sign * magnitude, DiscreteLaplace(1.0, 1), 12) < LEVEL
+
+
+def test_twin_the_law_is_not_the_discrete_gaussian():
+    """At σ = 0.5 the rounded and the discrete Gaussian differ, and the test sees it."""
+    z = np.arange(-6, 7)
+    weights = np.exp(-(z**2) / 0.5)
+    sample = np.random.default_rng(1).choice(z, size=DRAWS, p=weights / weights.sum())
+    assert law_p_value(sample, RoundedGaussian(0.5), 3) < LEVEL
+
+
+class FarTail(SeededSourceForTestsOnly):
+    """A seeded source whose first words have 40 leading zeros after the sign; later requests are left alone."""
+
+    def read(self, count):
+        words = np.frombuffer(super().read(count), dtype="<u8")
+        return words.tobytes() if count == 8 else ((words & 2**23 - 1) | (words & 2**63)).astype("<u8").tobytes()
+
+
+def tail_p_value(law, sample_law):
+    """The p-value of 4,000 draws given U < 2⁻⁴⁰, where each is settled in arbitrary precision."""
+    with source(FarTail(13)):
+        sample = sample_law.sample(4000)
+    with mp.workprec(300):
+
+        def mass(j):  # P(|Z| ≥ j, U < 2⁻⁴⁰)·2⁴⁰
+            match law:
+                case RoundedGaussian(sigma):
+                    tail = mp.erfc((mpf(j) - mpf("0.5")) / sigma / mp.sqrt(2))
+                case DiscreteLaplace(epsilon, sensitivity):
+                    ratio = mp.exp(-mpf(epsilon) / sensitivity)
+                    tail = 2 * ratio**j / (1 + ratio)
+            return min(mpf(1), tail * 2**40)
+
+        top = 1
+        while mass(top) > 1e-6:
+            top += 1
+        edges = [mass(j) for j in range(1, top + 1)]
+        masses = [float(a - b) for a, b in zip([mpf(1), *edges], [*edges, mpf(0)], strict=True)]
+    half = np.array(masses) * 2000
+    observed = np.bincount(np.clip(sample, -top, top) + top, minlength=2 * top + 1)
+    # The cell of 0 joins both halves.
+    return p_value(observed, [*half[:0:-1], 2 * half[0], *half[1:]])
+
+
+@pytest.mark.parametrize("law", [RoundedGaussian(3.0), RoundedGaussian(40.0), DiscreteLaplace(1.0, 1)], ids=repr)
+def test_far_tail(law):
+    """The law given an event of probability 2⁻⁴⁰; false-positive rate 1e-9 a case."""
+    assert tail_p_value(law, law) > LEVEL
+    for factor in (1.1, 2 / 3, 3 / 2):
+        assert tail_p_value(law, scaled(law, factor)) < LEVEL
+
+
+def pairs_p_value(first, second, law):
+    masses = np.array([float(mass) for mass in probabilities(law, 1)])
+    cells = np.clip(first, -1, 1) + 1 + 3 * (np.clip(second, -1, 1) + 1)
+    masses[[0, 2]] += (1 - masses.sum()) / 2
+    return p_value(np.bincount(cells, minlength=9), len(first) * np.outer(masses, masses).ravel())
+
+
+def test_neighbouring_samples_are_independent():
+    """Pairs of successive samples against the product law; false-positive rate 1e-9."""
+    law = RoundedGaussian(0.7)
+    sample = drawn(law, 14)
+    assert pairs_p_value(sample[::2], sample[1::2], law) > LEVEL
+    repeated = np.where(np.arange(len(sample)) % 100 == 0, np.roll(sample, 1), sample)
+    assert pairs_p_value(np.roll(repeated, 1)[::100], repeated[::100], law) < LEVEL
+
+
+@pytest.mark.parametrize("law", [RoundedGaussian(0.5), RoundedGaussian(1000.0), DiscreteLaplace(1.0, 1)], ids=repr)
+def test_variance(law):
+    """The sample variance is within 6.5 standard errors of the stated one (1e-10); 1.1 times the scale is not."""
+    for sample, right in ((drawn(law, 15), True), (drawn(scaled(law, 1.1), 15), False)):
+        squares = sample.astype(float) ** 2
+        deviation = abs(squares.mean() - law.variance) / (squares.std() / np.sqrt(len(squares)))
+        assert bool(deviation < 6.5) is right
+
+
+@pytest.mark.parametrize("bound", [3, 6, 100, 3 * 2**62])
+def test_random_below_is_uniform(bound):
+    """Sixths of the range (or each value) are equally likely; false-positive rate 1e-9 a case."""
+    with seeded_noise_for_tests_only(16):
+        values = random_below(bound, 600_000)
+    cells = 3 if bound == 3 else 6
+    observed = np.bincount((values // np.uint64(-(-bound // cells))).astype(int), minlength=cells)
+    widths = [min(bound, (i + 1) * -(-bound // cells)) - i * -(-bound // cells) for i in range(cells)]
+    assert p_value(observed, [len(values) * width / bound for width in widths]) > LEVEL
+    if bound == 3 * 2**62:  # twin: the plain remainder gives its first third twice the weight
+        with seeded_noise_for_tests_only(16):
+            biased = random_words(600_000) % np.uint64(bound)
+        observed = np.bincount((biased // np.uint64(bound // cells)).astype(int), minlength=cells)
+        assert p_value(observed, [len(values) / cells] * cells) < LEVEL

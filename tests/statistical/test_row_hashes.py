@@ -1,0 +1,181 @@
+"""Buckets and signs behave as independent uniform draws, on keys that are anything but random.
+
+The hashes are fixed, so each test gives the same answer on every run. Its false-positive rate is over the choice of
+seed: were the row hashes ideal, one comparison would fail for one seed in 10⁹ (``LEVEL``). There are 198 of them, so
+2·10⁻⁷ in all, and the avalanche test adds 4·10⁻⁸. Each test has a twin in which a plausible mistake is rejected at the
+same level.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from dpsketch._compiled.countsketch import cells
+from dpsketch.hashing import fingerprint, row_keys
+
+pytestmark = pytest.mark.statistical
+
+LEVEL = 1e-9
+COUNT = 200_000
+WIDTHS = [2, 3, 64, 1000, 1024]
+FAMILIES: dict[str, Any] = {
+    "sequential": np.arange(COUNT),
+    "multiples of 2^32": np.arange(COUNT).astype(np.uint64) << np.uint64(32),
+    "text with a common prefix": [f"https://example.org/a/rather/long/path/{i}" for i in range(COUNT)],
+}
+FINGERPRINTS = {name: fingerprint(keys).fingerprints for name, keys in FAMILIES.items()}
+ROW_KEYS = np.concatenate([row_keys(7, 2), row_keys(8, 1)])  # two rows of one sketch, and one of the next seed
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+def located(family: str, width: int) -> tuple[Integers, Integers]:
+    buckets, signs = cells(FINGERPRINTS[family], ROW_KEYS, width)
+    return buckets.T.copy(), signs.T.copy()
+
+
+def uniform(cell: Integers, size: int) -> float:
+    """Return the chi-square p-value of equal probabilities for 0, …, size − 1."""
+    counts = np.bincount(cell, minlength=size)
+    mean = len(cell) / size
+    return float(stats.chi2.sf(((counts - mean) ** 2 / mean).sum(), size - 1))
+
+
+def fair(signs: Integers) -> float:
+    """Return the p-value of the two signs having equal probability."""
+    return float(2 * stats.norm.sf(abs(signs.sum(dtype=np.int64)) / np.sqrt(len(signs))))
+
+
+def unrelated(signs: Integers, cell: Integers, size: int) -> float:
+    """Return the p-value of the signs being fair within every cell: a squared standard score for each, added up."""
+    counts = np.bincount(cell, minlength=size)
+    sums = np.bincount(cell, weights=signs, minlength=size)
+    return float(stats.chi2.sf((sums**2 / np.maximum(counts, 1)).sum(), np.count_nonzero(counts)))
+
+
+def joint(first: Integers, second: Integers, size: int) -> float:
+    """Return the p-value of two variables on 0, …, size − 1 being uniform together, hence independent."""
+    return uniform(first.astype(np.int64) * size + second, size * size)
+
+
+def same_pairs(first: Integers, second: Integers, size: int) -> float:
+    """Return the p-value of pairs that share a bucket in one row sharing one in the other as often as any pair does.
+
+    Only pairs that are neighbours within a bucket are taken, which are nearly independent of each other.
+    """
+    order = np.argsort(first, kind="stable")
+    collide = first[order][1:] == first[order][:-1]
+    again = (second[order][1:] == second[order][:-1])[collide]
+    return float(stats.binomtest(int(again.sum()), len(again), 1 / size).pvalue)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_bucket_and_sign_of_a_row(family: str, width: int) -> None:
+    """Buckets are uniform, signs are fair, and fair in every bucket."""
+    buckets, signs = located(family, width)
+    for r in range(len(ROW_KEYS)):
+        assert uniform(buckets[r], width) > LEVEL
+        assert fair(signs[r]) > LEVEL
+        assert unrelated(signs[r], buckets[r], width) > LEVEL
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_are_independent(family: str) -> None:
+    """Two rows of a sketch, and rows of two seeds: joint buckets, products of signs, and repeated collisions."""
+    buckets, signs = located(family, 32)
+    wide, _ = located(family, 1024)
+    for a, b in [(0, 1), (0, 2), (1, 2)]:
+        assert joint(buckets[a], buckets[b], 32) > LEVEL
+        assert fair(signs[a] * signs[b]) > LEVEL
+        assert unrelated(signs[a] * signs[b], buckets[a], 32) > LEVEL
+        assert unrelated(signs[a], buckets[b], 32) > LEVEL
+        assert same_pairs(wide[a], wide[b], 1024) > LEVEL
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_neighbouring_keys_are_independent(family: str) -> None:
+    """A key and the next one of its family: joint buckets and products of signs. Every second key starts a pair."""
+    buckets, signs = located(family, 32)
+    for r in range(len(ROW_KEYS)):
+        assert joint(buckets[r][0::2], buckets[r][1::2], 32) > LEVEL
+        assert fair(signs[r][0::2] * signs[r][1::2]) > LEVEL
+
+
+def flips(mixed: Any) -> npt.NDArray[np.float64]:
+    """Return, for each input bit and output bit, the standard score of how often one flips the other.
+
+    ``mixed`` maps fingerprints to words of 32 bits.
+    """
+    words = np.random.default_rng(9).integers(0, 2**64, 10_000, np.uint64)
+    before = mixed(words)
+    scores = np.empty((64, 32))
+    for i in range(64):
+        changed = before ^ mixed(words ^ (np.uint64(1) << np.uint64(i)))
+        for o in range(32):
+            count = np.count_nonzero(changed >> np.uint64(o) & np.uint64(1))
+            scores[i, o] = (count - len(words) / 2) / np.sqrt(len(words) / 4)
+    return scores
+
+
+# P(|N(0,1)| > 6.75) < 1.5e-11, and there are 64 · 32 scores: 3.1e-8 together.
+AVALANCHE = 6.75
+
+
+def test_avalanche() -> None:
+    """Each bit of a fingerprint flips each bit that a row uses with probability ½, whatever XXH64 did before.
+
+    The largest width, 2³¹, shows all bits of the bucket but the lowest, which never decides alone.
+    """
+
+    def used(words: npt.NDArray[np.uint64]) -> Any:
+        buckets, signs = cells(words, ROW_KEYS[:1], 2**31)
+        return buckets[:, 0].astype(np.uint64) | (signs[:, 0] < 0).astype(np.uint64) << np.uint64(31)
+
+    assert np.abs(flips(used)).max() < AVALANCHE
+
+
+def test_avalanche_rejects_a_single_multiplication() -> None:
+    scores = flips(lambda words: words * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(32))
+    assert np.abs(scores).max() > AVALANCHE
+
+
+def test_a_sign_taken_from_the_bucket_is_rejected() -> None:
+    """The classical mistake: one hash h, bucket h mod width, sign by the parity of h. It shows for even widths."""
+    h = FINGERPRINTS["sequential"] >> np.uint64(20)
+    signs = 1 - 2 * (h & np.uint64(1)).astype(np.int64)
+    assert uniform((h % np.uint64(64)).astype(np.int64), 64) > LEVEL
+    assert fair(signs) > LEVEL
+    assert unrelated(signs, (h % np.uint64(64)).astype(np.int64), 64) < LEVEL
+
+
+def test_rows_without_mixing_are_rejected() -> None:
+    """Buckets by the upper bits of f ⊕ row key, unmixed: uniform, but what collides in one row does so in all."""
+    first, second = (
+        ((FINGERPRINTS["sequential"] ^ key) >> np.uint64(54)).astype(np.int64) for key in (ROW_KEYS[0], ROW_KEYS[1])
+    )
+    assert uniform(first, 1024) > LEVEL
+    assert same_pairs(first, second, 1024) < LEVEL
+    assert joint(first >> 5, second >> 5, 32) < LEVEL
+
+
+def test_keys_hashed_by_multiplication_alone_are_rejected() -> None:
+    """Sequential keys times an odd constant: far too even, and neighbours a constant step apart."""
+    products = np.arange(COUNT, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    buckets = (products >> np.uint64(59)).astype(np.int64)
+    assert joint(buckets[0::2], buckets[1::2], 32) < LEVEL
+    signs = 1 - 2 * (products >> np.uint64(63)).astype(np.int64)
+    assert fair(signs[0::2] * signs[1::2]) < LEVEL
+
+
+def test_a_bias_of_two_percent_is_rejected() -> None:
+    """The power of the uniformity test and of the sign test: 2% of the keys moved to bucket 0, or to the sign +1."""
+    buckets, signs = located("sequential", 64)
+    moved = np.arange(COUNT) % 50 == 0
+    assert uniform(np.where(moved, 0, buckets[0]), 64) < LEVEL
+    assert fair(np.where(moved, 1, signs[0])) < LEVEL

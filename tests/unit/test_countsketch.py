@@ -1,0 +1,302 @@
+"""CountSketch through its public names: what goes in, what is refused, what comes out."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import CounterOverflow, InvalidInput, SensitiveData, SpecMismatch
+
+
+def sketch(**changes: object) -> dps.CountSketch:
+    arguments: dict[str, object] = {"rows": 5, "width": 64, "unit": dps.per_record(), "seed": 7, **changes}
+    return dps.CountSketch(**arguments)
+
+
+def content(some: dps.CountSketch) -> np.ndarray:
+    """The exact table, by way of the sensitive bytes."""
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+
+
+WORDS = ["a", "b", "a", "c", "", "ü", "a"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        WORDS,
+        tuple(WORDS),
+        np.array(WORDS),
+        np.array(WORDS, dtype=object),
+        pa.array(WORDS),
+        pa.array(WORDS, pa.large_string()),
+        pa.array(WORDS, pa.string_view()),
+        pa.array(WORDS).dictionary_encode(),
+        pa.chunked_array([WORDS[:3], [], WORDS[3:]]),
+        pd.Series(WORDS),
+        pd.Series(WORDS, dtype="category"),
+        pl.Series(WORDS),
+        pl.Series(WORDS, dtype=pl.Categorical),
+        [word.encode() for word in WORDS],
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_every_kind_of_column_gives_the_same_table(column: object) -> None:
+    reference, other = sketch(), sketch()
+    for word in WORDS:
+        reference.update([word])
+    other.update(column)
+    assert np.array_equal(content(reference), content(other))
+
+
+def test_each_record_adds_its_sign_once_to_every_row() -> None:
+    one = sketch()
+    one.update(["key"])
+    table = content(one)
+    assert np.array_equal(np.abs(table).sum(axis=1), np.ones(5))
+    many = sketch()
+    many.update(["key"] * 9)
+    assert np.array_equal(content(many), 9 * table)
+
+
+def test_counts_and_weights_are_repeated_records() -> None:
+    unit = dps.per_record(max_weight=3)
+    by_hand, by_count, by_weight = (sketch(unit=unit) for _ in range(3))
+    by_hand.update(["a"] * 2 + ["b"] * 3)
+    by_count.update(["a", "b"], counts=[2, 3])
+    by_weight.update(["a", "b"], weights=[2, 3])
+    assert np.array_equal(content(by_hand), content(by_count))
+    assert np.array_equal(content(by_hand), content(by_weight))
+
+
+def test_weights_are_clipped_and_counts_are_not() -> None:
+    unit = dps.per_record(max_weight=3)
+    clipped, at_bound, counted = (sketch(unit=unit) for _ in range(3))
+    clipped.update(["a"], weights=[1000.0])
+    at_bound.update(["a"], weights=[3])
+    counted.update(["a"], counts=[1000])
+    assert np.array_equal(content(clipped), content(at_bound))
+    assert np.abs(content(counted)).max() == 1000
+
+
+def test_real_weights_are_rounded_to_the_grid_and_the_bound_holds_after_rounding() -> None:
+    on_grid = sketch(unit=dps.per_record(max_weight=1.1), grid=0.25)
+    on_grid.update(["a", "a"], weights=[0.55, 1.1])
+    assert np.abs(content(on_grid)).max() == 2 + 4
+    assert on_grid.spec.sensitivity.l1 == 5 * 4
+    assert on_grid.release(epsilon=100, delta=0).estimate(["a"], estimator="median").value[0] == pytest.approx(
+        1.5, abs=1
+    )
+
+
+def test_null_keys_are_skipped_with_their_weights_and_counted() -> None:
+    with_nulls, without = sketch(unit=dps.per_record(max_weight=9)), sketch(unit=dps.per_record(max_weight=9))
+    with_nulls.update(pa.array(["a", None, "b"]), weights=[1, 5, 2])
+    without.update(["a", "b"], weights=[1, 2])
+    assert np.array_equal(content(with_nulls), content(without))
+    assert with_nulls.skipped_nulls == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keys": [1.5]}, "cannot be counted"),
+        ({"keys": [True]}, "cannot be counted"),
+        ({"keys": ["a", 1]}, "type"),
+        ({"keys": np.array([1.0, np.nan])}, "cannot be counted"),
+        ({"keys": ["a"], "weights": [float("nan")]}, "finite"),
+        ({"keys": ["a"], "weights": [float("inf")]}, "finite"),
+        ({"keys": ["a"], "weights": [-1]}, "negative"),
+        ({"keys": ["a"], "weights": [None]}, "null"),
+        ({"keys": ["a"], "weights": pa.array([None], pa.int64())}, "null"),
+        ({"keys": ["a"], "weights": ["1"]}, "numbers"),
+        ({"keys": ["a"], "weights": [True]}, "numbers"),
+        ({"keys": ["a"], "weights": [0.5]}, "grid"),
+        ({"keys": ["a"], "weights": [1, 2]}, "one number a key"),
+        ({"keys": ["a"], "counts": [1.0]}, "whole"),
+        ({"keys": ["a"], "counts": [-1]}, "negative"),
+        ({"keys": ["a"], "users": ["u"]}, "per_user"),
+    ],
+)
+def test_bad_records_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
+    some = sketch()
+    some.update(["x"])
+    before = content(some)
+    keys = arguments.pop("keys")
+    with pytest.raises((InvalidInput, SpecMismatch), match=message):
+        some.update(keys, **arguments)
+    assert np.array_equal(content(some), before)
+
+
+def test_text_and_integer_keys_are_kept_apart() -> None:
+    text, numbers = sketch(), sketch()
+    text.update(["1"])
+    numbers.update([1])
+    with pytest.raises(SpecMismatch, match="text"):
+        text.update([1])
+    with pytest.raises(SpecMismatch, match="key_type"):
+        text.merge(numbers)
+    with pytest.raises(SpecMismatch):
+        text.release(epsilon=1, delta=0).estimate([1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": 4}, {"rows": 0}, {"rows": -1}, {"rows": 2.0}, {"rows": True}, {"width": 1}, {"width": 0},
+        {"seed": -1}, {"seed": 2**64}, {"unit": None}, {"grid": 0}, {"grid": float("nan")}, {"grid": 2},
+        {"rows": 1023, "width": 2**31},
+    ],
+)  # fmt: skip
+def test_bad_shapes_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        sketch(**changes)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {}, {"epsilon": 1}, {"delta": 1e-6}, {"epsilon": 0, "delta": 0}, {"epsilon": -1, "delta": 0},
+        {"epsilon": float("nan"), "delta": 0}, {"epsilon": float("inf"), "delta": 0}, {"epsilon": 1, "delta": 1},
+        {"epsilon": 1, "delta": -0.1}, {"epsilon": 1, "delta": float("nan")}, {"rho": 0}, {"rho": -1},
+        {"rho": 1, "epsilon": 1}, {"epsilon": "1", "delta": 0}, {"epsilon": True, "delta": 0},
+    ],
+)  # fmt: skip
+def test_bad_budgets_are_refused(budget: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput):
+        sketch().release(**budget)
+
+
+def test_merge_refuses_other_specs_by_name() -> None:
+    with pytest.raises(SpecMismatch, match=r"seed differs \(7 and 8\). Build both sketches from one spec."):
+        sketch().merge(sketch(seed=8))
+    with pytest.raises(SpecMismatch, match="width differs"):
+        sketch().merge(sketch(width=65))
+    with pytest.raises(SpecMismatch, match="unit differs"):
+        sketch().merge(sketch(unit=dps.per_record(neighbours="replace")))
+
+
+def test_counters_never_wrap() -> None:
+    full = sketch()
+    full.update(["a"], counts=[2**62 - 5])
+    before = content(full)
+    with pytest.raises(CounterOverflow):
+        full.update(["b"], counts=[6])
+    with pytest.raises(CounterOverflow):
+        full.update(["b"], counts=np.array([2**63], dtype=np.uint64))
+    other = sketch()
+    other.update(["c"], counts=[10])
+    with pytest.raises(CounterOverflow):
+        full.merge(other)
+    assert np.array_equal(content(full), before)
+    full.update(["b"], counts=[5])
+    released = full.release(epsilon=1, delta=0)
+    assert np.abs(released.table).max() < 2**63 - 1
+    assert released.estimate(["a"], estimator="median").value[0] == pytest.approx(2**62, rel=1e-9)
+
+
+def test_a_sensitive_sketch_does_not_leak_by_accident() -> None:
+    some = sketch()
+    some.update(["secret"] * 1234)
+    with pytest.raises(SensitiveData, match="cannot be pickled"):
+        pickle.dumps(some)
+    for duplicate in (copy.copy, copy.deepcopy):
+        with pytest.raises(SensitiveData):
+            duplicate(some)
+    assert repr(some) == repr(sketch(key_type="text"))
+    with pytest.raises(SensitiveData):
+        files.decode(some.to_sensitive_bytes(), allow_sensitive=False)
+
+
+def test_a_release_round_trips_and_is_read_only(tmp_path) -> None:
+    some = sketch()
+    some.update([1, 2, 3, 1])
+    private = some.release(epsilon=0.5, delta=1e-9)
+    private.save(tmp_path / "counts.dps")
+    loaded = dps.load(tmp_path / "counts.dps")
+    assert np.array_equal(loaded.table, private.table)
+    assert (loaded.spec, loaded.noise, loaded.guarantee) == (private.spec, private.noise, private.guarantee)
+    assert pickle.loads(pickle.dumps(private)).spec == private.spec
+    for release in (private, loaded):
+        with pytest.raises(ValueError, match="read-only"):
+            release.table[0, 0] = 1
+
+
+def test_a_partial_round_trips_inside_the_boundary(tmp_path) -> None:
+    some = sketch()
+    some.update([1, 2, 3])
+    again = dps.load_sensitive(some.to_sensitive_bytes())
+    some.save_sensitive(tmp_path / "part.sketch")
+    assert (tmp_path / "part.sketch").stat().st_mode & 0o777 == 0o600
+    for copied in (again, dps.load_sensitive(tmp_path / "part.sketch")):
+        assert np.array_equal(content(copied), content(some))
+        copied.merge(some)
+    with pytest.raises(SensitiveData):
+        dps.load(tmp_path / "part.sketch")
+
+
+def test_queries_are_checked() -> None:
+    private = sketch().release(epsilon=1, delta=1e-6)
+    for confidence in (0, 1, -1, 2, float("nan"), "0.9"):
+        with pytest.raises(InvalidInput):
+            private.estimate(["a"], confidence=confidence)
+    with pytest.raises(InvalidInput, match="estimator"):
+        private.estimate(["a"], estimator="mode")
+    with pytest.raises(InvalidInput, match="null"):
+        private.estimate(["a", None])
+    with pytest.raises(InvalidInput, match="candidate"):
+        private.top(3, candidates=[])
+    assert len(private.estimate([])) == 0
+
+
+def test_estimates_become_tables() -> None:
+    some = sketch()
+    some.update(["a", "b"], counts=[500, 100])
+    found = some.release(epsilon=1, delta=1e-6).top(5, candidates=["b", "a", "a", "zzz"])
+    assert found.key[:2] == ["a", "b"]
+    assert len(found) == 3
+    assert found.to_arrow().column_names == ["key", "value", "low", "high"]
+    assert list(found.to_pandas().columns) == ["key", "value", "low", "high"]
+    assert found.to_json()[0]["key"] == "a"
+    assert np.all(found.low <= found.value)
+    assert np.all(found.value <= found.high)
+
+
+def test_guarantees_are_printed_in_words() -> None:
+    words = str(sketch().release(epsilon=1, delta=1e-6).guarantee)
+    assert "ε = 1, δ = 1e-06, for each record added or removed (weight at most 1)" in words
+    assert "factor of at most 2.72" in words
+    replaced = sketch(unit=dps.per_record(neighbours="replace", max_weight=4)).release(rho=0.5).guarantee
+    assert "ρ = 0.5" in str(replaced)
+    assert "replaced by another (weight at most 4)" in str(replaced)
+    assert dps.Guarantee.from_json(replaced.to_json()) == replaced
+
+
+def test_seeded_noise_is_never_called_private(seeded: None) -> None:
+    guarantee = sketch().release(epsilon=1, delta=1e-6).guarantee
+    assert not guarantee.holds
+    assert str(guarantee).startswith("NOT PRIVATE")
+
+
+def test_releases_add_and_subtract() -> None:
+    days = []
+    for n in (1000, 400):
+        day = sketch()
+        day.update(["a"], counts=[n])
+        days.append(day.release(epsilon=1, delta=1e-6))
+    both, change = days[0] + days[1], days[0] - days[1]
+    assert np.array_equal(both.table, days[0].table + days[1].table)
+    assert both.estimate(["a"]).value[0] == pytest.approx(1400, abs=120)
+    assert change.estimate(["a"]).value[0] == pytest.approx(600, abs=120)
+    assert both.noise_scale == pytest.approx(np.sqrt(2) * days[0].noise_scale)
+    assert days[0].guarantee.epsilon < both.guarantee.epsilon < 2
+    with pytest.raises(SpecMismatch, match="cannot combine"):
+        days[0] + sketch(seed=9).release(epsilon=1, delta=1e-6)

@@ -1,0 +1,293 @@
+"""What the codec refuses to read, each with its own sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, SensitiveData
+from dpsketch.files import Document, decode, encode
+from forgery import MARKER, VECTORS, dump, envelope_for, forge, listed, seal, stream
+
+COUNTS = (VECTORS / "counts-v1.dps").read_bytes()
+SENSITIVE = (VECTORS / "sensitive-v1.dps").read_bytes()
+
+
+def document(**arrays: Any) -> Document:
+    return Document("counts", False, {"seed": 7}, arrays)
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(FileRefused) as caught:
+        decode(data, allow_sensitive=True)
+    return str(caught.value)
+
+
+def small(*values: int) -> pa.Array:
+    return listed(pa.array(values, pa.uint8()))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"key,count\na,1\n",
+        b"PAR1" + bytes(100),
+        b'{"dpsketch": 1, "sha256":"' + b"0" * 64 + b'"}',
+        bytes(1000),
+        b"\xff" * 1000,
+        stream(pa.schema([("a", pa.int64())]), pa.record_batch({"a": [1]})),
+    ],
+)
+def test_what_is_not_ours_is_refused(data: bytes) -> None:
+    assert refusal(data).startswith("this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch)")
+
+
+def test_every_cut_is_refused() -> None:
+    sentences = {refusal(COUNTS[:length]) for length in range(len(COUNTS))}
+    assert len(sentences) == 2
+    end = 8 + int.from_bytes(COUNTS[4:8], "little")
+    assert {refusal(COUNTS[:length]) for length in range(end, len(COUNTS))} == {files._DAMAGED}
+
+
+def test_every_changed_byte_is_refused() -> None:
+    for place in range(len(COUNTS)):
+        for flip in (1, 128):
+            changed = bytearray(COUNTS)
+            changed[place] ^= flip
+            assert refusal(bytes(changed)) in (files._DAMAGED, files._NOT_OURS)
+    assert refusal(COUNTS + b"\0") == files._DAMAGED
+
+
+def test_a_newer_format_is_refused_whatever_else_it_holds() -> None:
+    newer = {"format_version": 2, "arrays": "in another way", "compression": "zstd"}
+    sentence = refusal(forge({"a": pa.array([{"x": None}])}, newer))
+    assert sentence == (
+        "the file was written by a newer dpsketch (format 2; this one reads up to 1). Upgrade dpsketch to read it."
+    )
+
+
+def test_a_sensitive_file_is_refused_where_a_release_is_wanted() -> None:
+    with pytest.raises(SensitiveData, match=r"release\(\) it to publish, or read it with dps\.load_sensitive"):
+        decode(SENSITIVE, allow_sensitive=False)
+    assert decode(SENSITIVE, allow_sensitive=True).sensitive
+    assert not decode(COUNTS, allow_sensitive=True).sensitive
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ([1 << 39], "forged length: its header describes an array longer than the file"),
+        ([10**6], "forged length: its header describes an array longer than the file"),
+        ([4], "forged length: its header and its columns differ"),
+        ([2], "forged length: its header and its columns differ"),
+        ([0], "forged length: its header and its columns differ"),
+        ([1 << 62], "of an array, it is too large"),
+        ([0, 1 << 41], "of an array, it is too large"),
+        ([1] * 9, "of an array, it has more than 8 dimensions"),
+        ([-3], "its shape is not a list of sizes"),
+        ([3.0], "its shape is not a list of sizes"),
+        ([True], "its shape is not a list of sizes"),
+        (3, "its shape is not a list of sizes"),
+        (None, "its shape is not a list of sizes"),
+    ],
+)
+def test_a_forged_shape_is_refused(shape: Any, reason: str) -> None:
+    assert reason in refusal(forge({"a": small(1, 2, 3)}, envelope_for(a=(shape, "int64"))))
+
+
+def test_a_forged_length_inside_arrow_is_refused() -> None:
+    """Every word of the record batch's metadata is set to lengths no such file has: refused, or without effect."""
+    data = encode(document(a=np.arange(100, 103), b=["xy", "z"]))
+    start = 8 + int.from_bytes(data[4:8], "little")
+    end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
+    reasons = set()
+    for place in range(start + 8, end, 8):
+        for length in (4, 5, 1000, 2**31, 2**62, -1, -(2**63)):
+            changed = seal(data[:place] + length.to_bytes(8, "little", signed=True) + data[place + 8 :])
+            try:
+                found = decode(changed, allow_sensitive=False).arrays
+            except FileRefused as refused:
+                reasons.add(str(refused))
+            else:
+                assert found["a"].tolist() == [100, 101, 102]
+                assert found["b"] == ["xy", "z"]
+    assert len(reasons) > 5
+    assert all("forged" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype"),
+    [
+        (small(1, 2, 3), "float64"),
+        (small(1, 2, 3), "bool"),
+        (small(1, 2, 3), "text"),
+        (small(1, 2, 3), "int128"),
+        (small(1, 2, 3), None),
+        (small(1, 2, 3), ["int64"]),
+        (listed(pa.array([1.0, 2.0, 3.0])), "int64"),
+        (listed(pa.array([1.0, 2.0, 3.0])), "float32"),
+        (listed(pa.array(["a", "b", "c"], pa.large_string())), "bytes"),
+        (listed(pa.array([b"a", b"b", b"c"], pa.large_binary())), "text"),
+    ],
+)
+def test_a_forged_type_is_refused(column: pa.Array, dtype: Any) -> None:
+    assert "differ in type" in refusal(forge({"a": column}, envelope_for(a=([3], dtype))))
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (pa.array([1]), "not one list of plain values"),
+        (pa.array([[1, 2, 3]]), "not one list of plain values"),
+        (listed(listed(pa.array([1, 2, 3]))), "not one list of plain values"),
+        (listed(pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])), "not one list of plain values"),
+        (listed(pa.array(["a", "b", "c"])), "a type that dpsketch does not use"),
+        (listed(pa.array(["a", "b", "c"], pa.string_view())), "a type that dpsketch does not use"),
+        (listed(pa.array([1, 2, 3], pa.timestamp("s"))), "a type that dpsketch does not use"),
+        (listed(pa.array([1, 2, 3], pa.float16())), "a type that dpsketch does not use"),
+        (listed(pa.array([None] * 3, pa.null())), "a type that dpsketch does not use"),
+        (listed(pa.array(["a", "b", "a"]).dictionary_encode()), "dictionary"),
+        (listed(pa.array([1, None, 3], pa.uint8())), "missing values"),
+        (pa.array([None], pa.large_list(pa.uint8())), "missing values"),
+        (pa.array([[1, 2, 3], [1, 2, 3]], pa.large_list(pa.uint8())), "not one row"),
+        (pa.array([], pa.large_list(pa.uint8())), "not one row"),
+        (listed(pa.array([1, -2, 3], pa.int8())), None),
+    ],
+)
+def test_a_column_of_another_form_is_refused(column: pa.Array, reason: str | None) -> None:
+    data = forge({"a": column}, envelope_for(a=([3], "int64")))
+    if reason is None:
+        assert decode(data, allow_sensitive=False).arrays["a"].tolist() == [1, -2, 3]
+    else:
+        assert reason in refusal(data)
+
+
+def test_an_integer_that_does_not_fit_its_type_is_refused() -> None:
+    for values, dtype in (([-1], "uint64"), ([2**31], "int32"), ([256], "uint8")):
+        data = forge({"a": listed(pa.array(values, pa.int64()))}, envelope_for(a=([1], dtype)))
+        assert "does not fit its type" in refusal(data)
+    wide = forge({"a": listed(pa.array([2**63], pa.uint64()))}, envelope_for(a=([1], "int64")))
+    assert "does not fit its type" in refusal(wide)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_buffers_are_refused_before_they_unfold(codec: str) -> None:
+    bomb = listed(pa.array(np.zeros(1 << 26, np.uint8)))
+    data = forge({"a": bomb}, envelope_for(a=([1 << 10], "uint8")), compression=codec)
+    assert len(data) < 400_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "its buffers are compressed" in refusal(data)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32_000
+
+
+def test_forged_text_is_refused() -> None:
+    raw = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(np.array([0, 2])), pa.py_buffer(b"\xff\xfe")])
+    assert "not UTF-8" in refusal(forge({"a": listed(raw)}, envelope_for(a=([1], "text"))))
+    assert "not one dimension" in refusal(
+        forge({"a": listed(pa.array(["x", "y"], pa.large_string()))}, envelope_for(a=([2, 1], "text")))
+    )
+    data = encode(document(a=["ab", "cd"]))
+    place = data.index(np.array([0, 2, 4]).tobytes())
+    for offsets in ([0, 5, 4], [1, 2, 4], [-1, 2, 4], [0, 2, 9], [0, 2, 2**62], [0, -1, 4]):
+        forged = seal(data[:place] + np.array(offsets, np.int64).tobytes() + data[place + 24 :])
+        assert "offsets lie outside the file or run backwards" in refusal(forged)
+
+
+def test_overlapping_buffers_are_refused() -> None:
+    """Two columns over one buffer would unfold a file's bytes twice, 256 columns 256 times."""
+    data = encode(document(a=np.full(8, 255), b=np.full(8, 254)))
+    layout = [value.to_bytes(8, "little") for value in (16, 8)]  # the first column's values: offset and length
+    assert data.count(b"".join(layout)) == 1
+    second = (40).to_bytes(8, "little") + (8).to_bytes(8, "little")
+    assert data.count(second) == 1
+    assert "over another" in refusal(seal(data.replace(second, b"".join(layout))))
+
+
+def test_more_or_fewer_messages_are_refused() -> None:
+    schema = pa.schema([("a", pa.large_list(pa.uint8()))], metadata={"dpsketch": dump(envelope_for(a=([1], "int64")))})
+    batch = pa.record_batch([small(1)], schema=schema)
+    assert decode(seal(stream(schema, batch)), allow_sensitive=False).arrays["a"].tolist() == [1]
+    assert "something follows" in refusal(seal(stream(schema, batch, batch)))
+    assert "message" in refusal(seal(stream(schema)))
+    assert "something follows" in refusal(seal(COUNTS + b"\0"))
+    assert "something follows" in refusal(seal(COUNTS[:-8]))
+    assert "version 5" in refusal(seal(stream(schema, batch, metadata_version=pa.ipc.MetadataVersion.V4)))
+
+
+def test_a_header_of_another_form_is_refused() -> None:
+    good = envelope_for(a=([1], "int64"))
+    text = dump(good)
+    cases: list[tuple[dict[str, Any] | bytes, str]] = [
+        ({key: value for key, value in good.items() if key != "format_version"}, "names no format version"),
+        ({**good, "format_version": True}, "names no format version"),
+        ({**good, "format_version": 0}, "names no format version"),
+        ({**good, "format_version": "1"}, "names no format version"),
+        ({**good, "sensitive": 0}, "whether it is sensitive"),
+        ({key: value for key, value in good.items() if key != "sensitive"}, "whether it is sensitive"),
+        ({**good, "kind": "Not a kind"}, "names no kind"),
+        ({**good, "kind": None}, "names no kind"),
+        ({**good, "header": []}, "parts of a header"),
+        ({**good, "arrays": []}, "parts of a header"),
+        ({**good, "more": 1}, "parts of a header"),
+        ({**good, "arrays": {}}, "its header and its columns differ"),
+        ({**good, "arrays": {"b": good["arrays"]["a"]}}, "its header and its columns differ"),
+        ({**good, "arrays": {"a": [[1], "int64"]}}, "otherwise than by shape and type"),
+        ({**good, "arrays": {"a": {**good["arrays"]["a"], "more": 1}}}, "otherwise than by shape and type"),
+        (text.replace(b'"header":{}', b'"header":{"x":NaN}'), "not JSON"),
+        (text.replace(b'"header":{}', b'"header":{"x":1e999}'), "not finite"),
+        (text.replace(b'"header":{}', b'"header":{"x":%s}' % (b"9" * 5000)), "not JSON"),
+        (text.replace(b'"header":{}', b'"header":{"x":18446744073709551616}'), "more than 64 bits"),
+        (text.replace(b'"header":{}', b'"header":{"x":1,"x":2}'), "not JSON"),
+        (text.replace(b'"header":{}', b'"header":{"x":"\xc3\xa9"}'), "not JSON"),
+        (text.replace(b'"header":{}', b'"header":{"x":"\\ud800"}'), "not Unicode"),
+        (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 33 + b"]" * 33 + b"}"), "more than 32 levels"),
+        (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 500_000), "not JSON"),
+        (b"[" + text + b"]", "not a JSON object"),
+        (text + b"}", "not JSON"),
+    ]
+    for envelope, reason in cases:
+        assert reason in refusal(forge({"a": small(1)}, envelope)), reason
+    assert decode(forge({"a": small(1)}, text), allow_sensitive=False).kind == "counts"
+
+
+def test_a_second_marker_or_a_bad_digest_is_damage() -> None:
+    """With the marker twice, a reader could check one digest and another reader the other."""
+    twice = encode(Document("counts", False, {"sha256": "1"}, {})).replace(b"\\u0073ha256", b"sha256     ")
+    twice = twice.replace(b'"sha256     ":"', b'"sha256":"     ')
+    assert twice.count(MARKER) == 2
+    place = twice.rindex(MARKER) + len(MARKER)
+    digest = hashlib.sha256(twice[:place] + b"0" * 64 + twice[place + 64 :]).hexdigest().encode()
+    assert refusal(twice[:place] + digest + twice[place + 64 :]) == files._DAMAGED
+    start = COUNTS.index(MARKER) + len(MARKER)
+    upper = COUNTS[:start] + COUNTS[start : start + 64].upper() + COUNTS[start + 64 :]
+    assert upper != COUNTS
+    assert refusal(upper) == files._DAMAGED
+
+
+def test_columns_with_one_name_are_refused() -> None:
+    schema = pa.schema(
+        [("a", pa.large_list(pa.uint8()))] * 2, metadata={"dpsketch": dump(envelope_for(a=([1], "int8")))}
+    )
+    batch = pa.record_batch([small(1), small(1)], schema=schema)
+    assert "two columns have one name" in refusal(seal(stream(schema, batch)))
+
+
+def test_too_many_columns_are_refused() -> None:
+    names = [f"a{index:03}" for index in range(257)]
+    data = forge({name: small(1) for name in names}, envelope_for(**{name: ([1], "int64") for name in names}))
+    assert "more than 256 columns" in refusal(data)
+
+
+def test_metadata_with_one_key_twice_is_refused() -> None:
+    text = dump(envelope_for(a=([1], "int64")))
+    metadata = pa.KeyValueMetadata([("dpsketch", text), ("dpsketch", b"{}")])
+    schema = pa.schema([("a", pa.large_list(pa.uint8()))], metadata=metadata)
+    assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))

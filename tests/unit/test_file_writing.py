@@ -1,0 +1,190 @@
+"""How a file comes onto the disk: whole or not at all, and for the right eyes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
+from dpsketch.files import Document
+
+
+def document(**arrays: Any) -> Document:
+    return Document("counts", False, {"seed": 7}, arrays)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_is_written_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "counts.dps"
+    files.write(path, document(a=np.arange(3)))
+    files.write(str(path), document(a=np.arange(4)))
+    assert files.read(str(path), allow_sensitive=False).arrays["a"].tolist() == [0, 1, 2, 3]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["counts.dps"]
+
+
+def test_a_refusal_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "part.sketch"
+    files.write(path, Document("counts", True, {}, {}))
+    with pytest.raises(SensitiveData, match=r"part\.sketch: the file holds a sensitive sketch, not a release"):
+        files.read(path, allow_sensitive=False)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(FileRefused, match=r"part\.sketch: the file is damaged"):
+        files.read(path, allow_sensitive=True)
+    with pytest.raises(FileNotFoundError):
+        files.read(tmp_path / "none.dps", allow_sensitive=True)
+
+
+def test_a_large_foreign_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "disk.img"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(FileRefused, match="not a dpsketch file"):
+        files.read(path, allow_sensitive=True)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o027])
+def test_the_mode_follows_the_content(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        files.write(tmp_path / "public.dps", document())
+        files.write(tmp_path / "part.sketch", Document("counts", True, {}, {}))
+        (tmp_path / "wide.sketch").write_bytes(b"")
+        (tmp_path / "wide.sketch").chmod(0o666)
+        files.write(tmp_path / "wide.sketch", Document("counts", True, {}, {}))
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "public.dps") == 0o666 & ~umask
+    assert mode(tmp_path / "part.sketch") == 0o600
+    assert mode(tmp_path / "wide.sketch") == 0o600
+
+
+def test_a_sensitive_file_is_private_before_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    real = os.open
+
+    def watched(path: str, flags: int, permissions: int = 0o777) -> int:
+        descriptor = real(path, flags, permissions)
+        state = os.fstat(descriptor)
+        if stat.S_ISREG(state.st_mode):
+            seen.append((stat.S_IMODE(state.st_mode), state.st_size))
+        return descriptor
+
+    before = os.umask(0)
+    try:
+        monkeypatch.setattr(os, "open", watched)
+        files.write(tmp_path / "part.sketch", Document("counts", True, {}, {}))
+    finally:
+        os.umask(before)
+    assert seen == [(0o600, 0)]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link.dps").symlink_to(tmp_path / "real" / "out.dps")
+    files.write(tmp_path / "link.dps", document())
+    assert (tmp_path / "link.dps").is_symlink()
+    assert files.read(tmp_path / "real" / "out.dps", allow_sensitive=False).kind == "counts"
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(InvalidInput, match="not a regular file"):
+            files.write(target, document())
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    with pytest.raises(FileNotFoundError):
+        files.write(tmp_path / "no" / "folder.dps", document())
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
+def test_a_failure_leaves_everything_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failure: BaseException
+) -> None:
+    path = tmp_path / "out.dps"
+    files.write(path, document(a=np.arange(3)))
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(os, step, fail)
+    if step == "replace":
+        monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(type(failure)):
+        files.write(path, document(a=np.arange(4)))
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.dps"]
+
+
+def test_what_cannot_be_encoded_touches_no_disk(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        files.write(tmp_path / "out.dps", document(a=[1]))
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITER = """
+import sys, resource
+import numpy as np
+from dpsketch import files
+path, limit = sys.argv[1], int(sys.argv[2])
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+print("ready", flush=True)
+for round in range(1_000_000):
+    array = np.full(1 << 20, round, np.float64)
+    try:
+        files.write(path, files.Document("counts", True, {}, {"a": array}))
+    except OSError as error:
+        print("refused", error.errno, flush=True)
+        break
+"""
+
+
+def writer(path: Path, limit: int = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(path), str(limit)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_write_the_system_stops_halfway_leaves_no_part(tmp_path: Path) -> None:
+    """The kernel takes the first megabyte of eight and refuses the rest, as a full disk does."""
+    path = tmp_path / "part.sketch"
+    files.write(path, Document("counts", True, {"first": 1}, {}))
+    out, _ = writer(path, limit=1 << 20).communicate(timeout=60)
+    assert out.split()[:2] == ["ready", "refused"]
+    assert files.read(path, allow_sensitive=True).header == {"first": 1}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["part.sketch"]
+
+
+@pytest.mark.parametrize(("end", "trials"), [(signal.SIGINT, 4), (signal.SIGKILL, 2)])
+def test_a_writer_that_is_stopped_leaves_a_whole_file(tmp_path: Path, end: signal.Signals, trials: int) -> None:
+    """An interrupt leaves the target alone; a kill may leave a part beside it, for its owner's eyes only."""
+    path = tmp_path / "part.sketch"
+    files.write(path, Document("counts", True, {}, {"a": np.zeros(1)}))
+    for trial in range(trials):
+        with writer(path) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.11 + 0.017 * trial)
+            process.send_signal(end)
+            process.communicate(timeout=60)
+        array = files.read(path, allow_sensitive=True).arrays["a"]
+        assert isinstance(array, np.ndarray)
+        assert (array == array.flat[0]).all()
+        beside = [entry for entry in tmp_path.iterdir() if entry != path]
+        assert end is signal.SIGKILL or not beside
+        assert all(mode(entry) == 0o600 for entry in tmp_path.iterdir())

@@ -1,0 +1,131 @@
+"""Each compiled kernel equals its slow oracle, with the compiler and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xxhash
+
+from dpsketch._compiled import countsketch
+from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.xxh64 import hash_integers, hash_slices
+from oracles import hashing as oracle
+
+SEED = np.uint64(42)
+# Keys, rows, width: no key, one, a few, and more than fit into a block.
+SHAPES = [(0, 3, 7), (1, 5, 64), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64)]
+
+
+def random_words(size: int, seed: int = 1) -> npt.NDArray[np.uint64]:
+    return np.random.default_rng(seed).integers(0, 2**64, size, np.uint64)
+
+
+def slices(texts: list[bytes], offset_type: type[np.int32] | type[np.int64]) -> npt.NDArray[np.uint64]:
+    """Hash texts that lie one after the other, after five bytes that belong to none, so that loads are not aligned."""
+    data = np.frombuffer(b"spoil" + b"".join(texts), np.uint8)
+    offsets = np.cumsum([5, *map(len, texts)]).astype(offset_type)
+    hashes = np.empty(len(texts), np.uint64)
+    hash_slices(data, offsets, SEED, hashes)
+    return hashes
+
+
+@pytest.mark.parametrize("offset_type", [np.int32, np.int64])
+def test_hash_slices_equals_oracle_and_library(offset_type: type[np.int32] | type[np.int64]) -> None:
+    rng = np.random.default_rng(3)
+    texts = [rng.bytes(length) for length in [*range(101), 255, 256, 1000]]
+    hashes = slices(texts, offset_type).tolist()
+    assert hashes == [oracle.xxh64(text, 42) for text in texts]
+    assert hashes == [xxhash.xxh64_intdigest(text, 42) for text in texts]
+
+
+def test_hash_integers_equals_oracle_and_library() -> None:
+    keys = np.concatenate([random_words(200), np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)])
+    hashes = np.empty(len(keys), np.uint64)
+    hash_integers(keys, SEED, hashes)
+    packed = [int(key).to_bytes(8, "little") for key in keys]
+    assert hashes.tolist() == [oracle.xxh64(text, 42) for text in packed]
+    assert hashes.tolist() == [xxhash.xxh64_intdigest(text, 42) for text in packed]
+
+
+@pytest.mark.parametrize(("size", "rows", "width"), [*SHAPES, (countsketch.ADD_BLOCK + 5, 3, 7)])
+def test_adding_equals_oracle(size: int, rows: int, width: int) -> None:
+    fingerprints, row_keys = random_words(size), random_words(rows, seed=2)
+    weights = np.random.default_rng(4).integers(-(2**40), 2**40, size)
+    start = np.random.default_rng(5).integers(-9, 9, (rows, width))
+
+    ones, expected = start.copy(), start.tolist()
+    countsketch.add_ones(ones, fingerprints, row_keys)
+    oracle.add(expected, fingerprints.tolist(), row_keys.tolist(), [1] * size)
+    assert ones.tolist() == expected
+
+    weighted, expected = start.copy(), start.tolist()
+    countsketch.add_weighted(weighted, fingerprints, row_keys, weights)
+    oracle.add(expected, fingerprints.tolist(), row_keys.tolist(), weights.tolist())
+    assert weighted.tolist() == expected
+
+
+@pytest.mark.parametrize(("size", "rows", "width"), SHAPES)
+def test_reading_equals_oracle(size: int, rows: int, width: int) -> None:
+    fingerprints, row_keys = random_words(size), random_words(rows, seed=2)
+    table = np.random.default_rng(6).integers(-(2**50), 2**50, (rows, width))
+    expected = oracle.row_values(table.tolist(), fingerprints.tolist(), row_keys.tolist())
+
+    values = countsketch.row_values(table, fingerprints, row_keys)
+    assert values.shape == (size, rows)
+    assert values.dtype == np.int64
+    assert values.tolist() == expected
+    real = countsketch.row_values(table / 4, fingerprints, row_keys)
+    assert real.dtype == np.float64
+    np.testing.assert_array_equal(real, values / 4)
+
+    buckets, signs = countsketch.cells(fingerprints, row_keys, width)
+    found = [[oracle.cell(f, key, width) for key in row_keys.tolist()] for f in fingerprints.tolist()]
+    assert (buckets.dtype, signs.dtype) == (np.int32, np.int8)
+    assert buckets.tolist() == [[bucket for bucket, _ in line] for line in found]
+    assert signs.tolist() == [[sign for _, sign in line] for line in found]
+
+
+@pytest.mark.parametrize("width", [2**31, 2**31 - 1, 3])
+def test_cells_equals_oracle_at_the_largest_width(width: int) -> None:
+    fingerprints, row_keys = random_words(300), random_words(3, seed=2)
+    buckets, signs = countsketch.cells(fingerprints, row_keys, width)
+    for i, f in enumerate(fingerprints.tolist()):
+        for r, key in enumerate(row_keys.tolist()):
+            assert (buckets[i, r], signs[i, r]) == oracle.cell(f, key, width)
+    assert buckets.min() >= 0
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5, 7, 15, 31])
+@pytest.mark.parametrize("size", [0, 1, countsketch.READ_BLOCK + 3])
+def test_median_equals_oracle(rows: int, size: int) -> None:
+    rng = np.random.default_rng(rows)
+    for scale in (2, 10**9):  # many ties, and none
+        values = rng.integers(-scale, scale, (size, rows))
+        before = values.copy()
+        medians = countsketch.median_of_rows(values)
+        assert medians.dtype == np.float64
+        assert medians.tolist() == [oracle.median(line) for line in values.tolist()]
+        np.testing.assert_array_equal(countsketch.median_of_rows(values / 8), medians / 8)
+        np.testing.assert_array_equal(values, before)
+
+
+def test_kernels_are_right_without_the_compiler() -> None:
+    """The same comparisons with oracles, in a process where numba compiles nothing and every warning is an error."""
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    folder = Path(__file__).parents[2]
+    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_kernel_compiles_where_nothing_can_be_cached() -> None:
+    space: dict[str, object] = {}
+    exec("def double(x):\n    return x + x\n", space)  # a function without a file has no place for a cache
+    double = kernel(space["double"])
+    assert double(21) == 42

@@ -1,0 +1,44 @@
+"""The contract of names: every public name loads, and loading is lazy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import dpsketch as dps
+
+
+def test_every_public_name_loads() -> None:
+    assert sorted(dps.__all__) == sorted(dps._HOMES)
+    for name in dps.__all__:
+        assert getattr(dps, name) is not None
+        assert name in dir(dps)
+
+
+def test_import_loads_nothing_heavy() -> None:
+    heavy = {
+        "numpy",
+        "numba",
+        "pyarrow",
+        "scipy",
+        "pandas",
+        "polars",
+        "duckdb",
+        "sqlalchemy",
+        "matplotlib",
+        "dp_accounting",
+    }
+    code = "import dpsketch, sys; print(*sorted(set(sys.modules)))"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not heavy & loaded
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = {"numba", "pyarrow", "scipy", "duckdb", "sqlalchemy", "matplotlib", "dp_accounting"}
+    code = "import dpsketch.cli.app, sys; print(*sorted(set(sys.modules)))"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not heavy & loaded
