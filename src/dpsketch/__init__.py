@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import per_record as per_record
     from dpsketch.privacy import per_user as per_user
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
+    from dpsketch.sketches.countsketch import PanPrivateCountSketch as PanPrivateCountSketch
     from dpsketch.sketches.countsketch import PrivateCountSketch as PrivateCountSketch
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ _HOMES = {
     "Estimates": "dpsketch.estimates",
     "Guarantee": "dpsketch.privacy",
     "Ledger": "dpsketch.ledger",
+    "PanPrivateCountSketch": "dpsketch.sketches.countsketch",
     "PrivateCountSketch": "dpsketch.sketches.countsketch",
     "Unit": "dpsketch.privacy",
     "load": "dpsketch.kinds",
@@ -43,6 +45,7 @@ __all__ = [
     "Estimates",
     "Guarantee",
     "Ledger",
+    "PanPrivateCountSketch",
     "PrivateCountSketch",
     "Unit",
     "load",

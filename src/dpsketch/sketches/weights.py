@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import CounterOverflow, InvalidInput
+from dpsketch.hashing import KeyBatch
 
-__all__ = ["COUNTER_LIMIT", "WeightGrid", "checked_total", "real_numbers", "whole_counts"]
+__all__ = ["COUNTER_LIMIT", "WeightGrid", "checked_total", "real_numbers", "record_units", "whole_counts"]
 
 # No counter's true value may pass this; the noise, bounded by 2**61, then cannot carry it past 64 bits.
 COUNTER_LIMIT = 2**62
@@ -60,6 +61,18 @@ class WeightGrid:
                 "weights have fractions, and this sketch counts in steps of 1. Say grid=0.01 (say) when building it."
             )
         return np.minimum(rounded, float(self.max_units)).astype(np.int64)
+
+
+def record_units(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64]:
+    """Return what each kept record of a batch adds: its weight in grid units, times how often it is repeated."""
+    n = len(batch.fingerprints) + batch.skipped
+    units = np.full(n, grid.one, dtype=np.int64) if weights is None else grid.units(weights, n)
+    if counts is not None:
+        repeated = whole_counts(counts, n)
+        if int(np.max(units, initial=0)) * int(np.max(repeated, initial=0)) > COUNTER_LIMIT:
+            raise CounterOverflow("a record's weight times its count passes 2**62; nothing was added.")
+        units = units * repeated
+    return units if batch.kept is None else units[batch.kept]
 
 
 def real_numbers(name: str, values: Any, n: int) -> npt.NDArray[np.float64]:

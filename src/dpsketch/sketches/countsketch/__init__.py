@@ -10,8 +10,9 @@ the sensitivity under replacement is 2w√k (the two records may share every cel
 estimate with known noise scale instead of the plain median, which remains as ``estimator="median"``.
 """
 
+from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
 from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 
-__all__ = ["CountSketch", "CountSketchSpec", "Estimator", "PrivateCountSketch"]
+__all__ = ["CountSketch", "CountSketchSpec", "Estimator", "PanPrivateCountSketch", "PrivateCountSketch"]

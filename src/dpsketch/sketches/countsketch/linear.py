@@ -1,7 +1,7 @@
 """What else a linear table tells: inner products with a public vector, and the second moment.
 
-Both are post-processing of a release. A row of the table is a random projection of the counts x, so its product with the
-same projection of a public vector y estimates Σ y·x without bias, and its squared length, less what the noise adds,
+Both are post-processing of a release. A row of the table is a random projection of the counts x, so its product with
+the same projection of a public vector y estimates Σ y·x without bias, and its squared length, less what the noise adds,
 estimates F₂ = Σ x².
 """
 
@@ -38,7 +38,7 @@ def inner_product(
     correlation. A turned projection cannot show how the vector's own keys collide among themselves; that part,
     ((Σ yx)² − 2Σ y²x²)/width a row, is added to the spread.
     """
-    rows, width = table.shape
+    width = table.shape[1]
     projected = np.zeros(table.shape)
     kernels.add_weighted(projected, prints, row_keys, values)
     counters = table.astype(np.float64)

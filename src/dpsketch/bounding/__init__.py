@@ -1,0 +1,22 @@
+"""Bound what one user contributes, and make sure that no user is counted twice.
+
+A user's records are bounded together. Of all the keys that a user has in a batch, :func:`bound` keeps the ``max_keys``
+that come first in an order given by a hash of (seed, user, key), adds up the weights of each, and clips the sums. The
+order is public and needs no draw, so every engine keeps the same keys, however the records are ordered.
+
+Users are compared by exact value: if two were taken for one, removing either could move a table by twice the bound.
+An integer user is a 64-bit pattern, as an integer key is. Keys are compared by fingerprint.
+
+Across batches, files and partial sketches, :class:`CountedUsers` remembers whom a sketch has counted and refuses to
+count anyone again. It remembers 64-bit fingerprints, eight bytes a user. A user counted before is therefore always
+recognised, while a new one is taken for another with a probability of about n²/2⁶⁵ for n users in all (3·10⁻⁸ for a
+million, 3·10⁻⁴ for a hundred million): such a batch is refused for no reason, but nothing is ever counted twice.
+
+:func:`whole_users` cuts a source that is sorted by user into batches that hold each user whole.
+"""
+
+from dpsketch.bounding.counted import CountedUsers
+from dpsketch.bounding.keeping import Bounded, bound, point_fingerprints
+from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
+
+__all__ = ["Bounded", "BoundedSpec", "CountedUsers", "Grid", "bound", "point_fingerprints", "whole_users"]

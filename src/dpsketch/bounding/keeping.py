@@ -1,0 +1,186 @@
+"""Group a batch by user, and keep of each user so many keys of so much weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch._compiled import bounding as kernels
+from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint, key_type_of, row_keys, to_arrow
+
+__all__ = ["Bounded", "Prints", "bound", "point_fingerprints"]
+
+Prints = npt.NDArray[np.uint64]
+
+_WORDS: dict[KeyType, str] = {"int": "integers", "text": "text"}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Bounded:
+    """A batch after bounding: one run of keys for each user. Sensitive.
+
+    Attributes
+    ----------
+    users : numpy.ndarray of uint64
+        The fingerprint of each run's user. Two users may share one.
+    user_type : {"int", "text"} or None
+        What the users are; None if the batch does not say.
+    starts : numpy.ndarray of int64
+        Run u has the keys ``starts[u]`` to ``starts[u + 1]``, in the order in which they are to be inserted.
+    fingerprints : numpy.ndarray of uint64
+        The keys.
+    rows : numpy.ndarray of int64
+        For each key, the place in the batch of a record that has it.
+    units : numpy.ndarray of int64
+        For each key, the sum of the units of its records, clipped; at least 1.
+    skipped : int
+        How many records had a null key or a null user.
+    """
+
+    users: Prints
+    user_type: KeyType | None
+    starts: npt.NDArray[np.int64]
+    fingerprints: Prints
+    rows: npt.NDArray[np.int64]
+    units: npt.NDArray[np.int64]
+    skipped: int
+
+
+def bound(
+    users: Any,
+    keys: KeyBatch,
+    units: npt.NDArray[np.int64] | int,
+    *,
+    max_keys: int,
+    max_units: int,
+    seed: int,
+    user_type: KeyType | None = None,
+) -> Bounded:
+    """Group a batch by user, and keep of each user at most ``max_keys`` keys of at most ``max_units`` each.
+
+    Parameters
+    ----------
+    users : list, NumPy, Arrow, pandas or polars column
+        Who each record belongs to: integers or text, one a record. Records of null users are left out.
+    keys : KeyBatch
+        The fingerprints of the records' keys.
+    units : numpy.ndarray of int64, or int
+        What each record adds, one a record (also for null keys) or the same for all. Records that add 0 are left out.
+    max_keys, max_units : int
+        The bounds.
+    seed : int
+        The spec's seed; it orders a user's keys.
+    user_type : {"int", "text"}, optional
+        What the users must be.
+
+    Privacy
+    -------
+    A run depends on its user's records and on nothing else, has at most ``max_keys`` keys, different from each other,
+    and at most ``max_units`` on each. It is the same in whatever order the records come.
+
+    Examples
+    --------
+    >>> batch = fingerprint(["tea", "milk", "tea", "rye"])
+    >>> kept = bound(["ann", "bob", "ann", "bob"], batch, 1, max_keys=1, max_units=9, seed=1)
+    >>> kept.starts.tolist(), kept.rows.tolist(), kept.units.tolist()
+    ([0, 1, 2], [0, 3], [2, 1])
+    """
+    n = len(keys.fingerprints) + keys.skipped
+    codes, known, found_type = _encode(users, n, user_type)
+    amounts = np.array([units], np.int64) if isinstance(units, int) else units
+    prints = keys.fingerprints
+    present = codes >= 0
+    if keys.kept is not None:
+        present &= keys.kept
+    places: npt.NDArray[np.int64] | None = None
+    if not present.all():
+        places = np.flatnonzero(present)
+        codes = codes[places]
+        prints = (prints if keys.kept is None else _spread(prints, keys.kept))[places]
+        amounts = amounts if isinstance(units, int) else amounts[places]
+    starts, order = np.empty(len(known) + 1, np.int64), np.empty(len(codes), np.int64)
+    kernels.group(codes, starts, order)
+    most = int(np.minimum(np.diff(starts), max_keys).sum())
+    kept_starts, rows, kept_units = (np.empty(size, np.int64) for size in (len(starts), most, most))
+    seed_key = row_keys(seed, 1, "bounding")[0]
+    kernels.keep_first(
+        starts, order, known, prints, amounts, seed_key, max_keys, max_units, kept_starts, rows, kept_units
+    )
+    rows, kept_units = rows[: kept_starts[-1]], kept_units[: kept_starts[-1]]
+    held = np.diff(kept_starts) > 0
+    return Bounded(
+        users=known[held],
+        user_type=found_type,
+        starts=np.append(kept_starts[:-1][held], kept_starts[-1:]),
+        fingerprints=prints[rows],
+        rows=rows if places is None else places[rows],
+        units=kept_units,
+        skipped=n - len(codes),
+    )
+
+
+def _spread(prints: Prints, kept: npt.NDArray[np.bool_]) -> Prints:
+    """Return fingerprints at the places their keys had in the batch, null keys included."""
+    spread = np.zeros(len(kept), np.uint64)
+    spread[kept] = prints
+    return spread
+
+
+def _encode(users: Any, n: int, user_type: KeyType | None) -> tuple[npt.NDArray[np.int32], Prints, KeyType | None]:
+    """Give each distinct user, by exact value, a number: return each record's (−1 for null), and each user's print."""
+    try:
+        column = to_arrow(users)
+        found = key_type_of(column.type)
+    except InvalidInput as refusal:
+        wrong = str(refusal)
+    else:
+        wrong = ""
+    if wrong:
+        raise InvalidInput(f"users are read as keys are, and these were refused: {wrong}")
+    if len(column) != n:
+        raise InvalidInput(f"users must be one a key: {n} wanted, {len(column)} given.")
+    if user_type is not None and found is not None and found != user_type:
+        raise SpecMismatch(
+            f"the users of this batch are {_WORDS[found]}, those counted before {_WORDS[user_type]}: nobody could tell "
+            "whether some are the same. Convert them to one type."
+        )
+    if found is None:
+        return np.full(n, -1, np.int32), np.empty(0, np.uint64), user_type
+    if pa.types.is_uint64(column.type) and not isinstance(users, pa.Array | pa.ChunkedArray):
+        _refuse_shared_patterns(users)
+    if found == "text":
+        column = column.cast(pa.large_binary())
+    elif pa.types.is_dictionary(column.type):  # its values need not be distinct, so that its own codes will not do
+        column = column.cast(column.type.value_type)
+    encoded = column.dictionary_encode()
+    codes = np.concatenate(
+        [np.empty(0, np.int32), *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)]
+    )
+    distinct = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
+    return codes, fingerprint(distinct).fingerprints, found
+
+
+def _refuse_shared_patterns(users: Any) -> None:
+    """Refuse plain integers below 0 beside others from 2⁶³ on: two of them may have one 64-bit pattern."""
+    if str(getattr(users, "dtype", "object")) != "object":
+        return
+    if any(user is not None and user < 0 for user in users):
+        raise InvalidInput(
+            "the users hold negative integers and integers of 2**63 and more, and no 64-bit column holds both. "
+            "Pass them as text."
+        )
+
+
+def point_fingerprints(points: Sequence[Any]) -> KeyBatch:
+    """Return the fingerprints of points, given by coordinate: a point is a key whose bytes are its coordinates."""
+    # Adding 0.0 turns −0.0 into 0.0, which compares equal to it.
+    table = np.column_stack([np.asarray(column, np.float64) for column in points]) + 0.0
+    n, dimensions = table.shape
+    column = pa.Array.from_buffers(pa.binary(8 * dimensions), n, [None, pa.py_buffer(np.ascontiguousarray(table))])
+    return fingerprint(column)

@@ -1,0 +1,137 @@
+"""A CountSketch whose memory itself may be seized, once.
+
+The table starts from noise instead of zeros, so that its state is private at every moment; publication adds fresh noise
+on top, because whoever saw the state before could otherwise subtract it and read the records that came after.
+
+References
+----------
+Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* (2010), for the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled import countsketch as kernels
+from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.privacy import Unit
+from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.releasing import Sensitive, additive_noise, charge_ledger, guarantee
+from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.weights import checked_total, record_units
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["PanPrivateCountSketch"]
+
+_CAVEAT = (
+    "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
+    "covered."
+)
+
+
+class PanPrivateCountSketch(Sensitive):
+    """A CountSketch that is private even against someone who seizes its memory once.
+
+    Parameters
+    ----------
+    rows, width, unit, seed, grid, key_type
+        As for :class:`~dpsketch.CountSketch`; the unit must be a record.
+    epsilon, delta, rho : float
+        The guarantee against one seizure and the publication together. It is fixed, and charged, at the start, because
+        the first noise is drawn then.
+    ledger, dataset : Ledger or URL, str, optional
+        Where to charge.
+
+    Privacy
+    -------
+    A record that came before the seizure moves the seized state, one that came after it only what was published since;
+    so with noise σ₀ = σ₁ = Δ/μ on the state and, afresh, on the publication, each of them is (ε, δ)-private, whatever
+    the moment. What is published carries both: variance σ₀² + σ₁². No buffer, no generator state and no exact count of
+    records is kept. Publishing ends the sketch: the same noise is never shown twice.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> sketch = dps.PanPrivateCountSketch(rows=5, width=64, unit=dps.per_record(), epsilon=1.0, delta=1e-6)
+    >>> sketch.update(["a", "b", "a"])
+    >>> private = sketch.publish()
+    """
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        width: int,
+        unit: Unit,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        seed: int = DEFAULT_SEED,
+        grid: float = 1,
+        key_type: KeyType | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        spec = CountSketchSpec(rows, width, unit, seed, grid, key_type)
+        if unit.level != "record":
+            raise InvalidInput(
+                "a pan-private sketch protects records: hiding a user would need state kept for each user, which a "
+                "seizure would show."
+            )
+        bound = spec.sensitivity
+        self._calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
+        self._charge = charge_ledger(
+            ledger, dataset, (self._calibrated.cost,), unit, f"pan-private counts {fingerprint_of(spec)}"
+        )
+        self._spec = spec
+        self._row_keys = row_keys(seed, rows)
+        self._table: npt.NDArray[np.int64] | None = self._calibrated.noise.sample(rows * width).reshape(rows, width)
+
+    @property
+    def spec(self) -> CountSketchSpec:
+        """The public spec."""
+        return self._spec
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"<PanPrivateCountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
+
+    def update(self, keys: Any, *, weights: Any = None, counts: Any = None) -> None:
+        """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
+        table = self._open()
+        batch = fingerprint(keys, self._spec.key_type)
+        units = record_units(self._spec.weight_grid, batch, weights, counts)
+        # The noisy table stands in for the exact mass, which a seizure must not find.
+        checked_total(int(np.abs(table).max()), units, 1, len(units))
+        kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
+        if self._spec.key_type is None and batch.key_type is not None:
+            self._spec = replace(self._spec, key_type=batch.key_type)
+
+    def snapshot(self) -> npt.NDArray[np.int64]:
+        """Return a copy of the state: what someone who seizes the memory would have. It may be seen by others once."""
+        return self._open().copy()
+
+    def publish(self) -> PrivateCountSketch:
+        """Add fresh noise, return what may be published, and end the sketch."""
+        table = self._open()
+        fresh = self._calibrated.noise.sample(table.size).reshape(table.shape)
+        self._table = None
+        laws = (self._calibrated.noise, self._calibrated.noise)
+        stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT)
+        return PrivateCountSketch(self._spec, table + fresh, laws, stated, self._charge)
+
+    def _open(self) -> npt.NDArray[np.int64]:
+        if self._table is None:
+            raise ReleaseRefused(
+                "this sketch was published, which ended it: a table shown twice on the same noise shows the records in "
+                "between. Start another."
+            )
+        return self._table

@@ -1,0 +1,93 @@
+"""The pan-private sketch: audited on the pair (one seized state, the publication), and broken without fresh noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import accounting, audit, noise
+from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.privacy import GaussianCost
+
+TRIALS = 1500
+CONFIDENCE = 1 - 1e-9
+EPSILON, DELTA = 2.0, 0.02
+
+
+def run(before: list[int], after: list[int], *, factor: float = 1.0, fresh: bool = True):
+    """One life of a sketch: records, a seizure, records, the publication. ``factor`` scales ε, so shrinks the noise."""
+    sketch = dps.PanPrivateCountSketch(rows=3, width=4, unit=dps.per_record(), epsilon=EPSILON * factor, delta=DELTA)
+    sketch.update(before)
+    seized = sketch.snapshot()
+    sketch.update(after)
+    published = sketch.publish().table if fresh else sketch.snapshot()
+    return seized, published
+
+
+def score(key: int):
+    """Read the key off the seized state and off what was published beyond it; the two are independent."""
+    probe = dps.CountSketch(rows=3, width=4, unit=dps.per_record(), key_type="int")
+    probe.update([key])
+    from dpsketch import files
+
+    pattern = np.asarray(files.decode(probe.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return lambda pair: float((pattern * pair[0]).sum()), lambda pair: float((pattern * (pair[1] - pair[0])).sum())
+
+
+def audited(place: int, **how: object) -> float:
+    """The audited ε for a record that came before (0) or after (1) the seizure."""
+    data = [([1, 2], [3]), ([1, 2, 7], [3])] if place == 0 else [([1, 2], [3]), ([1, 2], [3, 7])]
+    read = score(7)[place]
+    with noise.seeded_noise_for_tests_only(5 + place):
+        found = audit.epsilon_lower_bound(
+            lambda streams: run(*streams, **how), data[0], data[1],
+            score=read, trials=TRIALS, delta=DELTA, confidence=CONFIDENCE,
+        )  # fmt: skip
+    return found.epsilon
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["before", "after"])
+def test_the_guarantee_holds_for_a_record_before_and_after_the_seizure(place: int) -> None:
+    assert 0 < audited(place) <= EPSILON
+    assert audited(place, factor=4) > EPSILON
+
+
+def test_without_fresh_noise_the_records_after_the_seizure_are_exposed() -> None:
+    """The difference of two looks at the same noise is the records in between, exactly."""
+    seized, shown = run([1, 2], [3], fresh=False)
+    assert np.abs(shown - seized).sum() == 3
+    assert audited(1, fresh=False) > 1.5 * EPSILON
+
+
+def test_publication_carries_both_noises_and_ends_the_sketch() -> None:
+    sketch = dps.PanPrivateCountSketch(rows=5, width=2000, unit=dps.per_record(), epsilon=1.0, delta=1e-6)
+    sketch.update(["a"] * 50)
+    private = sketch.publish()
+    sigma = math.sqrt(5) / accounting.gaussian_mu(1.0, 1e-6)
+    assert private.noise_scale == pytest.approx(math.sqrt(2 * (sigma**2 + 1 / 12)))
+    assert float(private.table.std()) == pytest.approx(private.noise_scale, rel=0.05)
+    assert "one seizure of the memory" in str(private.guarantee)
+    assert private.guarantee.costs == (GaussianCost(accounting.gaussian_mu(1.0, 1e-6)),)
+    for again in (sketch.publish, sketch.snapshot, lambda: sketch.update(["b"])):
+        with pytest.raises(ReleaseRefused, match="ended it"):
+            again()
+
+
+def test_a_released_table_cannot_be_updated() -> None:
+    assert not hasattr(dps.PrivateCountSketch, "update")
+    assert not hasattr(dps.PrivateCountSketch, "release")
+
+
+def test_no_exact_number_is_in_the_memory() -> None:
+    """Everything the object holds is the spec, the public calibration, hash keys and the noisy table."""
+    sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_record(), epsilon=1.0, delta=0)
+    sketch.update([1, 2, None, 3])
+    assert set(vars(sketch)) == {"_calibrated", "_charge", "_spec", "_row_keys", "_table"}
+
+
+def test_users_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="protects records"):
+        dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_user(max_keys=2), epsilon=1.0, delta=0)
