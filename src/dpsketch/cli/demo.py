@@ -24,11 +24,9 @@ def demo(
 ) -> None:
     """Count the pages of a made-up web site privately, and compare with the truth."""
     from dpsketch import plots
-    from dpsketch.cli.recipes import Reading, feed
+    from dpsketch.cli.options import KindName, SketchFlags
+    from dpsketch.cli.recipes import feed, new_sketch
     from dpsketch.kinds import load
-    from dpsketch.privacy import per_record
-    from dpsketch.sketches.countsketch import CountSketch
-    from dpsketch.sources import Columns
 
     output.mkdir(parents=True, exist_ok=True)
     visits, release_file, picture = output / "visits.csv", output / "visits.dps", output / "visits.png"
@@ -36,8 +34,9 @@ def demo(
     records = _write_visits(visits, truth)
     print(f"1. Made {visits}: {records:,} visits to {len(truth):,} pages, a few of them popular (Zipf).")
 
-    sketch = CountSketch(rows=7, width=4096, unit=per_record())
-    feed(sketch, Reading([str(visits)], Columns(key="page"), "csv"), None)
+    flags = SketchFlags(KindName.COUNTS, [str(visits)], key="page")
+    sketch = new_sketch(flags)
+    feed(sketch, flags, None)
     print(
         f"2. Sketched them into {sketch.spec.rows}×{sketch.spec.width} counters ({sketch.spec.memory // 1024} KiB), "
         "whatever the number of pages."

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.options import (
-    DeltaOption,
-    EpsilonOption,
-    JsonOption,
-    LedgerOption,
-    RelationName,
-    RhoOption,
-    unit_from,
-)
+from dpsketch.cli.options import JsonOption, LedgerOption, RelationName, unit_from
 from dpsketch.cli.output import print_json, say, table
 
 if TYPE_CHECKING:
@@ -31,9 +23,9 @@ DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset
 @app.command()
 def create(
     dataset: DatasetName,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="The total ε.")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", "-d", help="The total δ.")] = None,
+    rho: Annotated[float | None, typer.Option("--rho", help="A total ρ instead.")] = None,
     per_user: Annotated[
         bool, typer.Option("--per-user", help="The budget protects users, not single records.")
     ] = False,

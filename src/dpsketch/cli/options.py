@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
 
 __all__ = [
-    "Dataset", "DeltaOption", "EpsilonOption", "JsonOption", "KeyKind", "KindName", "LedgerOption", "NoLedger",
-    "OutputOption", "RelationName", "RhoOption", "StdinFormat", "Target", "unit_from",
+    "Budget", "JsonOption", "KeyKind", "KindName", "LedgerOption", "OutputOption", "RelationName", "SketchFlags",
+    "StdinFormat", "Target", "unit_from", "with_groups",
 ]  # fmt: skip
 
 
@@ -25,6 +27,7 @@ class KindName(StrEnum):
     """The kinds that the command line can make."""
 
     COUNTS = "counts"
+    HEAVY = "heavy"
 
 
 class KeyKind(StrEnum):
@@ -51,9 +54,6 @@ class StdinFormat(StrEnum):
     ARROW = "arrow"
 
 
-EpsilonOption = Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")]
-DeltaOption = Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")]
-RhoOption = Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated), instead of ε and δ.")]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LedgerOption = Annotated[
@@ -64,10 +64,110 @@ LedgerOption = Annotated[
         help="Budget ledger: a file or a database URL. Default: one file in your data folder.",
     ),
 ]
-Dataset = Annotated[
-    str | None, typer.Option("--dataset", help="The dataset whose budget pays. Default: the source's file name.")
-]
-NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")]
+
+
+@dataclass(frozen=True, slots=True)
+class SketchFlags:
+    """What to read and what to make of it."""
+
+    kind: Annotated[KindName, typer.Argument(help="Which sketch; dpsketch --help says which answers what.")]
+    source: Annotated[
+        list[str], typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - .")
+    ]
+    key: Annotated[str | None, typer.Option("--key", help="The column that holds the key.")] = None
+    user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
+    max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None
+    weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None
+    max_weight: Annotated[float, typer.Option("--max-weight", help="Weights above this are clipped to it.")] = 1
+    key_type: Annotated[KeyKind | None, typer.Option("--key-type", help="CSV and TSV keys are text unless int.")] = None
+    neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
+        RelationName.ADD_REMOVE
+    )
+    stdin_format: Annotated[StdinFormat, typer.Option("--format", help="What standard input (-) holds.")] = (
+        StdinFormat.CSV
+    )
+    rows: Annotated[int | None, typer.Option("--rows", help="Rows of the table.")] = None
+    width: Annotated[int | None, typer.Option("--width", help="Cells in a row.")] = None
+    seed: Annotated[int | None, typer.Option("--seed", help="Of the hash functions; equal seeds merge.")] = None
+    grid: Annotated[float | None, typer.Option("--grid", help="Step to which weights are rounded.")] = None
+    key_bits: Annotated[int | None, typer.Option("--key-bits", help="heavy: integer keys below 2^bits.")] = None
+    key_bytes: Annotated[int | None, typer.Option("--key-bytes", help="heavy: text keys of so many bytes.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a release may cost, and who pays."""
+
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None
+    delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None
+    rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None
+    ledger: LedgerOption = None
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="The dataset whose budget pays. Default: the source's file name.")
+    ] = None
+    no_ledger: Annotated[
+        bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")
+    ] = False
+
+    @property
+    def amount(self) -> dict[str, float | None]:
+        """The budget itself, as ``release`` takes it."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
+
+    def target(self, fallback: str) -> Target:
+        """Choose the ledger: the one named, else the user's own, unless the caller opted out by name."""
+        if self.no_ledger:
+            if self.dataset is not None:
+                raise InvalidInput("--no-ledger and --dataset contradict each other.")
+            return Target(None, None)
+        from dpsketch.ledger import Ledger
+
+        ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
+        return Target(ledger, self.dataset or fallback)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a release is charged."""
+
+    ledger: Ledger | None
+    dataset: str | None
+
+
+def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of whole groups (dataclasses), each arriving as one value under its name."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters.values()
+        hints = get_type_hints(command, include_extras=True)
+        parameters = []
+        for name, group in groups.items():
+            types = get_type_hints(group, include_extras=True)
+            for field in fields(group):
+                default = inspect.Parameter.empty if field.default is MISSING else field.default
+                parameters.append(_keyword(field.name, types[field.name], default))
+            hints.pop(name)
+        parameters += [_keyword(one.name, hints[one.name], one.default) for one in own if one.name not in groups]
+
+        def run(**values: Any) -> None:
+            gathered = {
+                name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+                for name, group in groups.items()
+            }
+            command(**gathered, **values)
+
+        run.__doc__ = command.__doc__
+        run.__name__ = command.__name__
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        described: Any = run
+        described.__signature__ = inspect.Signature(parameters)
+        return run
+
+    return decorate
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def unit_from(user: str | None, max_keys: int | None, max_weight: float, relation: RelationName) -> Unit:
@@ -81,22 +181,3 @@ def unit_from(user: str | None, max_keys: int | None, max_weight: float, relatio
     if max_keys is None:
         raise InvalidInput("--user needs --max-keys: at most so many distinct keys of one user count.")
     return per_user(max_keys, max_weight=max_weight, neighbours=relation.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a release is charged."""
-
-    ledger: Ledger | None
-    dataset: str | None
-
-    @classmethod
-    def choose(cls, ledger: str | None, dataset: str | None, no_ledger: bool, fallback: str) -> Target:
-        """Choose the ledger: the one named, else the user's own, unless the caller opted out by name."""
-        if no_ledger:
-            if ledger is not None and dataset is not None:
-                raise InvalidInput("--no-ledger and --dataset contradict each other.")
-            return cls(None, None)
-        from dpsketch.ledger import Ledger
-
-        return cls(Ledger.default() if ledger is None else Ledger(ledger), dataset or fallback)
