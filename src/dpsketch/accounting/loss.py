@@ -29,17 +29,17 @@ __all__ = ["Atoms", "grid_delta", "grid_epsilon"]
 Floats = npt.NDArray[np.float64]
 
 # Exact sums are made of at most so many atoms, and used down to this δ.
-_MOST_ATOMS = 200_000
+_MOST_ATOMS = 50_000
 _LEAST_EXACT = 1e-250
-# Covers the rounding of probabilities, relative, and of convolution by FFT, absolute. Both are far smaller.
+# Covers the rounding of probabilities, which is relative and far smaller.
 _ROOM = 1e-9
-_FFT_ERROR = 1e-12
 _LEAST_ON_GRID = 1e-9
 # The grid has so many steps in one standard deviation of the composed loss.
 _STEPS = 1000
-# Below this deviation the library's differences of normal probabilities lose their digits.
+# Below the first deviation the library's differences of normal probabilities lose their digits; above the second, where
+# ε is in the hundreds, its exponentials overflow.
 _LEAST_DEVIATION = 1e-4
-_MOST_DEVIATION = 1e6
+_MOST_DEVIATION = 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Atoms:
     Attributes
     ----------
     loss, mass : numpy.ndarray
-        The losses, and their probabilities under P where no cost fails.
+        The positive losses, and their probabilities under P where no cost fails.
     infinity : float
         The probability that an approximate cost fails.
     """
@@ -69,7 +69,8 @@ class Atoms:
             losses, masses = two_point_atoms(epsilon, epsilon, count)
             loss = np.add.outer(loss, losses).ravel()
             mass = np.multiply.outer(mass, masses).ravel()
-        return cls(loss, mass, _failure(tally))
+        # Only losses above ε ≥ 0 count towards δ(ε).
+        return cls(loss[loss > 0], mass[loss > 0], _failure(tally))
 
     def delta(self, epsilon: float) -> float:
         """Return δ(ε), a billionth above its value."""
@@ -94,16 +95,22 @@ class Atoms:
 
 def grid_epsilon(tally: Tally, delta: float) -> float:
     """Return ε at δ by dp-accounting; infinite where a grid cannot tell."""
-    pld = _composed(tally) if delta >= _LEAST_ON_GRID else None
-    if pld is None:
-        return math.inf
-    return float(pld.get_epsilon_for_delta((delta - _FFT_ERROR) / (1 + _ROOM))) * (1 + _ROOM)
+    rest = (delta - _transform_error(tally)) / (1 + _ROOM)
+    pld = _composed(tally) if delta >= _LEAST_ON_GRID and rest > 0 else None
+    return math.inf if pld is None else float(pld.get_epsilon_for_delta(rest)) * (1 + _ROOM)
 
 
 def grid_delta(tally: Tally, epsilon: float) -> float:
     """Return δ at ε by dp-accounting; 1 where a grid cannot tell."""
     pld = _composed(tally)
-    return 1.0 if pld is None else float(pld.get_delta_for_epsilon(epsilon)) * (1 + _ROOM) + _FFT_ERROR
+    if pld is None:
+        return 1.0
+    return min(1.0, float(pld.get_delta_for_epsilon(epsilon)) * (1 + _ROOM) + _transform_error(tally))
+
+
+def _transform_error(tally: Tally) -> float:
+    """Return more than the convolutions by FFT can be wrong by: each by about 1e-15, over all its points together."""
+    return 1e-12 + 1e-14 * (len(tally.pure) + len(tally.approximate) + len(tally.moments))
 
 
 def _pairs(tally: Tally) -> dict[float, int]:

@@ -3,8 +3,8 @@
 A moment sketch has ``size`` independent coordinates of a p-stable law whose scale ζ (F_p plus a floor) changes by a
 factor of at most ``ratio`` between neighbours. In t = p·ln|X| that is a shift by at most s = ln(ratio) of a log-concave
 law (:mod:`dpsketch.accounting.stable`), so the full shift dominates every smaller one, and the loss
-ℓ(t) = ln f(t) − ln f(t−s) falls from s/p to −s. Here the distribution of the sum of ``size`` such losses is computed, in
-both directions.
+ℓ(t) = ln f(t) − ln f(t−s) falls from s/p to −s. Here the distribution of the sum of ``size`` such losses is computed,
+in both directions.
 
 **Rounding.** Every step moves the result towards less privacy. A cell of t is replaced by two points at the losses of
 its ends, with weights that keep its mass under both laws: the cell is a post-processing of that pair, so the pair
@@ -169,8 +169,8 @@ def _split_cells(
 ) -> tuple[Floats, Floats]:
     """Return points that dominate one coordinate's loss, with their weights.
 
-    ``loss`` increases; ``mass`` and ``other`` are the cells' masses under the law that the loss is taken under and under
-    the other one; ``tails`` are the masses below the first point and above the last.
+    ``loss`` increases; ``mass`` and ``other`` are the cells' masses under the law that the loss is taken under and
+    under the other one; ``tails`` are the masses below the first point and above the last.
     """
     loss = np.minimum(np.maximum.accumulate(loss), largest)
     width = -np.expm1(loss[:-1] - loss[1:])
@@ -195,7 +195,7 @@ def _merged_cells(loss: Floats, mass: Floats, other: Floats, last: float) -> tup
 def _floored(loss: Floats, mass: Floats, step: float) -> GridLoss:
     index = np.floor(loss / step).astype(np.int64)
     start = int(index.min())
-    return GridLoss(step, start, np.bincount(index - start, mass), 0.0)
+    return GridLoss(step, start, np.bincount(index - start, mass).astype(np.float64), 0.0)
 
 
 def _power(single: GridLoss, size: int, error: float) -> GridLoss:

@@ -74,11 +74,11 @@ def stable_table(p: float, *, shift: float = 0.0, reach: float = 0.0) -> StableT
     start = -p * (_TAIL + math.log(2 / math.pi) + math.lgamma(1 + 1 / p))
     step = min(_COARSEST, 0.2 * p, 0.2 * (1 - p)) if p < 1 else _COARSEST
     count = math.ceil((_TAIL + 0.5 + reach - start) / step) + 1
-    points = start + step * np.arange(count)
+    points = start + step * np.arange(count, dtype=np.float64)
     if p == 1:
         return _cauchy(points, shift)
     before, after = math.ceil(40 * max(p, 1 - p) / step), math.ceil(4.2 * (1 - p) / step)
-    angle, rest, rise = _invert(p, start - shift + step * np.arange(-before, count + after))
+    angle, rest, rise = _invert(p, start - shift + step * np.arange(-before, count + after, dtype=np.float64))
     gumbel = np.arange(-after, min(count + before, math.ceil((45 / p + 5) * (1 - p) / step))) * (step / (1 - p))
     decay = np.exp(-gumbel)
     kernel = np.exp(-gumbel - decay) * (step / (1 - p))

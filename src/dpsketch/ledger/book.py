@@ -42,6 +42,10 @@ class Ledger:
     digest of the one before. :meth:`verify` names a row that was changed, moved or deleted. Someone who may write to
     the database can forge a whole chain. The charges that release files carry then no longer match it.
 
+    An analyst may choose what to release next after seeing what was released before. How *much* it costs may depend on
+    that as well where the total is in ρ, where all charges are Gaussian, and where all are pure and δ is 0. For other
+    histories the composition assumes that it does not.
+
     A charge's unit must have the level and the neighbour relation of its dataset's unit: a budget of records says
     nothing about users, and neither relation's ε bounds the other's without a factor. The bounds on keys and weight may
     differ from charge to charge. They say how a mechanism clips, and its cost already counts what is left after that:

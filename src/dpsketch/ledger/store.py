@@ -142,7 +142,8 @@ class Store:
             if self.file is not None:
                 connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")
                 with connection.begin():
-                    tables()[0].metadata.create_all(connection)
+                    if not _has_tables(connection):
+                        tables()[0].metadata.create_all(connection)
                     return work(connection)
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.exec_driver_sql(f"SET lock_timeout = '{_PATIENCE}s'")
@@ -190,9 +191,11 @@ class _TryAgain(Exception):
 
 
 def _has_tables(connection: Connection) -> bool:
-    from sqlalchemy import inspect
-
-    return all(inspect(connection).has_table(table.name) for table in tables())
+    # The table of entries is the last one made.
+    name = tables()[1].name
+    if connection.dialect.name == "sqlite":
+        return bool(connection.exec_driver_sql("SELECT count(*) FROM sqlite_master WHERE name = ?", (name,)).scalar())
+    return connection.exec_driver_sql("SELECT to_regclass(%s)", (name,)).scalar() is not None
 
 
 def _lock_key(dataset: str) -> int:

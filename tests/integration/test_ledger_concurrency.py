@@ -1,0 +1,145 @@
+"""Many processes, one budget: on SQLite and on a real PostgreSQL, left alone and killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from dpsketch.errors import BudgetExceeded
+from dpsketch.ledger import Charge, Ledger
+from dpsketch.privacy import PureCost, per_record
+
+WORKER = Path(__file__).with_name("ledger_worker.py")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/budget.db"
+    return str(request.getfixturevalue("postgresql_url"))
+
+
+def run(url: str, dataset: str, folder: Path, processes: int, charges: int, seconds: float) -> list[tuple[int, int]]:
+    folder.mkdir()
+    command = [sys.executable, WORKER, url, dataset, folder, str(processes), str(charges), str(seconds)]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def releases(folder: Path) -> list[Charge]:
+    return [Charge.from_json(json.loads(path.read_text())) for path in folder.glob("*.json")]
+
+
+def test_sixteen_processes_never_spend_more_than_the_total(url: str, tmp_path: Path) -> None:
+    """16 × 50 charges of 0.01 against a total of 5: exactly 500 are accepted, and each has its own row."""
+    dataset = f"web {uuid.uuid4()}"
+    ledger = Ledger(url)
+    ledger.create(dataset, epsilon=5.0, delta=0, unit=per_record())
+    counts = run(url, dataset, tmp_path / "releases", 16, 50, 0)
+    assert len(counts) == 16
+    assert sum(accepted for accepted, _ in counts) == 500
+    assert sum(refused for _, refused in counts) == 300
+    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 501))
+    assert ledger.spent(dataset).epsilon == pytest.approx(5.0)
+    found = releases(tmp_path / "releases")
+    assert sorted(charge.id for charge in found) == list(range(1, 501))
+    assert ledger.verify(found) == []
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+
+
+def test_processes_that_race_to_create_a_dataset_make_one_chain(url: str, tmp_path: Path) -> None:
+    """Nobody created the dataset (nor, on SQLite, the file): all 8 × 5 charges are there, in one unbroken chain."""
+    dataset = f"new {uuid.uuid4()}"
+    counts = run(url, dataset, tmp_path / "releases", 8, 5, 0)
+    assert counts == [(5, 0)] * 8
+    ledger = Ledger(url)
+    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 41))
+    assert ledger.spent(dataset).total is None
+    assert ledger.verify(releases(tmp_path / "releases")) == []
+
+
+def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Path) -> None:
+    """Children die by SIGKILL at random moments for two seconds. A crash may over-charge; it never under-charges."""
+    dataset = f"killed {uuid.uuid4()}"
+    ledger = Ledger(url)
+    ledger.create(dataset, epsilon=2.0, delta=0, unit=per_record())
+    run(url, dataset, tmp_path / "releases", 8, 15, 2.0)
+    found = releases(tmp_path / "releases")
+    entries = ledger.history(dataset)
+    assert len(found) > 20
+    assert ledger.verify(found) == []
+    assert len({charge.id for charge in found}) == len(found) <= len(entries) <= 200
+    assert [entry.id for entry in entries] == list(range(1, len(entries) + 1))
+    # No lock and no half-made row is left behind: whatever is left can be spent at once, and no more.
+    for _ in range(200 - len(entries)):
+        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+    assert ledger.verify(found) == []
+
+
+def test_no_session_and_no_lock_is_left_in_postgresql(postgresql_url: str) -> None:
+    import psycopg
+
+    Ledger(postgresql_url).charge("left", [PureCost(0.01)], unit=per_record())
+    with psycopg.connect(postgresql_url) as connection:
+        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        assert connection.execute(query).fetchone() == (0,)
+
+
+def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
+    """Without its lock, as behind a pooler that shares sessions, the isolation level alone keeps the budget."""
+    dataset = f"pooled {uuid.uuid4()}"
+    ledger = Ledger(postgresql_url)
+    ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
+    store = ledger._store
+    real = type(store)._write_once
+    attempts: list[int] = []
+    meeting = threading.Barrier(4)
+    own = threading.local()
+
+    def unlocked(self: Any, name: str, work: Callable[[Connection], Any]) -> Any:
+        """Take the lock under a name nobody else uses; each thread's first transaction begins before any ends."""
+        attempts.append(1)
+
+        def after_meeting(connection: Connection) -> Any:
+            connection.exec_driver_sql("SELECT count(*) FROM dpsketch_entry")
+            if not getattr(own, "met", False):
+                own.met = True
+                meeting.wait(timeout=60)
+            return work(connection)
+
+        return real(self, f"{name} {uuid.uuid4()}", after_meeting)
+
+    refused: list[int] = []
+
+    def spend() -> None:
+        for _ in range(6):
+            try:
+                ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+            except BudgetExceeded:
+                refused.append(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(store), "_write_once", unlocked)
+        threads = [threading.Thread(target=spend) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert ledger.spent(dataset).releases == 20
+    assert len(refused) == 4
+    # Of the four that began together one was committed.
+    assert len(attempts) >= 24 + 3
+    assert ledger.verify() == []

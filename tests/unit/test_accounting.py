@@ -1,0 +1,273 @@
+"""Calibration, composition and group privacy: closed forms, rounding, refusals, words."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsketch import accounting
+from dpsketch.accounting import compose, composed_delta, fits, group, rho_of
+from dpsketch.errors import InvalidInput
+from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
+
+
+def oracle_delta(epsilon: float, mu: float) -> mpmath.mpf:
+    """Balle and Wang's formula at a precision that no cancellation here can use up."""
+    with mpmath.workprec(1600):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+EPSILONS = [0.0, 1e-12, 1e-3, 0.1, 1.0, 4.0, 30.0, 1e3]
+DELTAS = [1e-300, 1e-50, 1e-12, 1e-6, 0.1, 0.9]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), list(itertools.product(EPSILONS, DELTAS)))
+def test_gaussian_mu_is_the_largest_double_that_keeps_the_promise(epsilon: float, delta: float) -> None:
+    mu = accounting.gaussian_mu(epsilon, delta)
+    assert oracle_delta(epsilon, mu) <= delta < oracle_delta(epsilon, math.nextafter(mu, math.inf))
+
+
+@given(
+    st.floats(0, 1e3),
+    st.floats(-690, -1e-3).map(math.exp),
+)
+@settings(deadline=None, max_examples=40)
+def test_calibration_never_returns_less_privacy_than_asked(epsilon: float, delta: float) -> None:
+    mu = accounting.gaussian_mu(epsilon, delta)
+    assert oracle_delta(epsilon, mu) <= delta
+    assert accounting.gaussian_delta(epsilon, mu) <= delta
+    assert accounting.gaussian_epsilon(mu, delta) <= epsilon
+    assert compose([GaussianCost(mu)], delta=delta) <= epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "sigma"), [(0.1, 36.30), (1.0, 4.2247), (4.0, 1.1935)])
+def test_gaussian_mu_against_published_values(epsilon: float, sigma: float) -> None:
+    assert 1 / accounting.gaussian_mu(epsilon, 1e-6) == pytest.approx(sigma, rel=2e-4)
+
+
+def test_the_classical_formula_would_fail_at_large_epsilon() -> None:
+    sigma = math.sqrt(2 * math.log(1.25e6)) / 10
+    assert accounting.gaussian_delta(10.0, 1 / sigma) == pytest.approx(1.9e-6, rel=0.05)
+    assert accounting.gaussian_mu(10.0, 1e-6) < 1 / sigma
+
+
+@pytest.mark.parametrize("mu", [1e-300, 1e-8, 0.01, 0.3, 1.0, 7.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-6, 0.3])
+def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: float) -> None:
+    epsilon = accounting.gaussian_epsilon(mu, delta)
+    assert oracle_delta(epsilon, mu) <= delta
+    assert epsilon == 0 or oracle_delta(math.nextafter(epsilon, 0), mu) > delta
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.0, 0.5), (1.0, 0.2), (3.0, 1.0), (50.0, 2.0), (1e-9, 1e-9)])
+def test_gaussian_delta_is_rounded_up_and_by_no_more_than_a_unit(epsilon: float, mu: float) -> None:
+    delta = accounting.gaussian_delta(epsilon, mu)
+    assert math.nextafter(delta, 0) < oracle_delta(epsilon, mu) <= delta
+
+
+def test_gaussian_limits() -> None:
+    assert accounting.gaussian_delta(1.0, 0.0) == 0
+    assert accounting.gaussian_delta(1.0, math.inf) == 1
+    assert accounting.gaussian_epsilon(0.0, 0.0) == 0
+    assert accounting.gaussian_epsilon(0.1, 0.0) == math.inf
+    assert accounting.gaussian_epsilon(0.1, 1.0) == 0
+
+
+@given(st.floats(1e-300, 1e300))
+@settings(deadline=None)
+def test_zcdp_mu_is_rounded_down(rho: float) -> None:
+    mu = accounting.zcdp_mu(rho)
+    with mpmath.workprec(300):
+        assert mpmath.mpf(mu) ** 2 / 2 <= rho < mpmath.mpf(math.nextafter(mu, math.inf)) ** 2 / 2
+
+
+@pytest.mark.parametrize("bad", [(-1.0, 1e-6), (math.nan, 1e-6), (1e7, 1e-6), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)])
+def test_gaussian_mu_refuses(bad: tuple[float, float]) -> None:
+    with pytest.raises(InvalidInput):
+        accounting.gaussian_mu(*bad)
+
+
+COSTS: list[Cost] = [
+    PureCost(0.3),
+    GaussianCost(0.25),
+    ZcdpCost(0.02),
+    ApproximateCost(0.2, 1e-9),
+    MomentCost(0.5, 40, 1.02),
+    MomentCost(0.05, 40, 1.002),
+]
+
+
+def replaced(cost: Cost) -> Cost:
+    """The same mechanism when a record is replaced: its sensitivity doubles."""
+    return group([cost], 2)[0]
+
+
+@pytest.mark.parametrize("cost", [*COSTS, *map(replaced, COSTS)], ids=repr)
+def test_one_cost_and_its_copies_in_every_form(cost: Cost) -> None:
+    """A list, its reverse and a mapping of counts are one history; more copies never cost less, nor more than a sum."""
+    single = compose([cost], delta=1e-6)
+    total = compose([cost] * 5, delta=1e-6)
+    assert compose({cost: 5}, delta=1e-6) == total
+    assert compose(list(reversed([cost] * 5)), delta=1e-6) == total
+    assert single < total <= 5 * compose([cost], delta=1e-6 / 5) * (1 + 1e-9)
+    assert composed_delta([cost] * 5, epsilon=total) <= 1e-6 * (1 + 1e-5)
+    assert composed_delta([cost] * 5, epsilon=total * 0.99) > 1e-6
+
+
+def test_gaussians_compose_as_one_gaussian() -> None:
+    mus = [0.1, 0.2, 0.05]
+    together = accounting.gaussian_epsilon(math.sqrt(sum(mu * mu for mu in mus)), 1e-6)
+    assert compose([GaussianCost(mu) for mu in mus], delta=1e-6) == pytest.approx(together, rel=1e-12)
+    assert compose([GaussianCost(0.1)] * 100, delta=1e-6) == pytest.approx(accounting.gaussian_epsilon(1.0, 1e-6))
+    assert compose([GaussianCost(0.1)], delta=0) == math.inf
+
+
+def test_pure_costs_add_at_delta_zero_and_cost_less_above() -> None:
+    assert compose([PureCost(0.1)] * 10, delta=0) == 1.0
+    assert compose([PureCost(0.5), PureCost(0.25)], delta=0) == 0.75
+    assert compose([PureCost(0.1)] * 100, delta=1e-6) < 5 < 10 == compose([PureCost(0.1)] * 100, delta=0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-30, 1e-6, 0.1])
+def test_pure_costs_never_cost_more_than_their_sum(delta: float) -> None:
+    for costs in ([PureCost(1.0)], [PureCost(3.0)] * 3, [PureCost(0.1), PureCost(2.0)], [PureCost(40.0)]):
+        assert compose(costs, delta=delta) <= math.fsum(cost.epsilon for cost in costs)
+
+
+def test_mixtures_at_delta_zero_have_no_epsilon() -> None:
+    assert compose([PureCost(1.0), GaussianCost(0.1)], delta=0) == math.inf
+    assert compose([ApproximateCost(1.0, 1e-9)], delta=0) == math.inf
+    assert compose([ApproximateCost(1.0, 0.0), MomentCost(0.5, 10, 1.01)], delta=0) == pytest.approx(
+        1.0 + 20 * math.log(1.01)
+    )
+
+
+def test_approximate_costs_that_use_up_delta() -> None:
+    assert compose([ApproximateCost(1.0, 1e-7)] * 3, delta=3e-7) == pytest.approx(3.0, abs=1e-12)
+    assert compose([ApproximateCost(1.0, 1e-6)], delta=1e-6) == 1.0
+    assert compose([ApproximateCost(1.0, 1e-6)], delta=9e-7) == math.inf
+    assert compose([ApproximateCost(0.0, 1.0)], delta=0.5) == math.inf
+
+
+def test_nothing_costs_nothing_and_infinite_costs_have_no_bound() -> None:
+    assert compose([], delta=0) == compose([], delta=1e-6) == 0
+    assert compose([GaussianCost(0.0), PureCost(0.0), MomentCost(0.5, 10, 1.0)], delta=0) == 0
+    assert composed_delta([], epsilon=0) == 0
+    for cost in (PureCost(math.inf), GaussianCost(math.inf), ZcdpCost(math.inf)):
+        assert compose([cost], delta=0.5) == math.inf
+        assert composed_delta([cost], epsilon=5) == 1
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        PureCost(-1.0),
+        PureCost(math.nan),
+        GaussianCost(-0.1),
+        ZcdpCost(-0.1),
+        ApproximateCost(1.0, 1.5),
+        MomentCost(1.5, 10, 1.1),
+        MomentCost(0.5, 0, 1.1),
+        MomentCost(0.5, 10, 0.9),
+    ],
+    ids=repr,
+)
+def test_costs_out_of_range_are_refused(cost: Cost) -> None:
+    with pytest.raises(InvalidInput, match="out of range"):
+        compose([cost], delta=1e-6)
+
+
+def test_arguments_out_of_range_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="delta"):
+        compose([PureCost(1.0)], delta=1.0)
+    with pytest.raises(InvalidInput, match="epsilon"):
+        composed_delta([PureCost(1.0)], epsilon=-1.0)
+    with pytest.raises(InvalidInput, match="whole number"):
+        group([PureCost(1.0)], 0)
+
+
+def test_fits_holds_a_budget_to_its_last_digit() -> None:
+    assert fits([PureCost(0.1)] * 10, epsilon=1.0, delta=0)
+    assert fits([PureCost(0.1)] * 3, epsilon=0.3, delta=0)
+    assert not fits([PureCost(0.1)] * 10 + [PureCost(1e-9)], epsilon=1.0, delta=0)
+    mu = accounting.gaussian_mu(1.0, 1e-6)
+    assert fits([GaussianCost(mu)], epsilon=1.0, delta=1e-6)
+    assert not fits([GaussianCost(mu * (1 + 1e-9))], epsilon=1.0, delta=1e-6)
+    assert fits([GaussianCost(mu / math.sqrt(7))] * 7, epsilon=1.0, delta=1e-6)
+    assert not fits([GaussianCost(mu / math.sqrt(7))] * 8, epsilon=1.0, delta=1e-6)
+    assert fits([GaussianCost(accounting.zcdp_mu(0.1))] * 5, rho=0.5)
+    assert not fits([GaussianCost(accounting.zcdp_mu(0.1))] * 5 + [PureCost(1e-3)], rho=0.5)
+    assert not fits([ApproximateCost(1e-9, 1e-9)], rho=100.0)
+
+
+@pytest.mark.parametrize("costs", [[PureCost(0.1)] * 60, [PureCost(0.3), GaussianCost(0.2)], [ZcdpCost(0.1)] * 2])
+def test_fits_agrees_with_compose(costs: list[Cost]) -> None:
+    epsilon = compose(costs, delta=1e-6)
+    assert fits(costs, epsilon=epsilon, delta=1e-6)
+    assert not fits(costs, epsilon=epsilon * (1 - 1e-6), delta=1e-6)
+
+
+def test_rho_of_every_kind() -> None:
+    assert rho_of([GaussianCost(0.5)] * 2) == 0.25
+    assert rho_of([ZcdpCost(0.25), ZcdpCost(0.5)]) == 0.75
+    assert rho_of([PureCost(1.0)]) == pytest.approx(math.tanh(0.5))
+    assert rho_of([PureCost(0.01)]) == pytest.approx(0.01**2 / 2, rel=1e-4)
+    assert rho_of([MomentCost(1.0, 100, 1.01)]) == pytest.approx(100 * math.log(1.01) ** 2 / 2, rel=1e-4)
+    assert rho_of([PureCost(1.0), ApproximateCost(0.1, 1e-9)]) is None
+
+
+def test_groups() -> None:
+    assert group([PureCost(0.5), GaussianCost(0.25), ZcdpCost(0.1)], 10) == [
+        PureCost(5.0),
+        GaussianCost(2.5),
+        ZcdpCost(pytest.approx(10.0)),
+    ]
+    [approximate] = group([ApproximateCost(1.0, 1e-9)], 3)
+    assert approximate == ApproximateCost(3.0, pytest.approx(1e-9 * (1 + math.e + math.e**2)))
+    assert group([ApproximateCost(0.0, 1e-9)], 3) == [ApproximateCost(0.0, pytest.approx(3e-9))]
+    assert group([ApproximateCost(100.0, 1e-9)], 10) == [ApproximateCost(1000.0, 1.0)]
+    assert group([MomentCost(0.5, 10, 1.1)], 3) == [MomentCost(0.5, 10, pytest.approx(1.331))]
+    for cost in COSTS:
+        assert compose(group([cost], 1), delta=1e-6) == pytest.approx(compose([cost], delta=1e-6))
+
+
+def test_the_group_of_an_approximate_cost_is_what_steps_along_a_path_give() -> None:
+    """P(0) ≤ e^ε P(1) + δ, applied step after step."""
+    epsilon, delta, total = 0.7, 1e-5, 0.0
+    for _ in range(4):
+        total = delta + math.exp(epsilon) * total
+    [cost] = group([ApproximateCost(epsilon, delta)], 4)
+    assert cost == ApproximateCost(pytest.approx(2.8), pytest.approx(total))
+
+
+def test_words_promise_no_more_than_the_numbers() -> None:
+    assert accounting.best_guess(0.0) == 0.5
+    assert accounting.best_guess(1.0, 0.01) == pytest.approx((math.e + 0.01) / (1 + math.e))
+    assert accounting.best_guess(math.inf) == 1
+    assert accounting.posterior(0.5, 1.0) == pytest.approx(accounting.best_guess(1.0))
+    assert accounting.posterior(0.0, 1.0) == 0
+    assert "at most 73.2%" in accounting.words(1.0, 1e-6)
+    assert "99.996" in accounting.words(10.0)
+    assert "100%" in accounting.words(math.inf)
+    assert "A belief of 1%" in accounting.words(1.0)
+    assert "A belief of 1%" not in accounting.words(1.0, 1e-6)
+    with pytest.raises(InvalidInput):
+        accounting.words(-1.0)
+
+
+def test_calibration_and_closed_forms_load_neither_dp_accounting_nor_a_database() -> None:
+    code = (
+        "import sys; from dpsketch import accounting; from dpsketch.privacy import *;"
+        "accounting.gaussian_mu(1.0, 1e-6); accounting.compose([PureCost(0.1)] * 9, delta=1e-6);"
+        "print([m for m in ('dp_accounting', 'scipy.stats', 'sqlalchemy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

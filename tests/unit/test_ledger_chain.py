@@ -1,0 +1,162 @@
+"""Rows that were altered, moved, deleted or forged: what verify names, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from dpsketch.errors import LedgerError
+from dpsketch.ledger import Charge, Ledger
+from dpsketch.privacy import PureCost, per_record
+
+RECORD = per_record()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "budget.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    return Ledger(path)
+
+
+def tamper(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.fixture
+def chained(ledger: Ledger) -> list[Charge]:
+    """A dataset with five charges, next to another that must never be blamed."""
+    ledger.create("web", epsilon=5.0, delta=0, unit=RECORD)
+    ledger.charge("other", [PureCost(1.0)], unit=RECORD)
+    charges = [ledger.charge("web", [PureCost(0.1 * n)], unit=RECORD, note=f"n{n}") for n in range(1, 6)]
+    assert ledger.verify(charges) == []
+    return charges
+
+
+WEB = "WHERE dataset = 'web' AND id"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
+        ("note", "'something else'"),
+        ("time", "'2020-01-01T00:00:00.000000+00:00'"),
+        ("unit", "'{}'"),
+        ("total", "'7'"),
+        ("kind", "'total'"),
+        ("previous", "'0'"),
+        ("digest", "'0'"),
+        ("note", "x'00ff'"),
+        ("time", "9e999"),
+    ],
+)
+def test_an_altered_row_is_named(ledger: Ledger, path: Path, chained: list[Charge], column: str, value: str) -> None:
+    tamper(path, f"UPDATE dpsketch_entry SET {column} = {value} {WEB} = 3")
+    problems = ledger.verify()
+    assert ("web", 3) in [(problem.dataset, problem.id) for problem in problems]
+    assert {problem.dataset for problem in problems} == {"web"}
+    assert "dataset 'web', row 3: " in str(problems[0])
+    # Only the altered row is blamed, unless its digest was, which the next row was built on.
+    assert {problem.id for problem in problems} <= ({3, 4} if column == "digest" else {3})
+
+
+@pytest.mark.parametrize("row", [0, 1, 3, 5])
+def test_a_deleted_row_is_named(ledger: Ledger, path: Path, chained: list[Charge], row: int) -> None:
+    tamper(path, f"DELETE FROM dpsketch_entry {WEB} = {row}")
+    problems = ledger.verify()
+    assert [(problem.dataset, problem.id) for problem in problems] == [("web", row)]
+    assert "deleted" in str(problems[0])
+    with pytest.raises(LedgerError, match="ledger verify"):
+        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
+    assert ledger.charge("other", [PureCost(0.1)], unit=RECORD).id == 2
+
+
+def test_several_rows_deleted_at_the_end_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    tamper(path, f"DELETE FROM dpsketch_entry {WEB} >= 4")
+    assert [problem.id for problem in ledger.verify()] == [4, 5]
+
+
+def test_reordered_rows_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    tamper(
+        path,
+        f"UPDATE dpsketch_entry SET id = 99 {WEB} = 2",
+        f"UPDATE dpsketch_entry SET id = 2 {WEB} = 4",
+        f"UPDATE dpsketch_entry SET id = 4 {WEB} = 99",
+    )
+    assert {2, 4} <= {problem.id for problem in ledger.verify()}
+
+
+def test_contents_that_change_places_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    """Everything but the number is swapped, digests too."""
+    columns = ("kind", "time", "costs", "total", "unit", "note", "previous", "digest")
+    connection = sqlite3.connect(path)
+    rows = {
+        row: connection.execute(f"SELECT {', '.join(columns)} FROM dpsketch_entry {WEB} = {row}").fetchone()
+        for row in (2, 3)
+    }
+    assignments = ", ".join(f"{column} = ?" for column in columns)
+    for row, other in ((2, 3), (3, 2)):
+        connection.execute(f"UPDATE dpsketch_entry SET {assignments} {WEB} = {row}", rows[other])
+    connection.commit()
+    connection.close()
+    assert {2, 3} <= {problem.id for problem in ledger.verify()}
+
+
+def test_an_added_row_and_a_changed_head_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    copied = "dataset, 6, kind, time, costs, total, unit, note, previous, digest"
+    tamper(path, f"INSERT INTO dpsketch_entry SELECT {copied} FROM dpsketch_entry {WEB} = 5")
+    assert 6 in {problem.id for problem in ledger.verify()}
+    tamper(path, f"DELETE FROM dpsketch_entry {WEB} = 6", "UPDATE dpsketch_dataset SET head = 'x' WHERE name = 'web'")
+    assert [problem.id for problem in ledger.verify()] == [5]
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
+
+
+def test_a_raised_total_is_named_and_never_used(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    tamper(path, f"UPDATE dpsketch_entry SET total = replace(total, '5.0', '500.0') {WEB} = 0")
+    assert [problem.id for problem in ledger.verify()] == [0]
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [PureCost(10.0)], unit=RECORD)
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.spent("web")
+
+
+def test_a_dataset_taken_off_the_list_is_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    tamper(path, "DELETE FROM dpsketch_dataset WHERE name = 'web'")
+    assert [(problem.dataset, problem.id) for problem in ledger.verify()] == [("web", None)]
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
+
+
+def test_a_forged_chain_is_given_away_by_the_releases(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    """Someone rewrites the whole file consistently; what release files carry no longer matches."""
+    path.unlink()
+    for left_over in path.parent.glob("budget.db-*"):
+        left_over.unlink()
+    forged = Ledger(path)
+    forged.create("web", epsilon=5.0, delta=0, unit=RECORD)
+    for _ in range(3):
+        forged.charge("web", [PureCost(0.01)], unit=RECORD)
+    assert forged.verify() == []
+    problems = forged.verify([Charge.from_json(json.loads(json.dumps(charge.to_json()))) for charge in chained])
+    assert [problem.id for problem in problems] == [1, 2, 3, 4, 5]
+    assert "differs" in str(problems[0])
+    assert "missing" in str(problems[4])
+    assert [problem.id for problem in Ledger(path.parent / "none.db").verify(chained)] == [1, 2, 3, 4, 5]
+
+
+def test_a_ledger_of_a_later_layout_is_refused(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    tamper(path, "UPDATE dpsketch_dataset SET format = 2 WHERE name = 'web'")
+    with pytest.raises(LedgerError, match="later version"):
+        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
