@@ -40,7 +40,23 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.stamp
+# The peers have pins of their own, so each lives in an environment of its own.
+.venv-peers/stamp:
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet opendp datasketches numpy pyarrow polars
+	touch $@
+
+.venv-pureldp/stamp:
+	$(PYTHON) -m venv .venv-pureldp
+	.venv-pureldp/bin/pip install --quiet 'pure-ldp>=1.2' 'numpy<2.3' 'xxhash<4'
+	touch $@
+
+.venv-diffprivlib/stamp:
+	$(PYTHON) -m venv .venv-diffprivlib
+	.venv-diffprivlib/bin/pip install --quiet 'diffprivlib>=0.6.6' 'scikit-learn==1.5.2'
+	touch $@
+
+bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp
 	$(BIN)/python -m benchmarks
 
 clean:
