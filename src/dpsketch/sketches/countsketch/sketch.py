@@ -53,6 +53,14 @@ class CountSketch(Sensitive):
     >>> private = sketch.release(epsilon=1.0, delta=1e-6)
     >>> private.table.shape
     (5, 64)
+
+    Where the unit is a user, all records of a user come in one update; nobody is counted twice.
+
+    >>> sketch = dps.CountSketch(rows=5, width=64, unit=dps.per_user(max_keys=2))
+    >>> sketch.update(["a", "b", "a"], users=["ann", "ann", "bob"])
+    >>> sketch.update(["c"], users=["ann"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    dpsketch.errors.InvalidInput: some users of this batch were counted before, and would count twice; ...
     """
 
     def __init__(

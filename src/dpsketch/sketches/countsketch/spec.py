@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
+from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
 from dpsketch.sketches.specs import Sensitivity, whole_number
 from dpsketch.sketches.weights import WeightGrid
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.countsketch.predicting import Prediction
 
 __all__ = ["DEFAULT_SEED", "CountSketchSpec"]
 
@@ -100,6 +104,33 @@ class CountSketchSpec:
         scale = self.grid * math.sqrt(calibrated.noise.variance)
         # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
         return ReleasePreview(guarantee(calibrated, self.unit), scale, scale / math.sqrt(0.95 * self.rows))
+
+    def predict(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        records: float | None = None,
+        keys: int | None = None,
+        skew: float | None = None,
+        counts: Any = None,
+    ) -> Prediction:
+        """Predict the error of a release, collisions included, from a public guess at the data.
+
+        Parameters
+        ----------
+        epsilon, delta, rho : float
+            The budget; nothing is spent.
+        records, keys, skew : float, int, float
+            The guess: so many records over so many distinct keys, the i-th in proportion to i^-skew.
+        counts : numbers
+            All keys' counts instead of the three, as from last year's published release.
+        """
+        from dpsketch.sketches.countsketch.predicting import rehearse
+
+        guess = guessed_counts(records, keys, skew, counts)
+        return rehearse(self, guess, epsilon=epsilon, delta=delta, rho=rho)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
