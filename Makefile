@@ -48,7 +48,7 @@ format: $(VENV)/dev.stamp
 
 .venv-pureldp/stamp:
 	$(PYTHON) -m venv .venv-pureldp
-	.venv-pureldp/bin/pip install --quiet 'pure-ldp>=1.2' 'numpy<2.3' 'xxhash<4'
+	.venv-pureldp/bin/pip install --quiet 'pure-ldp>=1.2' 'numpy<2.3' 'xxhash<4' scikit-learn statsmodels
 	touch $@
 
 .venv-diffprivlib/stamp:

@@ -9,7 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpsketch import kernels as kernels
+    from dpsketch import local as local
     from dpsketch.errors import DpsketchError as DpsketchError
+    from dpsketch.estimates import Estimate as Estimate
     from dpsketch.estimates import Estimates as Estimates
     from dpsketch.kinds import load as load
     from dpsketch.kinds import load_sensitive as load_sensitive
@@ -21,35 +24,85 @@ if TYPE_CHECKING:
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
     from dpsketch.sketches.countsketch import PanPrivateCountSketch as PanPrivateCountSketch
     from dpsketch.sketches.countsketch import PrivateCountSketch as PrivateCountSketch
+    from dpsketch.sketches.density import DensityClassifier as DensityClassifier
+    from dpsketch.sketches.density import DensitySketch as DensitySketch
+    from dpsketch.sketches.density import PrivateDensity as PrivateDensity
+    from dpsketch.sketches.distinct import DistinctSketch as DistinctSketch
+    from dpsketch.sketches.distinct import PrivateDistinct as PrivateDistinct
+    from dpsketch.sketches.heavy import HeavyHitters as HeavyHitters
+    from dpsketch.sketches.heavy import PrivateHeavyHitters as PrivateHeavyHitters
+    from dpsketch.sketches.moment import MomentProfile as MomentProfile
+    from dpsketch.sketches.moment import MomentSketch as MomentSketch
+    from dpsketch.sketches.moment import PrivateMoment as PrivateMoment
+    from dpsketch.sketches.moment import PrivateMomentProfile as PrivateMomentProfile
+    from dpsketch.sketches.ranges import PrivateRanges as PrivateRanges
+    from dpsketch.sketches.ranges import RangeSketch as RangeSketch
+    from dpsketch.sketches.sparse import PrivateSparseHistogram as PrivateSparseHistogram
+    from dpsketch.sketches.sparse import SparseHistogram as SparseHistogram
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CountSketch": "dpsketch.sketches.countsketch",
+    "DensityClassifier": "dpsketch.sketches.density",
+    "DensitySketch": "dpsketch.sketches.density",
+    "DistinctSketch": "dpsketch.sketches.distinct",
     "DpsketchError": "dpsketch.errors",
+    "Estimate": "dpsketch.estimates",
     "Estimates": "dpsketch.estimates",
     "Guarantee": "dpsketch.privacy",
+    "HeavyHitters": "dpsketch.sketches.heavy",
     "Ledger": "dpsketch.ledger",
+    "MomentProfile": "dpsketch.sketches.moment",
+    "MomentSketch": "dpsketch.sketches.moment",
     "PanPrivateCountSketch": "dpsketch.sketches.countsketch",
     "PrivateCountSketch": "dpsketch.sketches.countsketch",
+    "PrivateDensity": "dpsketch.sketches.density",
+    "PrivateDistinct": "dpsketch.sketches.distinct",
+    "PrivateHeavyHitters": "dpsketch.sketches.heavy",
+    "PrivateMoment": "dpsketch.sketches.moment",
+    "PrivateMomentProfile": "dpsketch.sketches.moment",
+    "PrivateRanges": "dpsketch.sketches.ranges",
+    "PrivateSparseHistogram": "dpsketch.sketches.sparse",
+    "RangeSketch": "dpsketch.sketches.ranges",
+    "SparseHistogram": "dpsketch.sketches.sparse",
     "Unit": "dpsketch.privacy",
     "load": "dpsketch.kinds",
     "load_sensitive": "dpsketch.kinds",
     "per_record": "dpsketch.privacy",
     "per_user": "dpsketch.privacy",
 }
+_MODULES = ("kernels", "local")
 
 __all__ = [
     "CountSketch",
+    "DensityClassifier",
+    "DensitySketch",
+    "DistinctSketch",
     "DpsketchError",
+    "Estimate",
     "Estimates",
     "Guarantee",
+    "HeavyHitters",
     "Ledger",
+    "MomentProfile",
+    "MomentSketch",
     "PanPrivateCountSketch",
     "PrivateCountSketch",
+    "PrivateDensity",
+    "PrivateDistinct",
+    "PrivateHeavyHitters",
+    "PrivateMoment",
+    "PrivateMomentProfile",
+    "PrivateRanges",
+    "PrivateSparseHistogram",
+    "RangeSketch",
+    "SparseHistogram",
     "Unit",
+    "kernels",
     "load",
     "load_sensitive",
+    "local",
     "per_record",
     "per_user",
 ]
@@ -60,8 +113,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+    if name in _MODULES:
+        return import_module(f"dpsketch.{name}")
     raise AttributeError(f"module 'dpsketch' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *__all__])

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, SensitiveData
+from dpsketch.local import Collector
 from dpsketch.sketches.countsketch import CountSketch, PrivateCountSketch
+from dpsketch.sketches.density import DensitySketch, PrivateDensity
+from dpsketch.sketches.distinct import DistinctSketch, PrivateDistinct, PrivateDistinctBitmap
+from dpsketch.sketches.heavy import HeavyHitters, PrivateHeavyHitters
+from dpsketch.sketches.moment import MomentProfile, MomentSketch, PrivateMoment, PrivateMomentProfile
+from dpsketch.sketches.ranges import PrivateRanges, RangeSketch
+from dpsketch.sketches.sparse import PrivateSparseHistogram, SparseHistogram
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Charge
     from dpsketch.privacy import Guarantee
 
 __all__ = ["KINDS", "Kind", "Release", "SensitiveSketch", "load", "load_sensitive"]
@@ -39,10 +45,6 @@ class Release(Protocol):
     def guarantee(self) -> Guarantee:
         """What was promised."""
 
-    @property
-    def charge(self) -> Charge | None:
-        """The ledger's row."""
-
     def to_document(self) -> files.Document:
         """Return the release as a document."""
 
@@ -56,18 +58,58 @@ class Release(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row of the table."""
+    """One row of the table.
+
+    Attributes
+    ----------
+    name, answers : str
+        How files and the command line call it, and which question it answers.
+    sensitive : type or None
+        The sensitive sketch; None where a kind exists as a release only.
+    private : type
+        The release.
+    released_once : bool
+        Whether a second release of one sketch would not be private, so that the first must end it.
+    """
 
     name: str
     answers: str
-    sensitive: type[SensitiveSketch]
+    sensitive: type[SensitiveSketch] | None
     private: type[Release]
+    released_once: bool = False
 
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("counts", "How often does each key I name occur? (CountSketch)", CountSketch, PrivateCountSketch),
+        Kind(
+            "heavy",
+            "Which keys are frequent, and how frequent? (a tree of sketches)",
+            HeavyHitters,
+            PrivateHeavyHitters,
+        ),
+        Kind(
+            "sparse",
+            "How often does each key I name occur, under pure ε? (ALP)",
+            SparseHistogram,
+            PrivateSparseHistogram,
+        ),
+        Kind("moment", "How skewed is the stream? (F_p, for one p)", MomentSketch, PrivateMoment, released_once=True),
+        Kind(
+            "moments",
+            "How skewed is the stream? (F_p, for several p)",
+            MomentProfile,
+            PrivateMomentProfile,
+            released_once=True,
+        ),
+        Kind("density", "Where do points lie? (kernel sums, RACE)", DensitySketch, PrivateDensity),
+        Kind("distinct", "How many different keys are there? (F_0)", DistinctSketch, PrivateDistinct),
+        Kind(
+            "distinct-bitmap", "How many different keys are there, over several parties?", None, PrivateDistinctBitmap
+        ),
+        Kind("local", "Which items do people hold, by their own reports? (the local model)", None, Collector),
+        Kind("ranges", "How many keys lie in a range; which are the quantiles?", RangeSketch, PrivateRanges),
     )
 }
 
@@ -86,7 +128,10 @@ def load_sensitive(source: str | PathLike[str] | bytes) -> Any:
         document = files.read(source, allow_sensitive=True)
     if not document.sensitive:
         raise SensitiveData("this file is a public release, not a sensitive sketch: read it with dps.load.")
-    return _build(document, _kind(document).sensitive)
+    kind = _kind(document)
+    if kind.sensitive is None:
+        raise FileRefused("the file holds a kind that is never sensitive; it was not written by dpsketch.")
+    return _build(document, kind.sensitive)
 
 
 def _kind(document: files.Document) -> Kind:

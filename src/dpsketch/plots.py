@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
     from dpsketch.estimates import Estimates
 
-__all__ = ["bars", "counters", "new_figure", "save"]
+__all__ = ["bars", "counters", "curve", "heat_map", "new_figure", "save"]
+
+Floats = npt.NDArray[np.float64]
 
 _INK = "#1f4e79"
 _LIGHT = "#9db8d2"
@@ -74,6 +77,42 @@ def counters(table: Sequence[int] | np.ndarray[Any, Any], noise_scale: float, ti
     axes.set_xlabel("size of a counter")
     axes.set_ylabel("share of counters at least as large")
     axes.legend(frameon=False)
+    _titles(axes, title)
+    return figure
+
+
+def curve(
+    x: Floats, value: Floats, low: Floats, high: Floats, across: str, up: str, title: str, *, log: bool = False
+) -> Figure:
+    """Draw values along a line, with the band of their intervals."""
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.fill_between(x, low, high, color=_LIGHT, alpha=0.6, linewidth=0, label="95% interval")
+    axes.plot(x, value, color=_INK, marker="o" if len(x) <= 20 else None, label="estimate")
+    if log and np.all(low > 0):
+        axes.set_yscale("log")
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.legend(frameon=False)
+    _titles(axes, title)
+    return figure
+
+
+def heat_map(
+    value: Floats,
+    bounds: tuple[tuple[float, float], tuple[float, float]],
+    names: tuple[str, str],
+    title: str,
+) -> Figure:
+    """Draw a density over a rectangle; negative estimates, which are noise, are drawn as nothing."""
+    figure = new_figure(7, 6)
+    axes = figure.subplots()
+    shown = axes.imshow(
+        np.maximum(value, 0), origin="lower", extent=(*bounds[0], *bounds[1]), aspect="auto", cmap="Blues"
+    )
+    figure.colorbar(shown, ax=axes, label="density")
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
     _titles(axes, title)
     return figure
 

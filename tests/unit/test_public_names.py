@@ -9,7 +9,7 @@ import dpsketch as dps
 
 
 def test_every_public_name_loads() -> None:
-    assert sorted(dps.__all__) == sorted(dps._HOMES)
+    assert sorted(dps.__all__) == sorted([*dps._HOMES, *dps._MODULES])
     for name in dps.__all__:
         assert getattr(dps, name) is not None
         assert name in dir(dps)

@@ -117,18 +117,24 @@ def moment_ratio(p: float, size: int, epsilon: float, delta: float) -> float:
     # Many coordinates together lose nearly what a Gaussian mechanism with μ = s·√(size·information) loses.
     point = math.log(gaussian_mu(epsilon, delta) / math.sqrt(size * stable_information(p)))
     low, high = math.log(math.log(best)), math.log(20.0)
+    slope = 1.0
+    previous: tuple[float, float] | None = None
     while high - low > 1e-9:
         point = point if low < point < high else (low + high) / 2
         ratio = math.exp(math.exp(point))
-        excess = exact_moment_epsilon(p, size, ratio, delta) / epsilon
-        if excess <= 1:
+        spent = exact_moment_epsilon(p, size, ratio, delta)
+        excess = math.log(spent / epsilon) if 0 < spent < math.inf else math.nan
+        if spent <= epsilon:
             low, best = point, max(best, ratio)
-            if excess > 1 - 1e-6:
+            if excess > -1e-6:
                 break
         else:
             high = point
-        # ε is nearly proportional to the shift, so the next point nearly hits; it aims a little below.
-        point -= math.log(excess) + 1e-7 if 0 < excess < math.inf else 0.5
+        # The secant method in logarithms, where ε is nearly a power of the shift; it aims a little below.
+        if previous is not None and excess != previous[1]:
+            slope = min(max((excess - previous[1]) / (point - previous[0]), 0.5), 20.0)
+        previous = (point, excess)
+        point -= (excess + 2e-7) / slope
     return best
 
 
@@ -146,17 +152,27 @@ def _epsilon(loss: GridLoss, delta: float) -> float:
     if _delta(loss, 0.0) <= delta:
         return 0.0
     low, high = max(0, -loss.start), len(loss.mass)
+    guess = _guess(loss, low, delta)
     while high - low > 1:
-        middle = (low + high) // 2
+        middle = min(max(guess, low + 1), high - 1)
         if _delta(loss, (loss.start + middle) * loss.interval) <= delta:
-            high = middle
+            high, guess = middle, middle - 1
         else:
-            low = middle
+            low, guess = middle, middle + 1
     # The root lies between this loss and the next, where only losses from the next on count.
     upper = loss.mass[low + 1 :]
     decayed = float(np.dot(upper, np.exp(-loss.interval * np.arange(1, len(upper) + 1))))
     above = loss.infinity + float(np.sum(upper)) - delta
     return max(0.0, (loss.start + low) * loss.interval + math.log(above / decayed))
+
+
+def _guess(loss: GridLoss, first: int, delta: float) -> int:
+    """Return about where δ falls to ``delta``, from differences of sums that lose some digits but cost one pass."""
+    values = (loss.start + np.arange(first, len(loss.mass))) * loss.interval
+    shrunk = np.exp(-np.minimum(values, 700.0))
+    above = np.cumsum(loss.mass[first:][::-1])[::-1]
+    other = np.cumsum((loss.mass[first:] * shrunk)[::-1])[::-1]
+    return first + int(np.count_nonzero(loss.infinity + above - other / shrunk > delta)) - 1
 
 
 def _cell_masses(below: Floats, above: Floats) -> Floats:

@@ -154,16 +154,25 @@ def _encode(users: Any, n: int, user_type: KeyType | None) -> tuple[npt.NDArray[
         return np.full(n, -1, np.int32), np.empty(0, np.uint64), user_type
     if pa.types.is_uint64(column.type) and not isinstance(users, pa.Array | pa.ChunkedArray):
         _refuse_shared_patterns(users)
-    if found == "text":
-        column = column.cast(pa.large_binary())
-    elif pa.types.is_dictionary(column.type):  # its values need not be distinct, so that its own codes will not do
-        column = column.cast(column.type.value_type)
+    column = _plain(column, pa.large_binary() if found == "text" else None)
     encoded = column.dictionary_encode()
     codes = np.concatenate(
         [np.empty(0, np.int32), *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)]
     )
     distinct = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
     return codes, fingerprint(distinct).fingerprints, found
+
+
+def _plain(column: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray:
+    """Return a column as one type and without a dictionary: its values need not be distinct."""
+    if pa.types.is_dictionary(column.type):
+        kind = kind or column.type.value_type
+        decoded = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind)).dictionary_decode()
+            for chunk in column.chunks
+        ]
+        return pa.chunked_array(decoded, kind)
+    return column if kind is None else column.cast(kind)
 
 
 def _refuse_shared_patterns(users: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dpsketch.cli import asking, demo, ledger, making
+from dpsketch.cli import asking, demo, ledger, local, making
 
 __all__ = ["app"]
 
@@ -17,6 +17,8 @@ Which sketch do I need?
   sparse    The same as counts, under pure ε, for mid-sized counts. run sparse
   moment    One number that says how skewed the stream is (F_p).   run moment
   density   Where do points lie? Densities, scores, classes.       run density
+  distinct  How many different keys are there?                     run distinct
+  ranges    How many values lie in a range? Quantiles?             run ranges
   local     People report for themselves; I am not trusted.        local report
 
 A first look, on data of its own:  dpsketch demo
@@ -56,3 +58,4 @@ app.command("top")(asking.top)
 app.command("inspect")(asking.inspect)
 app.command("plot")(asking.plot)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(local.app, name="local")

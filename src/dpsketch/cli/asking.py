@@ -9,32 +9,33 @@ import typer
 
 from dpsketch.cli.options import JsonOption, OutputOption
 from dpsketch.cli.output import print_estimates, print_json, say
-from dpsketch.errors import InvalidInput, SensitiveData
+from dpsketch.errors import InvalidInput
 
-__all__ = ["inspect", "plot", "query", "top"]
+__all__ = ["Confidence", "inspect", "plot", "query", "read_lines", "top"]
 
 ReleaseFile = Annotated[Path, typer.Argument(metavar="FILE", help="A released .dps file.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the intervals.")]
-EstimatorOption = Annotated[str, typer.Option("--estimator", help="robust, median or mean.")]
+EstimatorOption = Annotated[str | None, typer.Option("--estimator", help="counts: robust, median or mean.")]
 
 
 def query(
     file: ReleaseFile,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY…", help="Keys to look up.")] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY…", help="Keys to look up; of a density points (x,y); of ranges low:high or 50%."),
+    ] = None,
     keys_from: Annotated[Path | None, typer.Option("--keys-from", help="A file with one key a line.")] = None,
     confidence: Confidence = 0.95,
-    estimator: EstimatorOption = "robust",
+    estimator: EstimatorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the counts of keys, with intervals."""
+    """Ask a release: estimates with intervals, and the guarantee they come with."""
+    from dpsketch.cli.answers import answer
     from dpsketch.kinds import load
 
     release = load(file)
-    asked = list(keys or []) + (_lines(keys_from) if keys_from is not None else [])
-    if not asked:
-        raise InvalidInput("name at least one key, or give --keys-from FILE.")
-    estimates = release.estimate(_typed(asked, release), confidence=confidence, estimator=estimator)
-    print_estimates(estimates, release.guarantee, as_json=as_json)
+    asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
+    print_estimates(answer(release, asked, confidence, estimator), release.guarantee, as_json=as_json)
 
 
 def top(
@@ -47,16 +48,19 @@ def top(
     as_json: JsonOption = False,
 ) -> None:
     """List the most frequent keys, with intervals that hold for all of them at once."""
+    from dpsketch.cli.answers import typed_keys
     from dpsketch.kinds import load
     from dpsketch.sketches.countsketch import PrivateCountSketch
 
     release = load(file)
+    if not hasattr(release, "top"):
+        raise InvalidInput("this release has no keys to list; `dpsketch inspect` says what it answers.")
     if candidates is None and isinstance(release, PrivateCountSketch):
         raise InvalidInput(
             "a CountSketch knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
             "public list costs no privacy), or make a release that finds keys by itself: dpsketch run heavy …"
         )
-    listed = None if candidates is None else _typed(_lines(candidates), release)
+    listed = None if candidates is None else typed_keys(read_lines(candidates), release)
     print_estimates(release.top(n, candidates=listed, confidence=confidence), release.guarantee, as_json=as_json)
 
 
@@ -76,11 +80,13 @@ def inspect(
     facts["spec"] = document.header.get("spec")
     if not document.sensitive:
         release = load(file)
-        facts["spec_fingerprint"] = fingerprint_of(release.spec)
+        if hasattr(release, "spec"):
+            facts["spec_fingerprint"] = fingerprint_of(release.spec)
         facts["bytes"] = file.stat().st_size
         facts["guarantee"] = release.guarantee.to_json()
-        facts["charge"] = None if release.charge is None else release.charge.to_json()
-        facts |= release.facts()
+        charge = getattr(release, "charge", None)
+        facts["charge"] = None if charge is None else charge.to_json()
+        facts |= release.facts() if hasattr(release, "facts") else {}
     if as_json:
         print_json(facts)
         return
@@ -107,15 +113,16 @@ def plot(
 ) -> None:
     """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
     from dpsketch import plots
+    from dpsketch.cli.answers import picture, typed_keys
     from dpsketch.kinds import load
 
     release = load(file)
-    listed = None if candidates is None else _typed(_lines(candidates), release)
-    plots.save(release.plot(candidates=listed, n=n), output)
+    listed = None if candidates is None else typed_keys(read_lines(candidates), release)
+    plots.save(picture(release, listed, n), output)
     say(f"Wrote {output}.")
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """Read one key a line; the encoding is UTF-8."""
     problem = ""
     try:
@@ -125,21 +132,3 @@ def _lines(path: Path) -> list[str]:
     except (FileNotFoundError, IsADirectoryError):
         problem = f"{path} is not a file."
     raise InvalidInput(problem)
-
-
-def _typed(keys: list[str], release: Any) -> list[str] | list[int]:
-    """Read keys by the release's spec: integers where it counts integers."""
-    if not hasattr(release, "estimate"):
-        raise SensitiveData("this file answers no questions about keys.")
-    if getattr(release.spec, "key_type", None) != "int":
-        return keys
-    numbers: list[int] = []
-    for key in keys:
-        try:
-            numbers.append(int(key))
-        except ValueError:
-            numbers = []
-            break
-    if len(numbers) != len(keys):
-        raise InvalidInput("this release counts integer keys, and one of the keys asked is not an integer.")
-    return numbers

@@ -87,7 +87,7 @@ def verify(
     charges = []
     uncharged = []
     for path in releases or []:
-        charge = load(path).charge
+        charge = getattr(load(path), "charge", None)
         if charge is None:
             uncharged.append(f"{path}: was charged to no ledger.")
         else:

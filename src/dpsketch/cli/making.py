@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpsketch.cli.options import Budget, JsonOption, OutputOption, SketchFlags, Target, with_groups
 from dpsketch.cli.output import print_json, progress_bar, say
 from dpsketch.errors import FileRefused, InvalidInput
+
+if TYPE_CHECKING:
+    from dpsketch.cli.recipes import Reading
 
 __all__ = ["build", "merge", "release", "run"]
 
@@ -33,8 +36,8 @@ def run(
         return
     _writable(output)
     with progress_bar("reading") as progress:
-        read = feed(sketch, flags, progress)
-    _report_reading(sketch, read)
+        reading = feed(sketch, flags, progress)
+    _report(reading)
     _release(sketch, budget, target, output, as_json)
 
 
@@ -46,7 +49,7 @@ def build(
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
     from dpsketch.cli.recipes import SHAPE_FLAGS, feed, new_sketch
-    from dpsketch.kinds import load_sensitive
+    from dpsketch.kinds import KINDS, load_sensitive
 
     _writable(output)
     if like is None:
@@ -56,10 +59,12 @@ def build(
             raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
         sketch = load_sensitive(like).empty_like()
     with progress_bar("reading") as progress:
-        read = feed(sketch, flags, progress)
-    _report_reading(sketch, read)
-    sketch.save_sensitive(output)
-    say(f"Wrote {output}. It is sensitive: it holds exact sums, and only its owner may read it.")
+        reading = feed(sketch, flags, progress)
+    _report(reading)
+    # A part that others are built --like must carry what they share, for moments a secret.
+    shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
+    sketch.save_sensitive(output, **shared)
+    say(f"Wrote {output}. It is sensitive: only its owner may read it.")
 
 
 def merge(
@@ -92,7 +97,8 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """Charge the budget, add noise to a sensitive sketch, and write a release that may be published."""
-    from dpsketch.kinds import load_sensitive
+    from dpsketch import files
+    from dpsketch.kinds import KINDS, load_sensitive
     from dpsketch.privacy import requested
 
     requested(**budget.amount)
@@ -103,13 +109,25 @@ def release(
         return
     _writable(output)
     _release(loaded, budget, target, output, as_json)
+    if KINDS[files.read(sketch, allow_sensitive=True).kind].released_once:
+        _destroy(sketch)
+        say(f"Destroyed {sketch}: a sketch of this kind is private for one release only.")
 
 
-def _report_reading(sketch: Any, read: int) -> None:
-    if read == 0:
+def _destroy(path: Path) -> None:
+    """Overwrite a sensitive file and remove it."""
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()
+
+
+def _report(reading: Reading) -> None:
+    if reading.records == 0:
         say("Note: the source holds no records; the release will hold noise alone.")
-    skipped = f", {sketch.skipped_nulls:,} of them skipped because a value is missing" if sketch.skipped_nulls else ""
-    say(f"Read {read:,} records{skipped}. (For your eyes: this number is not private.)")
+    skipped = f", {reading.skipped:,} of them skipped because a value is missing" if reading.skipped else ""
+    say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
 
 
 def _release(sketch: Any, budget: Budget, target: Target, output: Path, as_json: bool) -> None:

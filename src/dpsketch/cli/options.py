@@ -28,6 +28,11 @@ class KindName(StrEnum):
 
     COUNTS = "counts"
     HEAVY = "heavy"
+    SPARSE = "sparse"
+    MOMENT = "moment"
+    DENSITY = "density"
+    DISTINCT = "distinct"
+    RANGES = "ranges"
 
 
 class KeyKind(StrEnum):
@@ -92,6 +97,19 @@ class SketchFlags:
     grid: Annotated[float | None, typer.Option("--grid", help="Step to which weights are rounded.")] = None
     key_bits: Annotated[int | None, typer.Option("--key-bits", help="heavy: integer keys below 2^bits.")] = None
     key_bytes: Annotated[int | None, typer.Option("--key-bytes", help="heavy: text keys of so many bytes.")] = None
+    domain: Annotated[int | None, typer.Option("--domain", help="sparse: so many keys are possible.")] = None
+    max_value: Annotated[float | None, typer.Option("--max-value", help="sparse: counts above it are cut.")] = None
+    expected_keys: Annotated[int | None, typer.Option("--expected-keys", help="sparse: a public guess.")] = None
+    p: Annotated[list[float] | None, typer.Option("--p", help="moment: the exponent; repeat it for several.")] = None
+    size: Annotated[int | None, typer.Option("--size", help="moment: coordinates; more are more accurate.")] = None
+    columns: Annotated[str | None, typer.Option("--columns", help="density: the coordinates, as in x,y.")] = None
+    kernel: Annotated[str | None, typer.Option("--kernel", help="density: euclidean, manhattan or angular.")] = None
+    bandwidth: Annotated[float | None, typer.Option("--bandwidth", help="density: how far a point reaches.")] = None
+    bounds: Annotated[
+        str | None, typer.Option("--bounds", help="density: public limits of each coordinate, as in 0:10,-5:5.")
+    ] = None
+    buckets: Annotated[int | None, typer.Option("--buckets", help="distinct: more are more accurate.")] = None
+    bits: Annotated[int | None, typer.Option("--bits", help="ranges: values lie in [0, 2^bits).")] = None
 
 
 @dataclass(frozen=True, slots=True)

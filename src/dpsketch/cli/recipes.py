@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
     from dpsketch.sources import Batch, Columns, Progress
 
-__all__ = ["SHAPE_FLAGS", "feed", "new_sketch"]
+__all__ = ["SHAPE_FLAGS", "Reading", "feed", "new_sketch"]
 
 # The options that shape a sketch; each kind takes some of them.
-SHAPE_FLAGS = ("rows", "width", "seed", "grid", "key_bits", "key_bytes")
+SHAPE_FLAGS = (
+    "rows", "width", "seed", "grid", "key_bits", "key_bytes", "domain", "max_value", "expected_keys", "p", "size",
+    "kernel", "bandwidth", "bounds", "buckets", "bits",
+)  # fmt: skip
+
+Given = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,15 @@ class Recipe:
     """A kind's own options, and how to start a sketch from those that were given."""
 
     takes: frozenset[str]
-    start: Callable[[Unit, dict[str, Any]], Any]
+    start: Callable[[Unit, Given, SketchFlags], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How many records were read and how many of them were left out because a value was missing. Sensitive."""
+
+    records: int
+    skipped: int
 
 
 def new_sketch(flags: SketchFlags) -> Any:
@@ -37,16 +50,17 @@ def new_sketch(flags: SketchFlags) -> Any:
     foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - recipe.takes)
     if foreign:
         raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {flags.kind.value}.")
-    return recipe.start(unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours), given)
+    unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
+    return recipe.start(unit, given, flags)
 
 
-def _counts(unit: Unit, given: dict[str, Any]) -> Any:
+def _counts(unit: Unit, given: Given, flags: SketchFlags) -> Any:
     from dpsketch.sketches.countsketch import CountSketch
 
     return CountSketch(**{"rows": 7, "width": 4096, **given}, unit=unit)
 
 
-def _heavy(unit: Unit, given: dict[str, Any]) -> Any:
+def _heavy(unit: Unit, given: Given, flags: SketchFlags) -> Any:
     from dpsketch.sketches.heavy import HeavyHitters
 
     if "key_bits" not in given and "key_bytes" not in given:
@@ -54,45 +68,142 @@ def _heavy(unit: Unit, given: dict[str, Any]) -> Any:
     return HeavyHitters(**{"rows": 7, "width": 4096, **given}, unit=unit)
 
 
+def _sparse(unit: Unit, given: Given, flags: SketchFlags) -> Any:
+    from dpsketch.sketches.sparse import SparseHistogram
+
+    return SparseHistogram(**given, unit=unit)
+
+
+def _moment(unit: Unit, given: Given, flags: SketchFlags) -> Any:
+    from dpsketch.sketches.moment import MomentProfile, MomentSketch
+
+    exponents = given.pop("p", None) or []
+    if not exponents:
+        raise InvalidInput("say which moment: --p 0.5, or several by repeating --p.")
+    shape = {"size": 200, **given}
+    if len(exponents) == 1:
+        return MomentSketch(p=exponents[0], **shape, unit=unit)
+    return MomentProfile(p=exponents, **shape, unit=unit)
+
+
+def _density(unit: Unit, given: Given, flags: SketchFlags) -> Any:
+    from dpsketch import kernels
+    from dpsketch.sketches.density import DensitySketch
+
+    columns = _coordinates(flags)
+    name = given.pop("kernel", "euclidean")
+    parameters: Given = {"dim": len(columns)}
+    if "bandwidth" in given:
+        parameters["bandwidth"] = given.pop("bandwidth")
+    elif name in ("euclidean", "manhattan"):
+        raise InvalidInput("say how far a point reaches: --bandwidth, in the units of the columns.")
+    bounds = _bounds(given.pop("bounds", None))
+    kernel = kernels.named(name, **parameters)
+    return DensitySketch(kernel=kernel, **{"rows": 500, **given}, unit=unit, bounds=bounds, columns=columns)
+
+
+def _distinct(unit: Unit, given: Given, flags: SketchFlags) -> Any:
+    from dpsketch.sketches.distinct import DistinctSketch
+
+    return DistinctSketch(**given, unit=unit)
+
+
+def _ranges(unit: Unit, given: Given, flags: SketchFlags) -> Any:
+    from dpsketch.sketches.ranges import RangeSketch
+
+    return RangeSketch(**given, unit=unit)
+
+
 _RECIPES = {
     "counts": Recipe(frozenset({"rows", "width", "seed", "grid"}), _counts),
     "heavy": Recipe(frozenset({"rows", "width", "seed", "grid", "key_bits", "key_bytes"}), _heavy),
+    "sparse": Recipe(frozenset({"seed", "grid", "domain", "max_value", "expected_keys"}), _sparse),
+    "moment": Recipe(frozenset({"p", "size", "seed", "grid"}), _moment),
+    "density": Recipe(frozenset({"rows", "width", "seed", "kernel", "bandwidth", "bounds"}), _density),
+    "distinct": Recipe(frozenset({"buckets", "seed"}), _distinct),
+    "ranges": Recipe(frozenset({"bits", "rows", "width", "seed", "grid"}), _ranges),
 }
 
 
-def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] | None) -> int:
-    """Add every record of the sources to a sketch; return how many were read."""
+def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] | None) -> Reading:
+    """Add every record of the sources to a sketch."""
     from dpsketch.bounding import whole_users
     from dpsketch.sources import open_source
 
-    read = 0
+    read = skipped = 0
     batches = open_source(
         flags.source,
-        _columns(flags, sketch),
+        _wanted(flags, sketch),
         stdin_format=flags.stdin_format.value,
         sort_by_user=flags.user is not None,
         progress=progress,
     )
 
     def counted() -> Iterator[Batch]:
-        nonlocal read
+        nonlocal read, skipped
         for batch in batches:
-            read += batch.rows
+            read += batch.rows + batch.skipped
+            skipped += batch.skipped
             yield batch
 
     if flags.user is None:
         for batch in counted():
-            sketch.update(batch.key, weights=batch.weight)
+            _add(sketch, batch)
     else:
         for batch in whole_users(counted(), sketch.spec):
-            sketch.update(batch.key, users=batch.user, weights=batch.weight)
-    return read
+            _add(sketch, batch)
+    return Reading(read, skipped + sketch.skipped_nulls)
 
 
-def _columns(flags: SketchFlags, sketch: Any) -> Columns:
+def _add(sketch: Any, batch: Batch) -> None:
+    import numpy as np
+
+    if batch.rows == 0:
+        return
+    others = {name: column for name, column in (("users", batch.user), ("weights", batch.weight)) if column is not None}
+    records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
+    sketch.update(records, **others)
+
+
+def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
     from dpsketch.sources import Columns
 
+    if flags.kind.value == "density":
+        if flags.weight is not None or flags.key is not None:
+            raise InvalidInput("a density counts points: name their --columns; --key and --weight do not apply.")
+        return Columns(points=_coordinates(flags), user=flags.user)
+    if flags.kind.value == "distinct" and flags.weight is not None:
+        raise InvalidInput("a distinct count has no weights: drop --weight.")
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
-    key_type: KeyType | None = sketch.spec.key_type if flags.key_type is None else flags.key_type.value
-    return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=key_type)
+    return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=_key_type(flags, sketch))
+
+
+def _key_type(flags: SketchFlags, sketch: Any) -> KeyType | None:
+    if flags.key_type is not None:
+        return flags.key_type.value
+    fixed: KeyType | None = "int" if flags.kind.value == "ranges" else sketch.spec.key_type
+    return fixed
+
+
+def _coordinates(flags: SketchFlags) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in (flags.columns or "").split(",") if name.strip())
+    if not names:
+        raise InvalidInput("say which columns are the coordinates: --columns x,y.")
+    return names
+
+
+def _bounds(text: str | None) -> list[tuple[float, float]] | None:
+    """Read public bounds such as 0:10,-5:5."""
+    if text is None:
+        return None
+    pairs = []
+    for part in text.split(","):
+        low, colon, high = part.partition(":")
+        try:
+            pairs.append((float(low), float(high)))
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise InvalidInput("--bounds are pairs low:high, one for each column, as in 0:10,-5:5.")
+    return pairs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ _CAUSES = {
     "42601": "the SQL has a syntax error",
     "42501": "this user may not read it",
     "25006": "the query writes, and a source is only read",
+    "0A000": "the query writes, or cannot be read step by step",
     "3D000": "the database does not exist",
     "28P01": "the password is wrong",
     "28000": "this user may not connect",
@@ -59,7 +60,8 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Iter
                 done = 0
                 for rows in guarded_iterator(result.partitions(), explain):
                     done += len(rows)
-                    arrays = [_column(rows, i, names[i], location) for i in at]
+                    values = list(zip(*rows, strict=True))
+                    arrays = [_column(values[i], names[i], location) for i in at]
                     yield pa.record_batch(arrays, names=list(columns.names)), done
     finally:
         engine.dispose()
@@ -131,9 +133,9 @@ def _check_names(names: list[str], columns: Columns, location: Database) -> None
             raise SourceError(f"{location} has two columns named {name!r}. Give each its own name.")
 
 
-def _column(rows: list[Any], index: int, name: str, location: Database) -> Any:
+def _column(values: Sequence[Any], name: str, location: Database) -> Any:
     return guarded(
-        lambda: pa.array([row[index] for row in rows]),
+        lambda: pa.array(values),
         lambda _: SourceError(
             f"{location}: column {name!r} mixes types, or holds one that is neither a number nor text. "
             "Convert it in a query, with CAST."

@@ -25,4 +25,5 @@ def connect(*, memory_limit: str | None = None, temp_directory: str = "") -> duc
     connection = duckdb.connect(":memory:", config=settings)
     # Prefetching would read a row group's column whole, whatever its size.
     connection.execute("SET disable_parquet_prefetching = true")
+    connection.execute("SET enable_progress_bar = false")  # it writes on standard output
     return connection

@@ -24,8 +24,14 @@ def guarded(step: Callable[[], T], explain: Explain) -> T:
     except SourceError:
         raise
     except Exception as error:
-        failure = explain(error)
+        failure = KeyboardInterrupt() if _interrupted(error) else explain(error)
     raise failure
+
+
+def _interrupted(error: Exception) -> bool:
+    """Tell whether DuckDB has swallowed a Ctrl-C, which it does while it works on the main thread."""
+    by_text = isinstance(error, RuntimeError) and "interrupted" in str(error).lower()
+    return by_text or type(error).__name__ == "InterruptException"
 
 
 def guarded_iterator(items: Iterable[T], explain: Explain) -> Iterator[T]:

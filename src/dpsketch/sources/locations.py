@@ -212,7 +212,7 @@ def _database(source: str, scheme: str) -> Database:
         )
     if bool(marker) == bool(tables) or len(tables) > 1 or "" in tables or (marker and not query.strip()):
         raise SourceError(
-            f"a {scheme}:// source needs either one table or one query: end it with ?table=NAME or ?query=SELECT …"
+            f"a {scheme}:// source needs either one table or one query: end it with ?table=NAME, or with ?query=SQL."
         )
     if marker and not re.search(r"\s", query):
         query = unquote_plus(query)

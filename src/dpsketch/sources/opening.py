@@ -102,8 +102,8 @@ def _read(
     before = rows = 0
     for location in located:
         done = 0
-        typed = isinstance(location, Database) or location.format not in ("csv", "tsv")
-        place = Place(str(location), typed)
+        kind = None if isinstance(location, Database) else location.format
+        place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind not in ("jsonl", "arrow"))
         for piece, done in _pieces(location, columns, batch_rows, temp_directory):
             rows += piece.num_rows
             for start in range(0, piece.num_rows, batch_rows):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dpsketch.errors import SourceError
 from dpsketch.sources.engine import connect
-from dpsketch.sources.failures import guarded, guarded_iterator
+from dpsketch.sources.failures import guarded
 from dpsketch.sources.records import Batch
 from dpsketch.sources.streams import private_folder
 
@@ -54,12 +54,12 @@ def sort_by_user(
             source = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], packed))
             order = ", ".join(f"{name} ASC NULLS LAST" for name in ("user_", "key_") if name in first.schema.names)
             ordered = run(lambda: connection.from_arrow(source).order(order).to_arrow_reader(batch_rows))
-            skipped, left = records.skipped, records.rows
-            for batch in guarded_iterator(ordered, explain):
-                yield _unpack(batch, skipped)
-                skipped = 0
-                left -= batch.num_rows
-            if left:
+            reported = yielded = 0
+            while (batch := run(lambda: next(ordered, None))) is not None:
+                yield _unpack(batch, records.skipped - reported)
+                reported = records.skipped  # all was read before the first batch came out
+                yielded += batch.num_rows
+            if yielded != records.rows:
                 raise SourceError("sorting the records by user lost some of them; nothing can be built on the rest.")
 
 

@@ -106,10 +106,21 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a batch comes from: its name in messages, and whether its format declares types."""
+    """Where a batch comes from.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    typed : bool
+        Whether its format declares types.
+    checked : bool
+        Whether its reader has checked the arrays, text for UTF-8 included.
+    """
 
     name: str
     typed: bool
+    checked: bool
 
     def __str__(self) -> str:
         return self.name
@@ -244,7 +255,8 @@ def _plain(column: Any, name: str, place: Place) -> Any:
     """Return the column checked and unpacked: one array, no dictionary, one kind of string."""
 
     def unpack() -> Any:
-        column.validate(full=True)
+        if not place.checked:
+            column.validate(full=True)
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
@@ -292,4 +304,4 @@ def _whole(column: Any) -> Any:
     return pc.coalesce(below, above)
 
 
-_NO_TEXT = pa.scalar(None, pa.string())
+_NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas

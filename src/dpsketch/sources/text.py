@@ -96,8 +96,8 @@ def _explain_separated(error: Exception, location: File | StandardInput, odd_row
     words = str(error)
     if odd_row:
         failure = SourceError(
-            f"{location} has a row with more or fewer fields than its header. Correct the row, or quote fields that "
-            "hold the separator."
+            f"{location} has a row with more or fewer fields than its header, or a quote that is never closed. "
+            "Correct the row; quote fields that hold the separator."
         )
         failure.sensitive_hint = odd_row[0]
         return failure

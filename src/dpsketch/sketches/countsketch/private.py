@@ -21,6 +21,7 @@ from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import check_confidence, half_width
 from dpsketch.sketches.countsketch.linear import inner_product, second_moment
 from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choose_location
+from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch, whole_number
@@ -56,6 +57,8 @@ class PrivateCountSketch:
         What was promised; print it.
     charge : Charge or None
         The ledger's row, where a ledger was charged.
+    share : ShareTerms or None
+        Where this is one of several parties' shares: what it needs to be merged with the others.
     """
 
     spec: CountSketchSpec
@@ -63,6 +66,7 @@ class PrivateCountSketch:
     noise: tuple[Noise, ...]
     guarantee: Guarantee
     charge: Charge | None = None
+    share: ShareTerms | None = None
 
     def __post_init__(self) -> None:
         self.table.flags.writeable = False
@@ -243,19 +247,22 @@ class PrivateCountSketch:
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         noise = [law.to_json() for law in self.noise]
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise)
+        share = None if self.share is None else self.share.to_json()
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise, share=share)
         return files.Document("counts", False, header, {"table": self.table})
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
         spec = CountSketchSpec.from_json(document.header["spec"])
+        share = document.header.get("share")
         return cls(
             spec,
             integer_array(document, "table", (spec.rows, spec.width)),
             tuple(noise_from_json(law) for law in document.header["noise"]),
             read_guarantee(document),
             read_charge(document),
+            None if share is None else ShareTerms.from_json(share),
         )
 
 

@@ -16,7 +16,9 @@ from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.clipping import Clip
+from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.releasing import Sensitive, additive_noise, charge_ledger, guarantee
@@ -222,6 +224,7 @@ class CountSketch(Sensitive):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        share: Share | None = None,
     ) -> PrivateCountSketch:
         """Charge the budget, add noise, and return what may be published.
 
@@ -234,12 +237,19 @@ class CountSketch(Sensitive):
             A zero-concentrated guarantee instead.
         ledger, dataset : Ledger or URL, str, optional
             Where to charge the release; charged before any noise is drawn.
+        share : Share, optional
+            Add one of several parties' shares of the noise only, to be merged by ``dps.merge_releases``. What is
+            stated and charged here is the guarantee of the share by itself.
 
         Privacy
         -------
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the L2 (δ > 0, ρ) or L1 (δ = 0)
         sensitivity of :attr:`CountSketchSpec.sensitivity`. Two releases of one sketch compose: each is charged.
         """
+        if share is not None:
+            budget = (epsilon, delta, rho)
+            caveat = self._counted.caveat
+            return release_share(self._table, self._mass, self._spec, share, budget, ledger, dataset, caveat)
         sensitivity = self._spec.sensitivity
         calibrated = additive_noise(epsilon, delta, rho, l1=sensitivity.l1, l2=sensitivity.l2)
         charge = charge_ledger(

@@ -1,0 +1,276 @@
+"""Kernel densities: from points to one column of each row of a table, and from columns to counters and back.
+
+A row's function sends a point to a *code*, and a code to a column of the table:
+
+- *lattice* (Euclidean, Manhattan): the whole part of a·x + b. Folded: the column is the code modulo the width.
+  Otherwise, and for several codes a row, the column is a hash of the codes.
+- *signs* (angular): one bit a direction, on which side of the plane orthogonal to it the point lies; no hash is needed.
+- *smallest hash* (Jaccard): the least of the hashes of a set's items.
+
+Sums run over the coordinates from first to last, and the offset is added at the end, in double precision without fused
+operations: the same point has the same column on every machine. Loops are vectorised over rows, which leaves each row's
+order of summation as it is.
+
+mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled.kernel import kernel
+
+__all__ = [
+    "add",
+    "folded_columns",
+    "hashed_columns",
+    "lattice_generator",
+    "orthonormal",
+    "read",
+    "set_columns",
+    "sign_columns",
+    "smoothed_sums",
+]
+
+M1 = np.uint64(0xBF58476D1CE4E5B9)
+M2 = np.uint64(0x94D049BB133111EB)
+U27 = np.uint64(27)
+U30 = np.uint64(30)
+U31 = np.uint64(31)
+U32 = np.uint64(32)
+LARGEST = np.uint64(2**64 - 1)
+
+
+@kernel
+def _mix(z: np.uint64) -> np.uint64:
+    z = (z ^ (z >> U30)) * M1
+    z = (z ^ (z >> U27)) * M2
+    return z ^ (z >> U31)
+
+
+@kernel
+def _project(point: npt.NDArray[np.float64], matrix: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> None:
+    """Fill in the inner product of a point with each column of a dim × rows matrix."""
+    for r in range(len(sums)):
+        sums[r] = 0.0
+    for j in range(len(point)):
+        x = point[j]
+        line = matrix[j]
+        for r in range(len(sums)):
+            sums[r] += x * line[r]
+
+
+@kernel
+def _lattice(
+    point: npt.NDArray[np.float64],
+    matrix: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.float64],
+) -> None:
+    """Fill in ⌊a·x + b⌋ for each row. Codes stay floats: they may pass 64 bits (Cauchy projections)."""
+    _project(point, matrix, codes)
+    for r in range(len(codes)):
+        # Adding zero turns −0 into 0, which has other bits.
+        codes[r] = np.floor(codes[r] + offsets[r]) + 0.0
+
+
+@kernel
+def folded_columns(
+    points: npt.NDArray[np.float64], matrix: npt.NDArray[np.float64], offsets: npt.NDArray[np.float64], width: int
+) -> npt.NDArray[np.int32]:
+    """Return the column of each point in each row: the lattice code modulo the width."""
+    rows = matrix.shape[1]
+    columns = np.empty((len(points), rows), np.int32)
+    codes = np.empty(rows)
+    for i in range(len(points)):
+        _lattice(points[i], matrix, offsets, codes)
+        for r in range(rows):
+            # Exact for whole numbers below 2⁵³ / width; an integer division would take four times as long.
+            columns[i, r] = np.int32(codes[r] - width * np.floor(codes[r] / width))
+    return columns
+
+
+@kernel
+def hashed_columns(
+    points: npt.NDArray[np.float64],
+    matrices: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.float64],
+    row_keys: npt.NDArray[np.uint64],
+    width: int,
+) -> npt.NDArray[np.int32]:
+    """Return the column of each point in each row: a hash of its ``len(matrices)`` lattice codes there."""
+    power, _, rows = matrices.shape
+    columns = np.empty((len(points), rows), np.int32)
+    codes = np.empty(rows)
+    bits = codes.view(np.uint64)
+    hashes = np.empty(rows, np.uint64)
+    for i in range(len(points)):
+        hashes[:] = row_keys
+        for p in range(power):
+            _lattice(points[i], matrices[p], offsets[p], codes)
+            for r in range(rows):
+                hashes[r] = _mix(hashes[r] ^ bits[r])
+        for r in range(rows):
+            columns[i, r] = np.int32(((hashes[r] >> U32) * np.uint64(width)) >> U32)
+    return columns
+
+
+@kernel
+def sign_columns(points: npt.NDArray[np.float64], matrices: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    """Return the column of each point in each row: bit p says whether its inner product with direction p is ≥ 0."""
+    power, _, rows = matrices.shape
+    columns = np.zeros((len(points), rows), np.int32)
+    sums = np.empty(rows)
+    for i in range(len(points)):
+        for p in range(power):
+            _project(points[i], matrices[p], sums)
+            bit = np.int32(1 << p)
+            for r in range(rows):
+                if sums[r] >= 0.0:
+                    columns[i, r] += bit
+    return columns
+
+
+@kernel
+def set_columns(
+    items: npt.NDArray[np.uint64],
+    starts: npt.NDArray[np.int64],
+    item_keys: npt.NDArray[np.uint64],
+    row_keys: npt.NDArray[np.uint64],
+    width: int,
+) -> npt.NDArray[np.int32]:
+    """Return the column of each set in each row: a hash of its ``len(item_keys)`` smallest item hashes there.
+
+    Set i holds the fingerprints ``items[starts[i]:starts[i + 1]]``; the empty set has the largest hash as its smallest.
+    """
+    power, rows = item_keys.shape
+    sets = len(starts) - 1
+    columns = np.empty((sets, rows), np.int32)
+    smallest = np.empty(rows, np.uint64)
+    hashes = np.empty(rows, np.uint64)
+    for i in range(sets):
+        hashes[:] = row_keys
+        for p in range(power):
+            smallest[:] = LARGEST
+            keys = item_keys[p]
+            for j in range(starts[i], starts[i + 1]):
+                item = items[j]
+                for r in range(rows):
+                    smallest[r] = min(smallest[r], _mix(item ^ keys[r]))
+            for r in range(rows):
+                hashes[r] = _mix(hashes[r] ^ smallest[r])
+        for r in range(rows):
+            columns[i, r] = np.int32(((hashes[r] >> U32) * np.uint64(width)) >> U32)
+    return columns
+
+
+@kernel
+def add(table: npt.NDArray[np.int64], columns: npt.NDArray[np.int32]) -> None:
+    """Add each point once to its counter in every row, in place."""
+    for i in range(len(columns)):
+        for r in range(len(table)):
+            table[r, np.uint64(columns[i, r])] += 1
+
+
+@kernel
+def read(table: npt.NDArray[np.int64], columns: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Return the counter of each point in each row, an array of points × rows."""
+    cells = np.empty(columns.shape, np.int64)
+    for i in range(len(columns)):
+        for r in range(len(table)):
+            cells[i, r] = table[r, np.uint64(columns[i, r])]
+    return cells
+
+
+@kernel
+def smoothed_sums(
+    points: npt.NDArray[np.float64],
+    matrices: npt.NDArray[np.float64],
+    tables: npt.NDArray[np.int64],
+    smoothing: float,
+) -> npt.NDArray[np.float64]:
+    """Return the mean over rows of each point's counters in each of several sign tables, planes being blurred.
+
+    A plane at distance u from the point counts it on its upper side with weight ½ + u/(2h), between 0 and 1, and on its
+    lower side with the rest; h is ``smoothing`` times the point's length over √dim, the typical distance of a plane.
+    """
+    power, dim, rows = matrices.shape
+    result = np.zeros((len(points), len(tables)))
+    distances = np.empty((power, rows))
+    weights = np.empty(1 << power)
+    for i in range(len(points)):
+        square = 0.0
+        for j in range(dim):
+            square += points[i, j] * points[i, j]
+        reach = 2.0 * smoothing * math.sqrt(square / dim)
+        for p in range(power):
+            _project(points[i], matrices[p], distances[p])
+        for r in range(rows):
+            weights[0] = 1.0
+            filled = 1
+            for p in range(power):
+                u = distances[p, r]
+                if reach > 0.0:
+                    upper = min(1.0, max(0.0, 0.5 + u / reach))
+                else:
+                    upper = 1.0 if u >= 0.0 else 0.0
+                for k in range(filled):
+                    weights[filled + k] = weights[k] * upper
+                    weights[k] *= 1.0 - upper
+                filled *= 2
+            for k in range(filled):
+                if weights[k] > 0.0:
+                    for c in range(len(tables)):
+                        result[i, c] += weights[k] * tables[c, r, k]
+        for c in range(len(tables)):
+            result[i, c] /= rows
+    return result
+
+
+@kernel
+def lattice_generator(rows: int, dims: int, candidates: int) -> int:
+    """Return the a for which the points (1, a, a², …)·i/rows modulo 1 are spread most evenly over the unit cube.
+
+    Korobov's lattices, by the worst-case error P₂ = mean of Π (1 + 2π²·B₂(x)) − 1, B₂(x) = x² − x + 1/6 (Sloan and Joe,
+    1994); among all a coprime to ``rows``, or about ``candidates`` of them.
+    """
+    chosen = 1
+    best = np.inf
+    for a in range(1, rows, max(1, rows // candidates)):
+        if math.gcd(a, rows) != 1:
+            continue
+        total = 0.0
+        for i in range(rows):
+            place = i
+            product = 1.0
+            for _ in range(dims):
+                x = place / rows
+                product *= 1.0 + 2.0 * math.pi * math.pi * (x * x - x + 1.0 / 6.0)
+                place = place * a % rows
+            total += product
+        if total < best:
+            best = total
+            chosen = a
+    return chosen
+
+
+@kernel
+def orthonormal(vectors: npt.NDArray[np.float64]) -> None:
+    """Make the lines of an array orthonormal in place, in their order (Gram and Schmidt, modified)."""
+    n, dim = vectors.shape
+    for i in range(n):
+        for k in range(i):
+            inner = 0.0
+            for j in range(dim):
+                inner += vectors[i, j] * vectors[k, j]
+            for j in range(dim):
+                vectors[i, j] -= inner * vectors[k, j]
+        square = 0.0
+        for j in range(dim):
+            square += vectors[i, j] * vectors[i, j]
+        length = math.sqrt(square)
+        for j in range(dim):
+            vectors[i, j] /= length

@@ -1,0 +1,87 @@
+"""A prefix tree's own loops: the cell of a short text, adding to cells, and one user's distinct prefixes.
+
+Hashing of prefixes is in :mod:`dpsketch._compiled.xxh64`; tables are filled and read by the kernels of CountSketch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled.kernel import kernel
+
+__all__ = ["add_units", "distinct_prefixes", "text_cells"]
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+@kernel
+def text_cells(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers, depth: int, cells: Integers) -> None:
+    """Fill in the numbers of texts of at most ``depth`` bytes, in the order of a dictionary.
+
+    At depth 2, "" is 0, "b" is 1 + 257·b and "bc" is 1 + 257·b + 1 + c: each byte skips the text that ends before it,
+    and all that begin with a smaller byte. Longer texts get the number of their first ``depth`` bytes.
+    """
+    texts = 1
+    for _ in range(depth):
+        texts = 1 + 256 * texts
+    for i in range(len(starts)):
+        number = np.int64(0)
+        going_on = texts
+        for j in range(min(depth, lengths[i])):
+            going_on = (going_on - 1) // 256
+            number += 1 + np.int64(data[starts[i] + j]) * going_on
+        cells[i] = number
+
+
+@kernel
+def add_units(counters: Integers, cells: Integers, units: Integers) -> None:
+    """Add ``units[i]`` (or, if there is a single one, that) to ``counters[cells[i]]``."""
+    step = 1 if len(units) == len(cells) else 0
+    for i in range(len(cells)):
+        counters[cells[i]] += units[i * step]
+
+
+@kernel
+def distinct_prefixes(
+    starts: Integers,
+    prints: Words,
+    units: Integers,
+    present: npt.NDArray[np.bool_],
+    kept_starts: Integers,
+    kept_prints: Words,
+    kept_units: Integers,
+) -> None:
+    """Merge equal prefixes within each user's run, taking the largest of their units, in the order they first came.
+
+    Run u has the places ``starts[u]`` to ``starts[u + 1]``; those that are not ``present`` are left out.
+    """
+    users = len(starts) - 1
+    longest = 0
+    for u in range(users):
+        longest = max(longest, starts[u + 1] - starts[u])
+    size = 1
+    while size < 2 * longest:
+        size *= 2
+    mask = np.uint64(size - 1)
+    owner = np.full(size, -1, np.int64)
+    place = np.empty(size, np.int64)
+    end = 0
+    kept_starts[0] = 0
+    for u in range(users):
+        for i in range(starts[u], starts[u + 1]):
+            if not present[i]:
+                continue
+            slot = prints[i] & mask
+            while owner[slot] == u and kept_prints[place[slot]] != prints[i]:
+                slot = (slot + np.uint64(1)) & mask
+            if owner[slot] == u:
+                kept_units[place[slot]] = max(kept_units[place[slot]], units[i])
+            else:
+                owner[slot] = u
+                place[slot] = end
+                kept_prints[end] = prints[i]
+                kept_units[end] = units[i]
+                end += 1
+        kept_starts[u + 1] = end

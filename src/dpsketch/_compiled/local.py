@@ -1,0 +1,298 @@
+"""The local model: randomise people's sets, and count what their reports support.
+
+A person's key is known here by its 64-bit fingerprint f. Under hash function s it falls into the bucket
+⌊width · u / 2³²⌋, where u is the upper half of mix(f ⊕ keys[s]) and mix is the finaliser of SplitMix64 (Steele, Lea and
+Flood, OOPSLA 2014) without its last shift, which the upper half does not need. A bucket is uniform to within width /
+2³².
+
+People's sets come as one array with offsets: person i holds ``prints[offsets[i]:offsets[i + 1]]``. All randomness comes
+in as words from the operating system. A choice among m alternatives takes the word modulo m, and a word among the last
+2⁶⁴ mod m is refused, so that no alternative is favoured; the caller then draws another word for that choice alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled.kernel import kernel
+
+__all__ = [
+    "bit_vectors",
+    "bucket_of",
+    "count_bits",
+    "hashed_support",
+    "own_buckets",
+    "sampled_bits",
+    "subset_direct",
+    "subset_hashing",
+    "sum_over_rows",
+]
+
+Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
+
+M1 = np.uint64(0xBF58476D1CE4E5B9)
+M2 = np.uint64(0x94D049BB133111EB)
+U0 = np.uint64(0)
+U27 = np.uint64(27)
+U30 = np.uint64(30)
+U31 = np.uint64(31)
+U32 = np.uint64(32)
+
+# Keys a block while counting support: fingerprints and counts of a block stay in the second-level cache.
+BLOCK = 8_192
+
+
+@kernel
+def bucket_of(fingerprint: np.uint64, key: np.uint64, width: np.uint64) -> np.int64:
+    """Return the bucket of a fingerprint under the hash function that ``key`` names."""
+    z = fingerprint ^ key
+    z = (z ^ (z >> U30)) * M1
+    z = (z ^ (z >> U27)) * M2
+    return np.int64(((z >> U32) * width) >> U32)
+
+
+@kernel
+def _priority(fingerprint: np.uint64, word: np.uint64) -> np.uint64:
+    """Return a person's own random order of keys; one-to-one, so equal priorities are equal keys."""
+    z = fingerprint ^ word
+    z = (z ^ (z >> U30)) * M1
+    z = (z ^ (z >> U27)) * M2
+    return z ^ (z >> U31)
+
+
+@kernel
+def _refused(word: np.uint64, alternatives: np.uint64) -> bool:
+    """Say whether a word is one of the last 2⁶⁴ mod m, which would favour the first alternatives."""
+    excess = (U0 - alternatives) % alternatives
+    return bool(word > ~U0 - excess)
+
+
+@kernel
+def _choose_subset(own: Words, cap: int, word: np.uint64, chosen: Words) -> int:
+    """Fill in at most ``cap`` distinct keys of a larger set, those of smallest priority; return how many."""
+    order = np.empty(len(own), np.uint64)
+    for j in range(len(own)):
+        order[j] = _priority(own[j], word)
+    kept = 0
+    last = U0
+    for j in np.argsort(order):
+        if kept == cap:
+            break
+        if kept == 0 or order[j] != last:
+            chosen[kept] = own[j]
+            last = order[j]
+            kept += 1
+    return kept
+
+
+@kernel
+def subset_hashing(
+    todo: Integers,
+    offsets: Integers,
+    prints: Words,
+    keys: Words,
+    seeds: npt.NDArray[np.uint32],
+    width: int,
+    thresholds: Words,
+    words: Words,
+    buckets: npt.NDArray[np.uint32],
+) -> None:
+    """Fill in the bucket that each person in ``todo`` reports; ``width`` where a choice must be drawn again.
+
+    ``thresholds[b]`` is 2⁶⁴ times the probability of reporting one of b occupied buckets; its last index is the cap.
+    ``words`` has three columns: occupied or not, which one, and the order in which a set above the cap is cut.
+    """
+    cap = len(thresholds) - 1
+    w = np.uint64(width)
+    stamp = np.full(width, -1, np.int64)
+    occupied = np.empty(cap, np.int64)
+    chosen = np.empty(cap, np.uint64)
+    for i in todo:
+        own = prints[offsets[i] : offsets[i + 1]]
+        if len(own) > cap:
+            own = chosen[: _choose_subset(own, cap, words[i, 2], chosen)]
+        key = keys[seeds[i]]
+        b = 0
+        for j in range(len(own)):
+            bucket = bucket_of(own[j], key, w)
+            if stamp[bucket] != i:
+                stamp[bucket] = i
+                occupied[b] = bucket
+                b += 1
+        inside = words[i, 0] < thresholds[b]
+        alternatives = np.uint64(b) if inside else np.uint64(width - b)
+        choice = words[i, 1]
+        if _refused(choice, alternatives):
+            buckets[i] = width
+            continue
+        rank = np.int64(choice % alternatives)
+        if inside:
+            buckets[i] = occupied[rank]
+        else:
+            taken = occupied[:b]
+            taken.sort()
+            for j in range(b):
+                if rank >= taken[j]:
+                    rank += 1
+            buckets[i] = rank
+
+
+@kernel
+def hashed_support(
+    starts: Integers, buckets: npt.NDArray[np.uint32], keys: Words, width: int, prints: Words, support: Integers
+) -> None:
+    """Add to each key's support the number of reports that name its bucket.
+
+    The reports of hash function s are ``buckets[starts[s]:starts[s + 1]]``.
+    """
+    w = np.uint64(width)
+    table = np.zeros(width, np.int64)
+    for first in range(0, len(prints), BLOCK):
+        block = prints[first : first + BLOCK]
+        counts = support[first : first + BLOCK]
+        for s in range(len(keys)):
+            if starts[s] == starts[s + 1]:
+                continue
+            for r in range(starts[s], starts[s + 1]):
+                table[buckets[r]] += 1
+            key = keys[s]
+            for x in range(len(block)):
+                counts[x] += table[np.uint64(bucket_of(block[x], key, w))]
+            for r in range(starts[s], starts[s + 1]):
+                table[buckets[r]] = 0
+
+
+@kernel
+def subset_direct(
+    todo: Integers,
+    offsets: Integers,
+    items: Words,
+    domain: int,
+    cap: int,
+    threshold: np.uint64,
+    words: Words,
+    symbols: npt.NDArray[np.uint32],
+) -> None:
+    """Fill in the symbol that each person in ``todo`` reports; ``domain + cap`` where a choice must be drawn again.
+
+    Symbols from ``domain`` on are dummies; a set of b items is padded with the first cap − b of them.
+    """
+    stamp = np.full(domain, -1, np.int64)
+    members = np.empty(cap, np.int64)
+    chosen = np.empty(cap, np.uint64)
+    for i in todo:
+        own = items[offsets[i] : offsets[i + 1]]
+        if len(own) > cap:
+            own = chosen[: _choose_subset(own, cap, words[i, 2], chosen)]
+        b = 0
+        for j in range(len(own)):
+            item = np.int64(own[j])
+            if stamp[item] != i:
+                stamp[item] = i
+                members[b] = item
+                b += 1
+        inside = words[i, 0] < threshold
+        alternatives = np.uint64(cap) if inside else np.uint64(domain)
+        choice = words[i, 1]
+        if _refused(choice, alternatives):
+            symbols[i] = domain + cap
+            continue
+        rank = np.int64(choice % alternatives)
+        if inside:
+            symbols[i] = members[rank] if rank < b else domain + rank - b
+        else:
+            taken = members[:b]
+            taken.sort()
+            for j in range(b):
+                if rank >= taken[j]:
+                    rank += 1
+            if rank >= domain:
+                rank += cap - b
+            symbols[i] = rank
+
+
+@kernel
+def sampled_bits(
+    offsets: Integers,
+    prints: Words,
+    keys: Words,
+    rows: npt.NDArray[np.uint32],
+    columns: npt.NDArray[np.uint32],
+    width: int,
+    threshold: np.uint64,
+    words: Words,
+    bits: npt.NDArray[np.uint8],
+) -> None:
+    """Fill in whether each person's own cell is occupied, kept where the word is below ``threshold``, else flipped."""
+    w = np.uint64(width)
+    for i in range(len(rows)):
+        key = keys[rows[i]]
+        column = np.int64(columns[i])
+        bit = 0
+        for j in range(offsets[i], offsets[i + 1]):
+            if bucket_of(prints[j], key, w) == column:
+                bit = 1
+                break
+        bits[i] = bit if words[i] < threshold else 1 - bit
+
+
+@kernel
+def bit_vectors(
+    offsets: Integers,
+    prints: Words,
+    keys: Words,
+    rows: npt.NDArray[np.uint32],
+    width: int,
+    threshold: np.uint64,
+    halves: npt.NDArray[np.uint32],
+    vectors: npt.NDArray[np.uint8],
+) -> None:
+    """Fill in each person's occupied buckets as bits, each kept where its own 32-bit word is below ``threshold``."""
+    w = np.uint64(width)
+    occupied = np.zeros(width, np.uint8)
+    for i in range(len(rows)):
+        key = keys[rows[i]]
+        occupied[:] = 0
+        for j in range(offsets[i], offsets[i + 1]):
+            occupied[bucket_of(prints[j], key, w)] = 1
+        for m in range(width):
+            flip = 0 if np.uint64(halves[i, m]) < threshold else 1
+            vectors[i, m >> 3] |= np.uint8((occupied[m] ^ flip) << (m & 7))
+
+
+@kernel
+def count_bits(rows: npt.NDArray[np.uint32], vectors: npt.NDArray[np.uint8], ones: Integers, users: Integers) -> None:
+    """Add bit vectors to the table of their rows, and their number to the rows' users."""
+    for i in range(len(rows)):
+        row = ones[rows[i]]
+        users[rows[i]] += 1
+        for m in range(len(row)):
+            row[m] += (vectors[i, m >> 3] >> (m & 7)) & 1
+
+
+@kernel
+def own_buckets(prints: Words, keys: Words, rows: npt.NDArray[np.uint32], width: int) -> npt.NDArray[np.uint32]:
+    """Return the bucket of each key under the hash function of its own row."""
+    found = np.empty(len(prints), np.uint32)
+    w = np.uint64(width)
+    for i in range(len(prints)):
+        found[i] = bucket_of(prints[i], keys[rows[i]], w)
+    return found
+
+
+@kernel
+def sum_over_rows(table: Integers, keys: Words, prints: Words) -> Integers:
+    """Return, for each key, the sum over rows of the cell it falls into."""
+    w = np.uint64(table.shape[1])
+    sums = np.zeros(len(prints), np.int64)
+    for first in range(0, len(prints), BLOCK):
+        block = prints[first : first + BLOCK]
+        total = sums[first : first + BLOCK]
+        for r in range(len(keys)):
+            row = table[r]
+            key = keys[r]
+            for x in range(len(block)):
+                total[x] += row[np.uint64(bucket_of(block[x], key, w))]
+    return sums

@@ -1,0 +1,231 @@
+"""The collector: takes reports, refuses what does not belong, and estimates how many people hold a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.estimates import Estimates, key_list
+from dpsketch.local.arguments import whole_number
+from dpsketch.local.consistency import Consistency, make_consistent
+from dpsketch.local.ids import Identifiers
+from dpsketch.local.intervals import Frequencies
+from dpsketch.local.protocol import FOR_TESTS, LocalProtocol
+from dpsketch.local.wire import Columns
+from dpsketch.privacy import Guarantee
+
+__all__ = ["Collector", "Received"]
+
+KIND = "local"
+_BATCH = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of a stream of messages: how many were counted, and how many were refused for which reason."""
+
+    accepted: int
+    repeated: int
+    other_spec: int
+    malformed: int
+
+    @property
+    def refused(self) -> int:
+        """How many were refused."""
+        return self.repeated + self.other_spec + self.malformed
+
+
+class Collector:
+    """Collects the reports of one protocol. Everything in it is already private: it may be saved, copied and shared.
+
+    Build it with :meth:`LocalProtocol.collector`. It remembers the identifier of every report it has counted, so that
+    no report is counted twice: 16 bytes a report in a table that is at most half full, beside what its protocol keeps
+    (:attr:`memory`).
+
+    Examples
+    --------
+    >>> from dpsketch import local
+    >>> protocol = local.SubsetHashing(epsilon=4.0, max_items=2)
+    >>> collector = protocol.collector()
+    >>> collector.add(protocol.report([["tea", "milk"], ["tea"]] * 500)).users
+    1000
+    >>> bool(collector.estimate(["tea"]).low[0] > 0.5)
+    True
+    """
+
+    def __init__(self, protocol: LocalProtocol) -> None:
+        self._protocol = protocol
+        self._form = protocol.form
+        self._ids = Identifiers()
+        self._tally = protocol.tally()
+        self._for_tests = False
+
+    @property
+    def protocol(self) -> LocalProtocol:
+        """The protocol whose reports it takes."""
+        return self._protocol
+
+    @property
+    def users(self) -> int:
+        """The number of reports counted."""
+        return len(self._ids)
+
+    @property
+    def memory(self) -> int:
+        """Bytes in use for identifiers and counts."""
+        return self._ids.memory + self._tally.memory
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What each report promised its sender; of no effect for reports that were made with a seed for tests."""
+        promised = self._protocol.guarantee
+        if self._for_tests and promised.holds:
+            return replace(promised, holds=False, caveat=FOR_TESTS)
+        return promised
+
+    def __repr__(self) -> str:
+        return f"<Collector of {self.users} {self._protocol.name} reports, spec {self._protocol.fingerprint}>"
+
+    def add(self, reports: pa.Table) -> Self:
+        """Count a table of reports, all or none of them.
+
+        Raises
+        ------
+        SpecMismatch
+            The reports are of another spec.
+        InvalidInput
+            One of them is malformed, or was counted before. Nothing was added; :meth:`receive` takes the good ones of
+            a mixed lot.
+        """
+        columns, for_tests = self._form.from_table(reports)
+        if columns is None:
+            raise SpecMismatch(
+                "the reports are of another spec than this collector; nothing was added. "
+                "Collect them with the protocol that made them."
+            )
+        if not bool(np.all(self._wellformed(columns))):
+            raise InvalidInput("a report has values that its protocol cannot produce; nothing was added.")
+        if not self._ids.insert_all(columns["id"]):
+            raise InvalidInput("a report was counted before, or is twice in the table; nothing was added.")
+        self._tally.add(columns)
+        self._for_tests |= for_tests
+        return self
+
+    def receive(self, messages: Iterable[Any]) -> Received:
+        """Count messages from people one does not trust: those that are well-formed, of this spec, and new.
+
+        Parameters
+        ----------
+        messages : iterable
+            Each one report: compact bytes, JSON text, or a decoded JSON object.
+        """
+        accepted = repeated = other = malformed = 0
+        stream = iter(messages)
+        while batch := list(islice(stream, _BATCH)):
+            parsed = self._form.parse(batch)
+            good = self._wellformed(parsed.columns)
+            columns = {name: values[good] for name, values in parsed.columns.items()}
+            fresh = self._ids.insert(columns["id"])
+            self._tally.add({name: values[fresh] for name, values in columns.items()})
+            accepted += int(np.count_nonzero(fresh))
+            repeated += int(np.count_nonzero(~fresh))
+            other += parsed.other_spec
+            malformed += parsed.malformed + int(np.count_nonzero(~good))
+        return Received(accepted, repeated, other, malformed)
+
+    def _wellformed(self, columns: Columns) -> Any:
+        return self._protocol.plausible(columns) & (columns["id"] != 0).any(axis=1)
+
+    def merge(self, other: Collector) -> None:
+        """Add another collector of the same spec; the result is that of one which saw both streams."""
+        if not isinstance(other, Collector) or other._protocol != self._protocol:
+            raise SpecMismatch("cannot merge: the two collect reports of different specs.")
+        if not self._ids.insert_all(other._ids.sorted()):
+            raise InvalidInput("cannot merge: a report is in both collectors; nothing was added.")
+        self._tally.merge(other._tally)
+        self._for_tests |= other._for_tests
+
+    def estimate(self, keys: Any, *, confidence: float = 0.95, consistency: Consistency = "none") -> Estimates:
+        """Estimate the share of people who hold each key.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            The keys to look up.
+        confidence : float
+            Coverage of each interval, for keys chosen without looking at the reports (:meth:`top` otherwise).
+        consistency : {"none", "non_negative", "base_cut"}
+            Post-processing of the values; anything but "none" biases them (see :mod:`dpsketch.local.consistency`).
+
+        Returns
+        -------
+        Estimates
+            Shares between 0 and 1 (a raw estimate may lie outside). Times :attr:`users` it is a number of people.
+        """
+        prints = self._protocol.fingerprints(keys)
+        found = make_consistent(self._frequencies(prints, confidence), consistency, confidence)
+        return Estimates(key_list(keys), found.value, found.low, found.high, confidence)
+
+    def top(self, n: int, *, candidates: Any, confidence: float = 0.95) -> Estimates:
+        """Return the ``n`` candidates with the largest estimates, largest first.
+
+        The intervals hold for all candidates at once with the stated confidence (Bonferroni), because those returned
+        were selected by the very noise they are about.
+        """
+        n = whole_number("n", n, low=1, high=2**31)
+        prints, first = np.unique(self._protocol.fingerprints(candidates), return_index=True)
+        if len(first) == 0:
+            raise InvalidInput("top needs at least one candidate key.")
+        asked = key_list(candidates)
+        found = self._frequencies(prints, 1 - (1 - confidence) / len(first))
+        order = np.argsort(-found.value, kind="stable")[:n]
+        chosen = [asked[first[i]] for i in order]
+        return Estimates(chosen, found.value[order], found.low[order], found.high[order], confidence)
+
+    def _frequencies(self, prints: Any, confidence: float) -> Frequencies:
+        if self.users == 0:
+            raise InvalidInput("there are no reports yet; add() some first.")
+        return self._protocol.frequencies(self._tally, self.users, prints, confidence)
+
+    @property
+    def tally(self) -> Any:
+        """What is kept of the reports; for the protocol's own methods."""
+        return self._tally
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the collector to a ``.dps`` file, from which collecting may go on."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the collector as a document of the file format."""
+        header = {
+            "spec": self._protocol.to_json(),
+            "users": self.users,
+            "noise_for_tests": self._for_tests,
+            "guarantee": self.guarantee.to_json(),
+        }
+        return files.Document(KIND, False, header, {"ids": self._ids.sorted(), **self._tally.arrays()})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a collector from a decoded file."""
+        from dpsketch.local.catalogue import protocol_from_json
+
+        collector = cls(protocol_from_json(document.header["spec"]))
+        users = whole_number("users", document.header["users"], low=0, high=2**62)
+        ids = document.arrays.get("ids")
+        if not isinstance(ids, np.ndarray) or ids.dtype != np.uint64 or ids.shape != (users, 2):
+            raise FileRefused("the file's identifiers are not one a report.")
+        if not bool(np.all((ids != 0).any(axis=1))) or not collector._ids.insert_all(ids):
+            raise FileRefused("the file holds a report's identifier twice, or one that is not valid.")
+        collector._tally.load(dict(document.arrays), users)
+        collector._for_tests = bool(document.header["noise_for_tests"])
+        return collector

@@ -1,0 +1,127 @@
+"""What a collector keeps of the reports: counters where counters suffice, else the reports themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import FileRefused
+from dpsketch.local.wire import Columns, Field
+
+__all__ = ["CountTables", "KeptReports", "Tally"]
+
+
+class Tally(Protocol):
+    """What every tally can do."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes in use."""
+
+    def add(self, columns: Columns) -> None:
+        """Add checked reports."""
+
+    def merge(self, other: Self) -> None:
+        """Add another tally of the same spec."""
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the content for a file."""
+
+    def load(self, arrays: dict[str, Any], users: int) -> None:
+        """Take the content of a file; refuse what does not fit the spec."""
+
+
+class KeptReports:
+    """Keeps the fields of every report, without the identifiers."""
+
+    def __init__(self, fields: tuple[Field, ...], plausible: Callable[[Columns], npt.NDArray[np.bool_]]) -> None:
+        self._fields = fields
+        self._plausible = plausible
+        self._parts: list[Columns] = []
+
+    @property
+    def memory(self) -> int:
+        """Bytes in use."""
+        return sum(array.nbytes for part in self._parts for array in part.values())
+
+    def add(self, columns: Columns) -> None:
+        """Add checked reports."""
+        if len(columns["id"]):
+            self._parts.append({field.name: columns[field.name] for field in self._fields})
+
+    def merge(self, other: Self) -> None:
+        """Add another tally of the same spec."""
+        self._parts.extend(other._parts)
+
+    def columns(self) -> Columns:
+        """Return all fields as whole columns."""
+        if len(self._parts) != 1:
+            self._parts = [
+                {
+                    field.name: np.concatenate([self._empty(field), *(part[field.name] for part in self._parts)])
+                    for field in self._fields
+                }
+            ]
+        return self._parts[0]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the content for a file."""
+        return dict(self.columns())
+
+    def load(self, arrays: dict[str, Any], users: int) -> None:
+        """Take the content of a file; refuse what does not fit the spec."""
+        columns: Columns = {}
+        for field in self._fields:
+            array = arrays.get(field.name)
+            shape = (users, field.size) if field.raw else (users,)
+            if not isinstance(array, np.ndarray) or array.dtype != field.dtype or array.shape != shape:
+                raise FileRefused(f"the file's array {field.name!r} is not that of a report of its spec.")
+            columns[field.name] = array
+        if not bool(np.all(self._plausible(columns))):
+            raise FileRefused("the file holds a report that its spec does not allow.")
+        self._parts = [columns]
+
+    @staticmethod
+    def _empty(field: Field) -> npt.NDArray[Any]:
+        return np.empty((0, field.size) if field.raw else 0, field.dtype)
+
+
+class CountTables:
+    """Keeps counters: named integer tables to which a function adds reports."""
+
+    def __init__(
+        self, shapes: dict[str, tuple[int, ...]], count: Callable[[dict[str, npt.NDArray[np.int64]], Columns], None]
+    ) -> None:
+        self.tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+        self._count = count
+
+    @property
+    def memory(self) -> int:
+        """Bytes in use."""
+        return sum(table.nbytes for table in self.tables.values())
+
+    def add(self, columns: Columns) -> None:
+        """Add checked reports."""
+        self._count(self.tables, columns)
+
+    def merge(self, other: Self) -> None:
+        """Add another tally of the same spec."""
+        for name, table in self.tables.items():
+            table += other.tables[name]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the content for a file."""
+        return dict(self.tables)
+
+    def load(self, arrays: dict[str, Any], users: int) -> None:
+        """Take the content of a file; refuse what does not fit the spec."""
+        for name, table in self.tables.items():
+            array = arrays.get(name)
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != table.shape:
+                raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
+            if array.size and max(-int(array.min()), int(array.max())) > users:
+                raise FileRefused(f"the file's array {name!r} counts more reports than there were.")
+            table[:] = array

@@ -1,0 +1,197 @@
+"""Several parties: each releases with a share of the noise, and the shares are merged into one release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import noise
+from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.privacy import ApproximateCost, Guarantee
+from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.countsketch.shares import Calibration, Share, ShareTerms
+from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.releasing import charge_ledger, guarantee
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch, whole_number
+from dpsketch.sketches.weights import COUNTER_LIMIT
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["merge_releases", "release_share"]
+
+Table = npt.NDArray[np.int64]
+
+
+def release_share(
+    table: Table,
+    mass: int,
+    spec: CountSketchSpec,
+    share: Share,
+    budget: tuple[float | None, float | None, float | None],
+    ledger: Ledger | str | None,
+    dataset: str | None,
+    caveat: str | None,
+) -> PrivateCountSketch:
+    """Charge what a share guarantees by itself, add its noise, and return it.
+
+    Parameters
+    ----------
+    table, mass : numpy.ndarray, int
+        A sketch's counters, and the bound on each of them.
+    spec : CountSketchSpec
+        The sketch's spec.
+    share : Share
+        Among whom the noise is shared.
+    budget : tuple
+        (ε, δ, ρ) of the whole.
+    ledger, dataset : Ledger or URL, str, optional
+        Where to charge it.
+    caveat : str or None
+        What the release must say about its users.
+    """
+    epsilon, delta, rho = budget
+    calibration = Calibration.of(epsilon, delta, rho, share, spec.sensitivity)
+    if mass * calibration.finer > COUNTER_LIMIT:
+        raise CounterOverflow("the counters are too large for the finer steps that such small shares of noise need.")
+    alone = calibration.alone()
+    charge = charge_ledger(ledger, dataset, (alone.cost,), spec.unit, f"share of counts {fingerprint_of(spec)}")
+    name = noise.random_bytes(16).hex() if share.party is None else str(share.party)
+    noisy = table * calibration.finer + alone.noise.sample(table.size).reshape(table.shape)
+    words = f"This is one of {share.parties} shares, and the guarantee is that of this share by itself."
+    stated = guarantee(alone, spec.unit, caveat=words if caveat is None else f"{words} {caveat}")
+    terms = ShareTerms(share.parties, share.honest, epsilon, delta, rho, calibration.finer, name)
+    finer_spec = replace(spec, grid=spec.grid / calibration.finer)
+    return PrivateCountSketch(finer_spec, noisy, (alone.noise,), stated, charge, terms)
+
+
+def merge_releases(
+    releases: Sequence[PrivateCountSketch], *, missing: int = 0, disjoint_users: bool = False
+) -> PrivateCountSketch:
+    """Merge the shares of several parties into one release.
+
+    Parameters
+    ----------
+    releases : sequence of PrivateCountSketch
+        One from each party, made with ``release(…, share=Share(parties=…, honest=…))``, all of one spec and budget.
+    missing : int, optional
+        How many parties may be missing. Any may have been an honest one, so the guarantee is worked out again from the
+        honest ones that are sure to remain; where none is, the merge is refused.
+    disjoint_users : bool, optional
+        State that no user has records at two parties; needed where the unit is a user, because nobody can check it.
+
+    Privacy
+    -------
+    The merged release has the (ε, δ) that all parties asked for, against whoever sees it but no single share, as long
+    as the stated fraction of parties is honest: dishonest ones know their own noise and can take it off. A sum of
+    rounded shares is not exactly a rounded Gaussian; the difference, which
+    :mod:`~dpsketch.sketches.countsketch.shares` bounds, is charged to δ. Whoever sees a share by itself has what that
+    share guarantees, which is less.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> from dpsketch.sketches.countsketch.shares import Share
+    >>> shares = []
+    >>> for party in range(3):
+    ...     sketch = dps.CountSketch(rows=5, width=64, unit=dps.per_record())
+    ...     sketch.update(["tea"] * 500)
+    ...     shares.append(sketch.release(epsilon=1.0, delta=1e-6, share=Share(3, honest=1.0, party=party)))
+    >>> merged = merge_releases(shares)
+    >>> merged.guarantee.epsilon, shares[0].guarantee.epsilon > 1.5
+    (1.0, True)
+    """
+    terms, spec = _agreed(releases)
+    whole_number("missing", missing, low=0, high=terms.parties)
+    if spec.unit.level == "record" and disjoint_users:
+        raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these releases protect records.")
+    if spec.unit.level == "user" and not disjoint_users:
+        raise ReleaseRefused(
+            "a user with records at two parties would be counted, and exposed, twice. If every user is at one party "
+            "only, say disjoint_users=True."
+        )
+    calibration = Calibration.of(terms.epsilon, terms.delta, terms.rho, terms.share, spec.sensitivity)
+    law = calibration.alone().noise
+    if calibration.finer != terms.finer or any(release.noise != (law,) for release in releases):
+        raise ReleaseRefused("a share does not have the noise that its own terms ask for; the merge promises nothing.")
+    _refuse_missing(terms, len(releases), missing)
+    together = calibration.together(len(releases))
+    mechanism = f"{len(releases)} shares of {law.words} each, in steps of {spec.grid / terms.finer:g}"
+    holds = all(release.guarantee.holds for release in releases) and not noise.noise_is_for_tests()
+    stated = Guarantee(
+        epsilon=together.epsilon,
+        delta=together.delta,
+        unit=spec.unit,
+        costs=(together.cost, ApproximateCost(0.0, calibration.gap)),
+        mechanism=mechanism,
+        rho=together.rho,
+        caveat=_caveat(terms, len(releases), spec) if holds else "a share's noise came from a source for tests only",
+        holds=holds,
+    )
+    return PrivateCountSketch(spec, _summed(releases, terms.finer), (together.noise,), stated)
+
+
+def _agreed(releases: Sequence[PrivateCountSketch]) -> tuple[ShareTerms, CountSketchSpec]:
+    """Return the terms and the spec that all shares have in common, or refuse."""
+    terms = [release.share for release in releases]
+    known = [one for one in terms if one is not None]
+    if not known or len(known) < len(terms):
+        raise ReleaseRefused(
+            "merge_releases merges shares, made with release(…, share=Share(…)). Releases with full noise of their own "
+            "are added with +."
+        )
+    first = known[0]
+    if any(one.common != first.common for one in known):
+        raise SpecMismatch(
+            "cannot merge: the shares differ in their budget, their number of parties or of honest ones."
+        )
+    if len({one.name for one in known}) < len(known):
+        raise ReleaseRefused("one party's share was given twice; its records would count twice. Give one a party.")
+    key_type = next((release.spec.key_type for release in releases if release.spec.key_type), None)
+    specs = [replace(release.spec, key_type=release.spec.key_type or key_type) for release in releases]
+    for spec in specs:
+        refuse_mismatch(specs[0], spec)
+    return first, replace(specs[0], grid=specs[0].grid * first.finer)
+
+
+def _refuse_missing(terms: ShareTerms, present: int, missing: int) -> None:
+    absent = terms.parties - present
+    if absent < 0:
+        raise ReleaseRefused(f"{present} shares were given, more than the {terms.parties} parties they speak of.")
+    honest = terms.share.honest_parties
+    if absent >= honest:
+        raise ReleaseRefused(
+            f"{absent} of {terms.parties} shares are missing, and only {honest} parties are sure to be honest: maybe "
+            "none of them is left, and nothing could be promised."
+        )
+    if absent > missing:
+        raise ReleaseRefused(
+            f"{absent} of {terms.parties} shares are missing, and with them their noise. Wait for them, or say "
+            f"missing={absent} to merge the others with a weaker guarantee."
+        )
+
+
+def _caveat(terms: ShareTerms, present: int, spec: CountSketchSpec) -> str:
+    honest = terms.share.honest_parties - (terms.parties - present)
+    words = (
+        f"It holds against whoever sees the merged release and no single share, if at least {honest} of the {present} "
+        "parties added their noise and keep it to themselves."
+    )
+    if spec.unit.level == "user":
+        words += " That no user is at two parties is the parties' statement; it was not checked."
+    return words
+
+
+def _summed(releases: Sequence[PrivateCountSketch], finer: int) -> Table:
+    """Return the sum of the tables, rounded to the sketch's own grid."""
+    if sum(int(np.abs(release.table).max()) for release in releases) >= 2**62:
+        raise CounterOverflow("the sum of the shares' counters would pass what 64 bits hold.")
+    total = np.zeros(releases[0].table.shape, dtype=np.int64)
+    for release in releases:
+        total += release.table
+    rounded: Table = (total + finer // 2) // finer
+    return rounded

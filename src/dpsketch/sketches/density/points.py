@@ -1,0 +1,239 @@
+"""Points and sets as they come: arrays, Arrow, frames, lists; checked once, then plain arrays for the kernels.
+
+A record with a missing coordinate (null, NaN or infinite) is left out and counted: whether to keep a record depends on
+that record alone. No message carries a coordinate.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch.bounding import point_fingerprints
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint
+
+__all__ = ["SetBatch", "VectorBatch", "read_sets", "read_vectors"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorBatch:
+    """Points as an n × dim array of finite numbers.
+
+    ``kept`` marks which records of the batch they are; None if all were complete.
+    """
+
+    values: Floats = field(repr=False)
+    kept: npt.NDArray[np.bool_] | None = field(repr=False)
+    skipped: int = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, indices: npt.NDArray[np.intp]) -> VectorBatch:
+        """Return some of the points."""
+        return VectorBatch(self.values[indices], None, 0)
+
+    def keys(self) -> KeyBatch:
+        """Return the points as keys, by which a user's points are bounded."""
+        prints = point_fingerprints(list(self.values.T)).fingerprints
+        return KeyBatch(prints, "text", self.kept, self.skipped)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetBatch:
+    """Sets as the fingerprints of their items, one set after the other."""
+
+    items: npt.NDArray[np.uint64] = field(repr=False)
+    starts: npt.NDArray[np.int64] = field(repr=False)
+    key_type: KeyType | None
+    kept: npt.NDArray[np.bool_] | None = field(repr=False)
+    skipped: int = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def take(self, indices: npt.NDArray[np.intp]) -> SetBatch:
+        """Return some of the sets."""
+        sizes = np.diff(self.starts)[indices]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1][indices] - starts[:-1], sizes)
+        return SetBatch(self.items[places], starts, self.key_type, None, 0)
+
+    def keys(self) -> KeyBatch:
+        """Return the sets as keys, by which a user's sets are bounded: equal sets are equal keys."""
+        owners = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        order = np.lexsort((self.items, owners))
+        items, owners = self.items[order], owners[order]
+        new = np.ones(len(items), np.bool_)
+        new[1:] = (items[1:] != items[:-1]) | (owners[1:] != owners[:-1])
+        ends = 8 * np.append(0, np.cumsum(np.bincount(owners[new], minlength=len(self)))).astype(np.int64)
+        data = np.ascontiguousarray(items[new], "<u8")
+        column = pa.Array.from_buffers(pa.large_binary(), len(self), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+        return KeyBatch(fingerprint(column).fingerprints, "text", self.kept, self.skipped)
+
+
+def read_vectors(points: Any, dim: int, columns: tuple[str, ...] | None) -> VectorBatch:
+    """Read points of ``dim`` coordinates.
+
+    Parameters
+    ----------
+    points : array, list, Arrow, pandas or polars
+        An n × dim array or nested list; a table or frame, of which ``columns`` are read by name, or all if there are
+        ``dim`` of them; an Arrow array of lists. For one coordinate also a flat array, list or column.
+    dim : int
+        The number of coordinates.
+    columns : tuple of str or None
+        Names of a table's columns.
+    """
+    if hasattr(points, "column_names") or (hasattr(points, "columns") and hasattr(points, "__arrow_c_stream__")):
+        values = _from_table(points, dim, columns)
+    elif isinstance(points, np.ndarray):
+        values = _from_numpy(points, dim)
+    elif isinstance(points, pa.Array | pa.ChunkedArray):
+        values = _from_arrow(points, dim)
+    elif hasattr(points, "__arrow_c_stream__") or hasattr(points, "__arrow_c_array__"):
+        values = _from_arrow(_to_arrow(points), dim)
+    elif hasattr(points, "to_numpy") or hasattr(points, "__array__"):
+        values = _from_numpy(np.asarray(points), dim)
+    else:
+        values = _from_list(points, dim)
+    complete = np.asarray(np.isfinite(values).all(axis=1))
+    if complete.all():
+        return VectorBatch(np.ascontiguousarray(values), None, 0)
+    return VectorBatch(np.ascontiguousarray(values[complete]), complete, int(np.count_nonzero(~complete)))
+
+
+def read_sets(sets: Any, key_type: KeyType | None) -> SetBatch:
+    """Read sets of integers or of text: a list of sets or lists, or an Arrow, pandas or polars column of lists.
+
+    A null set is left out and counted, a null item is ignored.
+    """
+    column = _list_column(sets)
+    kept: npt.NDArray[np.bool_] = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    sizes = np.asarray(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)[kept]
+    # Items of null sets, and of sets outside a slice, are not among those that flatten() returns.
+    batch = fingerprint(column.flatten(), key_type)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    if batch.kept is not None:
+        starts = np.concatenate([[0], np.cumsum(batch.kept)]).astype(np.int64)[starts]
+    skipped = int(np.count_nonzero(~kept))
+    return SetBatch(batch.fingerprints, starts, batch.key_type, kept if skipped else None, skipped)
+
+
+def _from_table(table: Any, dim: int, columns: tuple[str, ...] | None) -> Floats:
+    present = list(table.column_names) if hasattr(table, "column_names") else list(table.columns)
+    if columns is None:
+        if len(present) != dim:
+            raise InvalidInput(
+                f"the table has {len(present)} columns and the kernel {dim} coordinates: select them, or say columns=."
+            )
+        columns = tuple(present)
+    if missing := [name for name in columns if name not in present]:
+        raise InvalidInput(f"the table has no column {', '.join(map(repr, missing))}.")
+    chosen = table.select(list(columns)) if hasattr(table, "column_names") else table[list(columns)]
+    if not isinstance(chosen, pa.Table | pa.RecordBatch):
+        chosen = _quietly(lambda: pa.table(chosen), "a frame with columns of numbers")
+    return np.column_stack([_numbers(chosen.column(name)) for name in columns]).reshape(chosen.num_rows, dim)
+
+
+def _from_numpy(array: npt.NDArray[Any], dim: int) -> Floats:
+    if array.dtype.kind not in "iuf":
+        raise InvalidInput(f"coordinates must be numbers, not {array.dtype.name}.")
+    if isinstance(array, np.ma.MaskedArray):
+        array = np.ma.filled(array.astype(np.float64), np.nan)
+    if array.ndim == 1 and dim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] != dim:
+        raise InvalidInput(f"points must be an array of n × {dim} numbers, not one of shape {array.shape}.")
+    return array.astype(np.float64, copy=False)
+
+
+def _from_arrow(column: Any, dim: int) -> Floats:
+    types = pa.types
+    if types.is_fixed_size_list(column.type) or types.is_list(column.type) or types.is_large_list(column.type):
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+        present = column.filter(pa.array(valid))
+        sizes = np.asarray(present.value_lengths().to_numpy(zero_copy_only=False)) if len(present) else np.array([dim])
+        if np.any(sizes != dim):
+            raise InvalidInput(f"every point must have {dim} coordinates.")
+        values = np.full((len(column), dim), np.nan)
+        values[valid] = _numbers(present.flatten()).reshape(-1, dim)
+        return values
+    if dim != 1:
+        raise InvalidInput(f"a column of numbers has one coordinate; the kernel has {dim}. Give a table, or lists.")
+    return _numbers(column)[:, None]
+
+
+def _from_list(points: Any, dim: int) -> Floats:
+    if isinstance(points, str | bytes) or not hasattr(points, "__len__"):
+        raise InvalidInput(f"points is a {type(points).__name__}; expected an array, a table, a frame or a list.")
+    rows = [point if isinstance(point, list | tuple | np.ndarray) else (point,) for point in points]
+    if any(len(row) != dim for row in rows):
+        raise InvalidInput(f"every point must have {dim} coordinates.")
+    kinds = {type(value) for row in rows for value in row}
+    if any(kind is bool or not issubclass(kind, int | float | np.number | None.__class__) for kind in kinds):
+        raise InvalidInput("coordinates must be numbers.")
+    values = [[np.nan if value is None else value for value in row] for row in rows]
+    return np.array(values, dtype=np.float64).reshape(len(rows), dim)
+
+
+def _numbers(column: Any) -> Floats:
+    """Return an Arrow column of numbers as floats, NaN where it is null."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan)
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        # What follows the name may describe the data (a decimal's digits, a dictionary's values).
+        raise InvalidInput(f"coordinates must be numbers, not {str(column.type).split('<')[0].split('(')[0]}.")
+    floats = column.cast(pa.float64(), safe=False)
+    return np.asarray(
+        floats.to_numpy() if isinstance(floats, pa.ChunkedArray) else floats.to_numpy(zero_copy_only=False)
+    )
+
+
+def _list_column(sets: Any) -> Any:
+    if hasattr(sets, "__arrow_c_stream__") or hasattr(sets, "__arrow_c_array__"):
+        column = _to_arrow(sets)
+    elif isinstance(sets, str | bytes) or not hasattr(sets, "__len__"):
+        raise InvalidInput(f"sets is a {type(sets).__name__}; expected a list of sets or a column of lists.")
+    else:
+        rows = [None if items is None else items for items in sets]
+        if any(isinstance(items, str | bytes) or not hasattr(items, "__iter__") for items in rows if items is not None):
+            raise InvalidInput("every set must be a set, list or tuple of items.")
+        lists = [None if items is None else list(items) for items in rows]
+        column = (
+            _quietly(lambda: pa.array(lists), "sets of integers or sets of text")
+            if lists
+            else pa.array([], pa.list_(pa.null()))
+        )
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    types = pa.types
+    if types.is_null(column.type):
+        column = column.cast(pa.list_(pa.null()))
+    if not (types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)):
+        raise InvalidInput("every set must be a set, list or tuple of items.")
+    return column
+
+
+def _to_arrow(column: Any) -> Any:
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return column
+    build = pa.chunked_array if hasattr(column, "__arrow_c_stream__") else pa.array
+    return _quietly(lambda: build(column), "a column of numbers or lists")
+
+
+def _quietly(build: Any, wanted: str) -> Any:
+    """Run a conversion of Arrow's, whose errors quote what they could not convert."""
+    with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+        return build()
+    raise InvalidInput(f"the records are not {wanted}.")

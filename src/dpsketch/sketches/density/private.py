@@ -1,0 +1,326 @@
+"""The released density: kernel sums, densities, anomaly scores and pictures, for ever."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch._compiled import density as compiled
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.estimates import Estimates, key_list
+from dpsketch.noise import Noise, noise_from_json
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.countsketch.intervals import check_confidence
+from dpsketch.sketches.density.functions import row_functions
+from dpsketch.sketches.density.points import SetBatch, VectorBatch
+from dpsketch.sketches.density.spec import DensitySpec, read_bounds
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.specs import fingerprint_of, whole_number
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+
+__all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity"]
+
+DensityEstimator = Literal["mean", "median_of_means"]
+Floats = npt.NDArray[np.float64]
+
+_CELLS = 1 << 20  # counters read at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A density along a line: ``value``, ``low`` and ``high`` at each ``x``, and the column's name, if it has one."""
+
+    x: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    confidence: float
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """A density over a rectangle: ``value[i, j]`` at (``x[j]``, ``y[i]``), the centres of equal cells."""
+
+    x: Floats
+    y: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    confidence: float
+    names: tuple[str, str] | None
+    bounds: tuple[tuple[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateDensity:
+    """A released density sketch: public, to be queried for ever.
+
+    Attributes
+    ----------
+    spec : DensitySpec
+        The public spec.
+    table : numpy.ndarray
+        The released counters, read-only integers, rows × width.
+    noisy_count : int or None
+        The released number of records, where a share of the budget was spent on it; :meth:`count` makes the best of it.
+    noise, count_noise : Noise
+        The noise in each counter, and in the number of records.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: DensitySpec
+    table: npt.NDArray[np.int64]
+    noisy_count: int | None
+    noise: Noise
+    count_noise: Noise | None
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        self.table.flags.writeable = False
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of the noise in an estimated kernel sum."""
+        return self.spec.noise_factor * math.sqrt(self.noise.variance)
+
+    def __repr__(self) -> str:
+        spec = self.spec
+        return (
+            f"<PrivateDensity {spec.rows}×{spec.width}, {spec.kernel}, spec {fingerprint_of(spec)}: {self.guarantee}>"
+        )
+
+    def estimate(self, points: Any, *, confidence: float = 0.95, estimator: DensityEstimator = "mean") -> Estimates:
+        """Estimate kernel sums: for each point asked, Σ similarity(point, record) over all records.
+
+        Parameters
+        ----------
+        points : as for ``DensitySketch.update``
+            Where to look. A missing coordinate is refused.
+        confidence : float
+            Coverage of each interval, for points chosen without looking at the release.
+        estimator : {"mean", "median_of_means"}
+            "mean" over the rows is unbiased. "median_of_means" takes the median of the means of ⌈8·ln(1/(1 −
+            confidence))⌉ groups of rows, of eight rows at least: it concentrates exponentially whatever the data are.
+
+        Accuracy
+        --------
+        Noise and hashing both show in how the rows differ, so the interval is read off the release: half the mean
+        square difference of neighbouring rows, in an order in which stratified rows are alike. It covers at least what
+        it says, and up to twice as wide as it need be where stratification helps most. For the median of means the
+        spread of the groups is used. Coleman and Shrivastava (2021, Theorem 3.4) bound the error of the latter, for
+        independent directions: with probability 1 − α below √(32·(f̃²/R + 2R/ε²)·ln(1/α)), f̃ = Σ √similarity.
+        """
+        check_confidence(confidence)
+        if estimator not in ("mean", "median_of_means"):
+            raise InvalidInput(f"estimator is 'mean' or 'median_of_means', not {estimator!r}.")
+        batch = self._batch(points)
+        values, variances = np.empty(len(batch)), np.empty(len(batch))
+        for part, cells in self._cells(batch):
+            if estimator == "mean":
+                values[part], variances[part] = self._mean(cells)
+            else:
+                values[part], variances[part] = _median_of_means(cells, confidence)
+        if self.spec.placement == "one_row":
+            values, variances = values * self.spec.rows, variances * self.spec.rows**2
+        if self.spec.collides:
+            width = self.spec.width
+            number, variance = self._number()
+            values = (width * values - number) / (width - 1)
+            variances = (width**2 * variances + variance) / (width - 1) ** 2
+        half = _quantile(self._freedom(confidence, estimator), confidence) * np.sqrt(variances)
+        return Estimates(_asked(points, batch), values, values - half, values + half, confidence)
+
+    def density(
+        self,
+        points: Any,
+        *,
+        confidence: float = 0.95,
+        estimator: DensityEstimator = "mean",
+        records: float | None = None,
+    ) -> Estimates:
+        """Estimate the mean similarity of the records to each point: the kernel sum over the number of records.
+
+        Parameters
+        ----------
+        points, confidence, estimator
+            As for :meth:`estimate`.
+        records : float, optional
+            The number of records where it is public; otherwise it is the release's own, with its error.
+        """
+        sums = self.estimate(points, confidence=confidence, estimator=estimator)
+        if records is None:
+            count = self.count(confidence=confidence)
+            number, spread = max(1.0, float(count.value[0])), float(count.high[0] - count.value[0])
+        elif records > 0:
+            number, spread = float(records), 0.0
+        else:
+            raise InvalidInput("records must be positive.")
+        values = sums.value / number
+        half = np.hypot(sums.high - sums.value, values * spread) / number
+        return Estimates(sums.key, values, values - half, values + half, confidence)
+
+    def anomaly_score(self, points: Any) -> Floats:
+        """Return how unlike the records each point is, one minus its density: near 1 far from all, less in a crowd."""
+        return 1 - self.density(points).value
+
+    def count(self, *, confidence: float = 0.95) -> Estimates:
+        """Estimate the number of records, under the key "records".
+
+        Every row's counters add up to it, with the noise of them all; where a share of the budget was spent on it, the
+        two are averaged by their variances.
+        """
+        check_confidence(confidence)
+        number, variance = self._number()
+        half = _quantile(math.inf, confidence) * math.sqrt(variance)
+        value = np.array([number])
+        return Estimates(["records"], value, value - half, value + half, confidence)
+
+    def curve(self, bounds: tuple[float, float] | None = None, *, size: int = 200, confidence: float = 0.95) -> Curve:
+        """Return the density at ``size`` places along one coordinate, for a picture.
+
+        ``bounds`` are the spec's if not given; they must be public.
+        """
+        (limits,) = self._limits(bounds, 1)
+        x = np.linspace(*limits, whole_number("size", size, low=2, high=2**20))
+        found = self.density(x[:, None], confidence=confidence)
+        name = None if self.spec.columns is None else self.spec.columns[0]
+        return Curve(x, found.value, found.low, found.high, confidence, name)
+
+    def grid(self, bounds: Any = None, *, size: tuple[int, int] = (100, 100), confidence: float = 0.95) -> Grid:
+        """Return the density at the centres of ``size`` = (across, down) cells of a rectangle, for a heat map.
+
+        ``bounds`` are the spec's if not given; they must be public.
+        """
+        limits = self._limits(bounds, 2)
+        x, y = (
+            low + (high - low) * (np.arange(whole_number("size", n, low=2, high=2**14)) + 0.5) / n
+            for (low, high), n in zip(limits, size, strict=True)
+        )
+        across, down = np.meshgrid(x, y)
+        found = self.density(np.column_stack([across.ravel(), down.ravel()]), confidence=confidence)
+        shape = (len(y), len(x))
+        names = None if self.spec.columns is None else (self.spec.columns[0], self.spec.columns[1])
+        value, low, high = (array.reshape(shape) for array in (found.value, found.low, found.high))
+        return Grid(x, y, value, low, high, confidence, names, (limits[0], limits[1]))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        return {"noise_scale": self.noise_scale, "records": float(self._number()[0])}
+
+    def _limits(self, bounds: Any, dim: int) -> tuple[tuple[float, float], ...]:
+        if self.spec.dim != dim:
+            raise InvalidInput(f"this release has {self.spec.dim} coordinates, not {dim}.")
+        limits = self.spec.bounds if bounds is None else read_bounds(bounds, dim)
+        if limits is None:
+            raise InvalidInput("say bounds=: the sketch has none, and none may be read from the data.")
+        return limits
+
+    def _batch(self, points: Any) -> VectorBatch | SetBatch:
+        batch = self.spec.read(points)
+        if batch.skipped:
+            raise InvalidInput("a point with a missing coordinate cannot be looked up.")
+        return batch
+
+    def _cells(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+        """Read the counters of a batch of points, some points at a time."""
+        step = max(1, _CELLS // self.spec.rows)
+        for start in range(0, len(batch), step):
+            part = slice(start, min(start + step, len(batch)))
+            columns = self.spec.cells(batch.take(np.arange(part.start, part.stop)))
+            yield part, compiled.read(self.table, columns)
+
+    def _mean(self, cells: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Return the mean over the rows and its variance, which is at least that of the noise."""
+        rows = self.spec.rows
+        order = row_functions(self.spec.kernel, rows, self.spec.seed).order
+        steps = np.diff(cells[:, order].astype(np.float64), axis=1)
+        variances = np.sum(steps**2, axis=1) / (2 * (rows - 1) * rows)
+        return cells.mean(axis=1), np.maximum(variances, self.noise.variance / rows)
+
+    def _freedom(self, confidence: float, estimator: DensityEstimator) -> float:
+        """Degrees of freedom of the variance; differences of neighbours share rows, which costs a third."""
+        if estimator == "mean":
+            return max(1.0, 2 / 3 * (self.spec.rows - 1))
+        return max(1.0, _groups(self.spec.rows, confidence) - 1.0)
+
+    def _number(self) -> tuple[float, float]:
+        """Return the best estimate of the number of records, and its variance."""
+        rows, width = self.table.shape
+        share = 1 if self.spec.placement == "one_row" else rows
+        number = float(self.table.sum(dtype=np.float64)) / share
+        variance = self.noise.variance * rows * width / share**2
+        if self.noisy_count is None or self.count_noise is None:
+            return number, variance
+        weight = variance / (variance + self.count_noise.variance)
+        return weight * self.noisy_count + (1 - weight) * number, weight * self.count_noise.variance
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may query."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        count_noise = None if self.count_noise is None else self.count_noise.to_json()
+        more = {"noise": self.noise.to_json(), "count_noise": count_noise, "noisy_count": self.noisy_count}
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, **more)
+        return files.Document("density", False, header, {"table": self.table})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        header = document.header
+        spec = DensitySpec.from_json(header["spec"])
+        count, count_noise = header["noisy_count"], header["count_noise"]
+        if (count is None) != (count_noise is None) or not isinstance(count, int | None):
+            raise FileRefused("the file's number of records and its noise do not belong together.")
+        return cls(
+            spec,
+            integer_array(document, "table", (spec.rows, spec.width)),
+            count,
+            noise_from_json(header["noise"]),
+            None if count_noise is None else noise_from_json(count_noise),
+            read_guarantee(document),
+            read_charge(document),
+        )
+
+
+def _groups(rows: int, confidence: float) -> int:
+    # The mean of fewer than eight rows is skewed, and its median biased.
+    return max(2, min(rows // 8, math.ceil(8 * math.log(1 / (1 - confidence)))))
+
+
+def _median_of_means(cells: npt.NDArray[np.int64], confidence: float) -> tuple[Floats, Floats]:
+    """Return the median of the means of groups of rows, and its variance from the spread of those means."""
+    groups = _groups(cells.shape[1], confidence)
+    # Every groups-th row, because those are spread evenly where all are.
+    means = np.stack([cells[:, group::groups].mean(axis=1) for group in range(groups)], axis=1)
+    # The median of normal draws has π/2 times the variance of their mean.
+    return np.median(means, axis=1), math.pi / 2 * means.var(axis=1, ddof=1) / groups
+
+
+def _quantile(freedom: float, confidence: float) -> float:
+    """Return Student's two-sided quantile; the normal one for infinite degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + confidence) / 2))
+
+
+def _asked(points: Any, batch: VectorBatch | SetBatch) -> list[Any]:
+    """Return the answer's keys: numbers, lists of coordinates, or sets as they were asked."""
+    if isinstance(batch, SetBatch):
+        return key_list(points)
+    return list(batch.values[:, 0].tolist() if batch.values.shape[1] == 1 else batch.values.tolist())

@@ -1,0 +1,323 @@
+"""The sensitive density sketch: points come in, one release goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch._compiled import density as compiled
+from dpsketch.bounding import CountedUsers, bound
+from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyBatch
+from dpsketch.kernels import Kernel
+from dpsketch.noise import random_below
+from dpsketch.privacy import Unit
+from dpsketch.sketches.density.calibration import COUNT_SHARE, calibrate
+from dpsketch.sketches.density.points import SetBatch, VectorBatch
+from dpsketch.sketches.density.private import PrivateDensity
+from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.weights import checked_total
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["DensitySketch", "bounded_points", "release_partition"]
+
+_CELLS = 1 << 20  # columns computed at a time
+
+
+class DensitySketch(Sensitive):
+    """The sensitive sketch of a density: takes points, merges, and is released once its budget is charged.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        How alike two points are, such as ``dps.kernels.Euclidean(dim=2, bandwidth=2.0)``.
+    rows : int
+        Hash functions to average over. With Gaussian noise more rows are better; for pure ε see :func:`best_rows`.
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``, at most so many points a user.
+    width : int, optional
+        Counters a row; see :func:`default_width`.
+    seed : int, optional
+        Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
+    bounds : (low, high) or one pair for each coordinate, optional
+        Public bounds; points outside are moved to them. Never take them from the data.
+    columns : names, optional
+        Names of the coordinates, by which tables are read.
+    placement : {"every_row", "one_row"}
+        "one_row" counts each record in one row, drawn at random for it alone: as many times faster as there are rows,
+        for pure ε only, with slightly more variance. Tables then differ from run to run by those draws.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> kernel = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
+    >>> sketch = dps.DensitySketch(kernel=kernel, rows=100, unit=dps.per_record())
+    >>> sketch.update([[0.5, 1.0], [0.7, 1.2], [5.0, -3.0]])
+    >>> private = sketch.release(epsilon=1.0, delta=1e-6)
+    >>> private.table.shape
+    (100, 256)
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        rows: int,
+        unit: Unit,
+        width: int | None = None,
+        seed: int = DEFAULT_SEED,
+        bounds: Any = None,
+        columns: Sequence[str] | None = None,
+        placement: Placement = "every_row",
+    ) -> None:
+        dim = getattr(kernel, "dim", 0)
+        limits = read_bounds(bounds, dim)
+        if width is None:
+            width = default_width(kernel, limits)
+        names = None if columns is None else tuple(columns)
+        self._start(DensitySpec(kernel, rows, width, unit, seed, limits, names, placement))
+
+    def _start(self, spec: DensitySpec) -> None:
+        self._spec = spec
+        self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
+        self._records = 0
+        self._skipped = 0
+        self._counted = CountedUsers()
+
+    @classmethod
+    def from_spec(cls, spec: DensitySpec) -> Self:
+        """Start an empty sketch of a spec."""
+        sketch = cls.__new__(cls)
+        sketch._start(spec)
+        return sketch
+
+    def empty_like(self) -> Self:
+        """Start an empty sketch that will merge with this one."""
+        return type(self).from_spec(self._spec)
+
+    @property
+    def spec(self) -> DensitySpec:
+        """The public spec."""
+        return self._spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records missed a coordinate or a user and were left out. Sensitive: for the data holder's eyes."""
+        return self._skipped
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"<DensitySketch {spec.rows}×{spec.width}, {spec.kernel}, spec {fingerprint_of(spec)}, sensitive>"
+
+    def update(self, points: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
+        """Add points.
+
+        Parameters
+        ----------
+        points : array, list, Arrow, pandas or polars
+            For sets (Jaccard) a list of sets or a column of lists; otherwise n × dim numbers, or a table or frame. A
+            record with a missing coordinate is left out and counted in :attr:`skipped_nulls`.
+        users : column, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. Of each user at most
+            ``max_keys`` different points are kept, each once. All records of a user must come in one update: the
+            sketch remembers whom it has counted, and refuses them later. Records without a user are left out.
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or sketch that this one is merged with. Nothing is
+            then compared or remembered, every later update and merge must state it too, and the release says that it
+            was not checked.
+        """
+        batch = self._spec.read(points)
+        if self._spec.unit.level == "record":
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            self.add_bounded(batch)
+            self._skipped += batch.skipped
+        else:
+            rows, skipped, counted = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
+            self.add_bounded(batch.take(rows))
+            self._skipped += skipped
+            self._counted = counted
+        if isinstance(batch, SetBatch) and self._spec.key_type is None and batch.key_type is not None:
+            self._spec = replace(self._spec, key_type=batch.key_type)
+
+    def add_bounded(self, batch: VectorBatch | SetBatch) -> None:
+        """Add points that were read and, where the unit is a user, bounded: :meth:`update` does both."""
+        spec = self._spec
+        total = checked_total(self._records, 1, 1, len(batch))
+        if spec.placement == "one_row":
+            self._add_to_one_row(batch)
+        else:
+            step = max(1, _CELLS // spec.rows)
+            for start in range(0, len(batch), step):
+                compiled.add(self._table, spec.cells(batch.take(np.arange(start, min(start + step, len(batch))))))
+        self._records = total
+
+    def _add_to_one_row(self, batch: VectorBatch | SetBatch) -> None:
+        # A fresh draw for each record: a row that followed from its position would move with every record before it.
+        drawn = random_below(self._spec.rows, len(batch)).astype(np.intp)
+        sequence = np.argsort(drawn, kind="stable")
+        ends = np.searchsorted(drawn[sequence], np.arange(self._spec.rows + 1))
+        for row in range(self._spec.rows):
+            part = sequence[ends[row] : ends[row + 1]]
+            if len(part):
+                compiled.add(self._table[row : row + 1], self._spec.cells(batch.take(part), slice(row, row + 1)))
+
+    def merge(self, other: DensitySketch, *, disjoint_users: bool = False) -> None:
+        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
+
+        Parameters
+        ----------
+        other : DensitySketch
+            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        if not isinstance(other, DensitySketch):
+            raise SpecMismatch(f"cannot merge a DensitySketch with a {type(other).__name__}.")
+        key_type = self._spec.key_type or other._spec.key_type
+        spec = replace(self._spec, key_type=key_type)
+        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
+        if spec.unit.level == "record" and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._records = checked_total(self._records, other._records, 1, 1)
+        self._table += other._table
+        self._skipped += other._skipped
+        self._counted = counted
+        self._spec = spec
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        count_share: float = COUNT_SHARE,
+    ) -> PrivateDensity:
+        """Charge the budget, add noise, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise
+            at the L1 sensitivity.
+        rho : float
+            A zero-concentrated guarantee instead.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before any noise is drawn.
+        count_share : float
+            The share of the budget spent on the number of records, which normalises densities. With 0 it is read off
+            the noisy table.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the sensitivity of
+        :attr:`DensitySpec.sensitivity`; table and number of records together cost one budget. Two releases of one
+        sketch compose: each is charged.
+        """
+        return release_partition(
+            [self],
+            epsilon=epsilon,
+            delta=delta,
+            rho=rho,
+            ledger=ledger,
+            dataset=dataset,
+            count_share=count_share,
+            note="density",
+        )[0]
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only."""
+        return files.encode(self._to_document())
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document())
+
+    def _to_document(self) -> files.Document:
+        spec = self._spec
+        header: dict[str, Any] = {"spec": spec.to_json(), "records": str(self._records), "skipped": self._skipped}
+        arrays: dict[str, files.Array] = {"table": self._table}
+        if spec.unit.level == "user":
+            header["users"] = self._counted.to_json()
+            arrays["users"] = self._counted.to_array()
+        return files.Document("density", True, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file."""
+        sketch = cls.from_spec(DensitySpec.from_json(document.header["spec"]))
+        sketch._table[:] = integer_array(document, "table", sketch._table.shape)
+        sketch._records = int(document.header["records"])
+        sketch._skipped = int(document.header["skipped"])
+        if sketch._spec.unit.level == "user":
+            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))
+
+
+def bounded_points(
+    spec: DensitySpec, keys: KeyBatch, users: Any, counted: CountedUsers, disjoint_users: bool
+) -> tuple[npt.NDArray[np.intp], int, CountedUsers]:
+    """Choose the points that count where the unit is a user.
+
+    Returns which of the complete records to add, how many were left out as incomplete, and whom the sketch has counted
+    after that.
+    """
+    if users is None:
+        raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+    bounded = bound(
+        users, keys, 1, max_keys=spec.unit.max_keys, max_units=1, seed=spec.seed, user_type=counted.user_type
+    )
+    rows = bounded.rows if keys.kept is None else (np.cumsum(keys.kept) - 1)[bounded.rows]
+    return rows.astype(np.intp), bounded.skipped, counted.extended(bounded, disjoint_users=disjoint_users)
+
+
+def release_partition(
+    sketches: Sequence[DensitySketch],
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    ledger: Ledger | str | None,
+    dataset: str | None,
+    count_share: float,
+    note: str,
+    caveat: str | None = None,
+) -> list[PrivateDensity]:
+    """Release sketches of one spec over disjoint parts of the records, at the price of one.
+
+    Privacy
+    -------
+    A record lies in one part only, so a unit moves all tables together as far as it would move a single one: each
+    table has the noise of the whole budget, and the guarantee is that of all of them together.
+    """
+    spec = sketches[0].spec
+    noise = calibrate(spec.sensitivity, spec.unit, spec.placement, epsilon, delta, rho, count_share)
+    costs = (noise.calibrated.cost,)
+    charge = charge_ledger(ledger, dataset, costs, spec.unit, f"{note} {fingerprint_of(spec)}")
+    caveats = [caveat, *{sketch._counted.caveat for sketch in sketches}]
+    stated = noise.guarantee(spec.unit, " ".join(filter(None, caveats)) or None)
+    releases = []
+    for sketch in sketches:
+        table: npt.NDArray[np.int64] = sketch._table + noise.table.sample(sketch._table.size).reshape(spec.rows, -1)
+        count = None if noise.count is None else sketch._records + int(noise.count.sample(1)[0])
+        releases.append(PrivateDensity(sketch.spec, table, count, noise.table, noise.count, stated, charge))
+    return releases

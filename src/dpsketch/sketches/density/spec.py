@@ -1,0 +1,266 @@
+"""The public spec of a density sketch: its kernel, its shape, its unit, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan, kernel_from_json
+from dpsketch.privacy import Unit
+from dpsketch.sketches.density.calibration import COUNT_SHARE, calibrate
+from dpsketch.sketches.density.functions import collides, folds, row_functions
+from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
+from dpsketch.sketches.releasing import ReleasePreview
+from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.weights import WeightGrid
+
+__all__ = ["DEFAULT_SEED", "Bounds", "DensitySpec", "Placement", "best_rows", "default_width", "read_bounds"]
+
+Bounds = tuple[tuple[float, float], ...]
+Placement = Literal["every_row", "one_row"]
+
+DEFAULT_SEED = 1
+_LARGEST_TABLE = 2**28
+_FOLDED_WIDTH = 256
+_HASHED_WIDTH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DensitySpec:
+    """All that two density sketches must share to merge. Public.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        How alike two points are; see :mod:`dpsketch.kernels`.
+    rows : int
+        Hash functions over which an estimate is averaged.
+    width : int
+        Counters a row.
+    unit : Unit
+        Whose presence a release hides; ``max_keys`` bounds the points of a user.
+    seed : int
+        The seed of the hash functions; it protects nothing and is published.
+    bounds : tuple of (low, high) or None
+        Public bounds of each coordinate, to which points are moved; the range of pictures.
+    columns : tuple of str or None
+        Names of the coordinates, by which tables are read.
+    placement : {"every_row", "one_row"}
+        Whether a record is counted in every row, or in one row drawn for it alone (faster, for pure ε).
+    key_type : {"int", "text"} or None
+        What the items of sets are (Jaccard); fixed by the first update.
+    """
+
+    kernel: Kernel
+    rows: int
+    width: int
+    unit: Unit
+    seed: int = DEFAULT_SEED
+    bounds: Bounds | None = None
+    columns: tuple[str, ...] | None = None
+    placement: Placement = "every_row"
+    key_type: KeyType | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Jaccard):
+            raise InvalidInput(
+                "kernel must be one of dps.kernels, such as dps.kernels.Euclidean(dim=2, bandwidth=2.0)."
+            )
+        whole_number("rows", self.rows, low=2, high=2**20)
+        whole_number("width", self.width, low=2, high=2**24)
+        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        if self.rows * self.width > _LARGEST_TABLE:
+            raise InvalidInput("rows × width must not pass 2**28 counters.")
+        if isinstance(self.kernel, Angular) and self.width != 2**self.kernel.power:
+            raise InvalidInput(f"an angular kernel of power {self.kernel.power} has width {2**self.kernel.power}.")
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        if self.unit.max_weight != 1:
+            raise InvalidInput("a density counts points, each with weight 1: leave max_weight at 1.")
+        if self.placement not in ("every_row", "one_row"):
+            raise InvalidInput(f"placement is 'every_row' or 'one_row', not {self.placement!r}.")
+        object.__setattr__(self, "bounds", read_bounds(self.bounds, self.dim))
+        if self.columns is not None:
+            object.__setattr__(self, "columns", _names(self.columns, self.dim))
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates; 0 for sets."""
+        return 0 if isinstance(self.kernel, Jaccard) else self.kernel.dim
+
+    @property
+    def collides(self) -> bool:
+        """Whether estimates subtract the chance collisions of a hash, f = (width·mean − N)/(width − 1)."""
+        return collides(self.kernel)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the table while it counts."""
+        return 8 * self.rows * self.width
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit moves the table.
+
+        A point adds 1 to one counter of each row (or of one row), and near points share counters: m points of a user
+        move the table by at most m·rows in L1 and m·√rows in L2. A replaced unit takes as much away elsewhere: 2 times
+        that in L1 and √2 times in L2, since counts do not cancel beyond zero.
+        """
+        points = self.unit.max_keys
+        rows = self.rows if self.placement == "every_row" else 1
+        times = 2 if self.unit.neighbours == "replace" else 1
+        return Sensitivity(times * points * rows, points * math.nextafter(math.sqrt(times * rows), math.inf))
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How a user's records of one point count: once."""
+        return WeightGrid(1, 1)
+
+    def read(self, points: Any) -> VectorBatch | SetBatch:
+        """Read points or sets as this spec wants them."""
+        if isinstance(self.kernel, Jaccard):
+            return read_sets(points, self.key_type)
+        return read_vectors(points, self.dim, self.columns)
+
+    def cells(self, batch: VectorBatch | SetBatch, rows: slice = slice(None)) -> npt.NDArray[np.int32]:
+        """Return the column of each point in each of the rows asked for; points are moved into the bounds first."""
+        if self.bounds is not None and isinstance(batch, VectorBatch):
+            lows, highs = np.array(self.bounds).T
+            batch = replace(batch, values=np.clip(batch.values, lows, highs))
+        return row_functions(self.kernel, self.rows, self.seed).columns(batch, self.width, rows)
+
+    def preview(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        count_share: float = COUNT_SHARE,
+        records: float = 0,
+        similarity: float = 0.1,
+    ) -> ReleasePreview:
+        """Say what a release at this budget would promise, and how far it would move an estimated kernel sum.
+
+        Parameters
+        ----------
+        epsilon, delta, rho, count_share : float
+            As for the release.
+        records : float
+            A guess at the number of records; 0 predicts the noise alone.
+        similarity : float
+            A guess at the mean similarity of the records to a query point.
+
+        Accuracy
+        --------
+        ``noise_scale`` is the standard deviation of the noise in a kernel sum. ``predicted_error`` adds that of the
+        hashing, √(f(N−f)/rows) with f = records·similarity, which bounds it for independent directions whatever the
+        data are; stratified ones do better.
+        """
+        if not (0 <= similarity <= 1 and records >= 0 and math.isfinite(records)):
+            raise InvalidInput("records must be a number of at least 0, and similarity lie between 0 and 1.")
+        calibrated = calibrate(self.sensitivity, self.unit, self.placement, epsilon, delta, rho, count_share)
+        noise = self.noise_factor * math.sqrt(calibrated.table.variance)
+        hashing = records * math.sqrt(similarity * (1 - similarity) / self.rows)
+        return ReleasePreview(calibrated.guarantee(self.unit), noise, math.hypot(noise, hashing))
+
+    @property
+    def noise_factor(self) -> float:
+        """The standard deviation of the noise in a kernel sum, as a multiple of that in a counter."""
+        factor = math.sqrt(self.rows) if self.placement == "one_row" else 1 / math.sqrt(self.rows)
+        return factor * self.width / (self.width - 1) if self.collides else factor
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        return {
+            "kernel": self.kernel.to_json(),
+            "rows": self.rows,
+            "width": self.width,
+            "unit": self.unit.to_json(),
+            "seed": self.seed,
+            "bounds": None if self.bounds is None else [list(pair) for pair in self.bounds],
+            "columns": None if self.columns is None else list(self.columns),
+            "placement": self.placement,
+            "key_type": self.key_type,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a spec from :meth:`to_json`."""
+        kernel, unit = kernel_from_json(value["kernel"]), Unit.from_json(value["unit"])
+        columns = None if value["columns"] is None else tuple(value["columns"])
+        return cls(**{**value, "kernel": kernel, "unit": unit, "columns": columns})
+
+
+def default_width(kernel: Kernel, bounds: Bounds | None = None) -> int:
+    """Return the width of a row where none is asked for.
+
+    A folded row of width W cannot tell cells W apart. Its kernel is the plain one to within a thousandth of itself for
+    points up to W/4 bandwidths apart, and 1/W for points much farther apart than W bandwidths. So W is four times the
+    diagonal of the bounds in bandwidths, as a power of two, and 256 without bounds. Wider rows cost memory, and
+    nothing in accuracy or privacy.
+    """
+    if isinstance(kernel, Angular):
+        return 1 << kernel.power
+    if not folds(kernel):
+        return _HASHED_WIDTH
+    if bounds is None or not isinstance(kernel, Euclidean):
+        return _FOLDED_WIDTH
+    widths = kernel.bandwidth if isinstance(kernel.bandwidth, tuple) else (kernel.bandwidth,) * kernel.dim
+    diagonal = math.hypot(*((high - low) / width for (low, high), width in zip(bounds, widths, strict=True)))
+    bits = math.ceil(math.log2(max(1.0, 4 * diagonal)))
+    return 1 << min(16, max(4, bits))
+
+
+def best_rows(*, epsilon: float, records: float, similarity: float = 0.1, unit: Unit) -> int:
+    """Return the number of rows with the least error of a kernel sum under pure ε.
+
+    More rows average the hashing out, but Laplace noise grows with them: the variance s²/R + 2RΔ²/ε², with s the
+    standard deviation of a row and Δ what one unit moves in it, is least at R = ε·s/(√2·Δ). The row's s is at most
+    N·√(k(1−k)) for a mean similarity k; half of that is taken, which is within 12% of the least error wherever s lies
+    between a quarter of the bound and the bound. (Gaussian noise has no such trade-off: more rows are better.)
+
+    Examples
+    --------
+    >>> from dpsketch.privacy import per_record
+    >>> best_rows(epsilon=1.0, records=5000, unit=per_record())
+    530
+    """
+    if not (epsilon > 0 and records > 0 and 0 < similarity < 1):
+        raise InvalidInput("epsilon and records must be positive, and similarity lie between 0 and 1.")
+    moved = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
+    row = records * math.sqrt(similarity * (1 - similarity)) / 2
+    return min(2**20, max(2, round(epsilon * row / (math.sqrt(2) * moved))))
+
+
+def read_bounds(bounds: Any, dim: int) -> Bounds | None:
+    """Return public bounds as one (low, high) for each coordinate; one pair alone stands for all of them."""
+    if bounds is None:
+        return None
+    if dim == 0:
+        raise InvalidInput("sets have no bounds.")
+    pairs = [bounds] * dim if _is_pair(bounds) else list(bounds)
+    if len(pairs) != dim or not all(_is_pair(pair) for pair in pairs):
+        raise InvalidInput(f"bounds must be one pair (low, high), or one for each of the {dim} coordinates.")
+    result = tuple((float(low), float(high)) for low, high in pairs)
+    if not all(math.isfinite(low) and math.isfinite(high) and low < high for low, high in result):
+        raise InvalidInput("bounds must be finite, the low one below the high one.")
+    return result
+
+
+def _is_pair(value: Any) -> bool:
+    if not hasattr(value, "__len__") or isinstance(value, str) or len(value) != 2:
+        return False
+    return all(hasattr(end, "__float__") and not hasattr(end, "__len__") for end in value)
+
+
+def _names(columns: Any, dim: int) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    if len(names) != dim or not all(isinstance(name, str) for name in names) or len(set(names)) != dim:
+        raise InvalidInput(f"columns must be {dim} different names, one for each coordinate.")
+    return names

@@ -1,0 +1,172 @@
+"""A released bitmap that merges with others after the fact, by exclusive or (sketch, flip, merge)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dpsketch import accounting, files
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.noise import random_words
+from dpsketch.privacy import Guarantee, Unit
+from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateDistinctBitmap", "flip_bits", "flip_threshold"]
+
+Words = npt.NDArray[np.uint64]
+
+_BITS = np.arange(LEVELS, dtype=np.uint64)
+
+
+def flip_threshold(epsilon: float, unit: Unit) -> int:
+    """Return t such that zeros become ones with probability t/2⁶⁴, rounded towards privacy.
+
+    With ones turned into fair coins and zeros into ones with probability q = e^−b/2, a bit set or cleared loses at most
+    b or ln(2 − e^−b). A unit added or removed changes C bits one way: b = ε/C. One replaced changes C each way:
+    b + ln(2 − e^−b) = ε/C, hence e^b = (e^(ε/C) + 1)/2.
+    """
+    share = epsilon / unit.max_keys
+    inverse = math.exp(-share) if unit.neighbours == "add_remove" else 2 * math.exp(-share) / (1 + math.exp(-share))
+    return min(2**63, math.ceil(inverse * 2**63 * (1 + 2.0**-48)) + 1)
+
+
+def flip_bits(bitmap: Words, threshold: int) -> Words:
+    """Return a bitmap whose ones are fair coins and whose zeros are ones with probability ``threshold``/2⁶⁴."""
+    flipped = np.zeros_like(bitmap)
+    one = np.uint64(1)
+    for level in range(LEVELS):
+        draw = random_words(len(bitmap))
+        truth = (bitmap >> _BITS[level]) & one
+        limit = np.where(truth == one, np.uint64(2**63), np.uint64(threshold))
+        flipped |= (draw < limit).astype(np.uint64) << _BITS[level]
+    return flipped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateDistinctBitmap:
+    """A released bitmap: public; merges with others of the same spec into one of the union.
+
+    Attributes
+    ----------
+    spec : DistinctSpec
+        The public spec.
+    bitmap : numpy.ndarray
+        The flipped bits, a word a bucket, read-only.
+    flip : float
+        The probability with which a zero became a one; ones are fair coins.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: DistinctSpec
+    bitmap: Words
+    flip: float
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        self.bitmap.flags.writeable = False
+
+    @property
+    def value(self) -> float:
+        """The estimated number of distinct keys: the maximum of the likelihood."""
+        candidates, likelihood = self._likelihood()
+        return float(candidates[int(np.argmax(likelihood))])
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95% interval."""
+        return self.interval()[1]
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for the number of distinct keys, by the likelihood ratio."""
+        if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
+            raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
+        candidates, likelihood = self._likelihood()
+        near = likelihood >= np.max(likelihood) - float(ndtri((1 + confidence) / 2)) ** 2 / 2
+        return float(np.min(candidates[near])), float(np.max(candidates[near]))
+
+    def _likelihood(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return numbers of distinct keys around the likeliest, with their log-likelihoods."""
+        # Below √buckets/100 nothing can be told from 0.
+        smallest = math.sqrt(self.spec.buckets) / 100
+        coarse = np.append(0.0, np.geomspace(smallest, 2.0**63, 2500))
+        values = self._log_likelihoods(coarse)
+        near = np.flatnonzero(values > np.max(values) - 40)
+        low, high = coarse[max(near[0] - 1, 0)], coarse[min(near[-1] + 1, len(coarse) - 1)]
+        fine = np.append(low, np.geomspace(max(low, smallest), high, 4000))
+        return fine, self._log_likelihoods(fine)
+
+    def _log_likelihoods(self, candidates: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the log-likelihood of each candidate, bits taken as independent."""
+        result = np.zeros(len(candidates))
+        for level in range(LEVELS):
+            ones = np.count_nonzero((self.bitmap >> _BITS[level]) & np.uint64(1))
+            full = -np.expm1(candidates * math.log1p(-math.ldexp(1.0, -level - 1) / self.spec.buckets))
+            shown = self.flip + (0.5 - self.flip) * full
+            result += ones * np.log(shown) + (self.spec.buckets - ones) * np.log1p(-shown)
+        return result
+
+    def merge(self, other: PrivateDistinctBitmap) -> PrivateDistinctBitmap:
+        """Return the release of the union.
+
+        The exclusive or of a fair coin with anything is a fair coin, so a bit that is set in either is a coin in the
+        result; a bit set in neither is a one with probability q + q' − 2qq'.
+        """
+        refuse_mismatch(self.spec, other.spec, "merge")
+        costs = self.guarantee.costs + other.guarantee.costs
+        stated = Guarantee(
+            epsilon=accounting.compose(costs, delta=0),
+            delta=0.0,
+            unit=self.spec.unit,
+            costs=costs,
+            mechanism=f"{self.guarantee.mechanism}; {other.guarantee.mechanism}",
+            caveat="Stated for someone who may be in both releases.",
+            holds=self.guarantee.holds and other.guarantee.holds,
+        )
+        flip = self.flip + other.flip - 2 * self.flip * other.flip
+        return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated)
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"<PrivateDistinctBitmap {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
+            f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may read and merge."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, flip=self.flip)
+        return files.Document("distinct-bitmap", False, header, {"bitmap": self.bitmap})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        spec = DistinctSpec.from_json(document.header["spec"])
+        bitmap, flip = document.arrays["bitmap"], document.header["flip"]
+        known = isinstance(bitmap, np.ndarray) and bitmap.dtype == np.uint64 and bitmap.shape == (spec.buckets,)
+        if not known or not isinstance(flip, float) or not 0 < flip <= 0.5:
+            raise FileRefused("the file's bitmap is not what its spec prescribes.")
+        return cls(spec, np.array(bitmap), flip, read_guarantee(document), read_charge(document))

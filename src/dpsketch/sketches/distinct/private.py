@@ -1,0 +1,118 @@
+"""The released distinct count: one number with its interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Self, assert_never
+
+from scipy.special import ndtri
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.distinct.spec import DistinctSpec
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.specs import fingerprint_of
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateDistinct"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateDistinct:
+    """A released distinct count: public, for ever.
+
+    Attributes
+    ----------
+    spec : DistinctSpec
+        The public spec.
+    ones : int
+        The noisy number of ones in the bitmap: all that was released.
+    noise : Noise
+        The law of the noise in it.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: DistinctSpec
+    ones: int
+    noise: Noise
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    @property
+    def value(self) -> float:
+        """The estimated number of distinct keys."""
+        return self.spec.distinct_for(self.ones)
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95% interval."""
+        return self.interval()[1]
+
+    @property
+    def error(self) -> float:
+        """The standard error of :attr:`value`, from the release itself."""
+        return self.spec.error(self.value, self.noise)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for the number of distinct keys: all that the released number does not contradict."""
+        if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
+            raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
+        quantile = float(ndtri((1 + confidence) / 2))
+        match self.noise:
+            case RoundedGaussian():
+                reach = quantile * math.sqrt(self.noise.variance)
+            case DiscreteLaplace(epsilon, sensitivity):
+                reach = -math.log1p(-confidence) * sensitivity / epsilon
+            case never:
+                assert_never(never)
+
+        def end(side: int) -> float:
+            # A few rounds settle it: the spread hardly changes along the interval.
+            distinct = self.value
+            for _ in range(6):
+                spread = math.hypot(quantile * math.sqrt(self.spec.variance_of_ones(distinct)), reach)
+                distinct = self.spec.distinct_for(self.ones + side * spread)
+            return distinct
+
+        return end(-1), end(1)
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"<PrivateDistinct {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
+            f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may read."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        more = {"ones": self.ones, "noise": self.noise.to_json()}
+        return files.Document(
+            "distinct", False, release_header(self.spec.to_json(), self.guarantee, self.charge, **more), {}
+        )
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        header = document.header
+        if type(header["ones"]) is not int:
+            raise FileRefused("the file's count is not one that dpsketch writes.")
+        spec, noise = DistinctSpec.from_json(header["spec"]), noise_from_json(header["noise"])
+        return cls(spec, header["ones"], noise, read_guarantee(document), read_charge(document))

@@ -1,0 +1,252 @@
+"""The sensitive distinct count: keys come in, a number or a flipped bitmap goes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpsketch import files
+from dpsketch._compiled.distinct import mark
+from dpsketch.bounding import CountedUsers, bound
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.noise import noise_is_for_tests
+from dpsketch.privacy import Guarantee, PureCost, Unit, requested
+from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_bits, flip_threshold
+from dpsketch.sketches.distinct.private import PrivateDistinct
+from dpsketch.sketches.distinct.spec import DEFAULT_SEED, DistinctSpec
+from dpsketch.sketches.releasing import Sensitive, charge_ledger, guarantee
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["DistinctSketch"]
+
+
+class DistinctSketch(Sensitive):
+    """The sensitive sketch of the number of distinct keys.
+
+    Parameters
+    ----------
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``.
+    buckets : int, optional
+        Size of the bitmap, eight bytes each; the relative error is about 0.7/√buckets, 1.1% by default.
+    seed : int, optional
+        Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
+    key_type : {"int", "text"}, optional
+        Fixed by the first update if not given.
+
+    Examples
+    --------
+    >>> from dpsketch.privacy import per_record
+    >>> sketch = DistinctSketch(unit=per_record())
+    >>> sketch.update(range(10_000))
+    >>> private = sketch.release(epsilon=1.0, delta=0)
+    >>> 9_000 < private.value < 11_000
+    True
+    """
+
+    def __init__(
+        self, *, unit: Unit, buckets: int = 4096, seed: int = DEFAULT_SEED, key_type: KeyType | None = None
+    ) -> None:
+        self._start(DistinctSpec(buckets, unit, seed, key_type))
+
+    def _start(self, spec: DistinctSpec) -> None:
+        self._spec = spec
+        self._row_keys = row_keys(spec.seed, 2, "distinct")
+        self._bitmap = np.zeros(spec.buckets, np.uint64)
+        self._skipped = 0
+        self._counted = CountedUsers()
+
+    @classmethod
+    def from_spec(cls, spec: DistinctSpec) -> Self:
+        """Start an empty sketch of a spec."""
+        sketch = cls.__new__(cls)
+        sketch._start(spec)
+        return sketch
+
+    def empty_like(self) -> Self:
+        """Start an empty sketch that will merge with this one."""
+        return type(self).from_spec(self._spec)
+
+    @property
+    def spec(self) -> DistinctSpec:
+        """The public spec."""
+        return self._spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
+        return self._skipped
+
+    def __repr__(self) -> str:
+        return f"<DistinctSketch {self._spec.buckets} buckets, spec {fingerprint_of(self._spec)}, sensitive>"
+
+    def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
+        """Add records.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update.
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
+        """
+        batch = fingerprint(keys, self._spec.key_type)
+        if self._spec.unit.level == "record":
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            prints, skipped = batch.fingerprints, batch.skipped
+        else:
+            if users is None:
+                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+            unit, user_type = self._spec.unit, self._counted.user_type
+            bounded = bound(
+                users, batch, 1, max_keys=unit.max_keys, max_units=1, seed=self._spec.seed, user_type=user_type
+            )
+            self._counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+            prints, skipped = bounded.fingerprints, bounded.skipped
+        mark(self._bitmap, prints, self._row_keys)
+        self._skipped += skipped
+        if self._spec.key_type is None and batch.key_type is not None:
+            self._spec = replace(self._spec, key_type=batch.key_type)
+
+    def merge(self, other: DistinctSketch, *, disjoint_users: bool = False) -> None:
+        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
+
+        Parameters
+        ----------
+        other : DistinctSketch
+            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        if not isinstance(other, DistinctSketch):
+            raise SpecMismatch(f"cannot merge a DistinctSketch with a {type(other).__name__}.")
+        key_type = self._spec.key_type or other._spec.key_type
+        spec = replace(self._spec, key_type=key_type)
+        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
+        if spec.unit.level == "record" and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._bitmap |= other._bitmap
+        self._skipped += other._skipped
+        self._counted = counted
+        self._spec = spec
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateDistinct:
+        """Charge the budget, and return the number of ones with noise.
+
+        Parameters
+        ----------
+        epsilon, delta, rho : float
+            The guarantee. For (ε, δ) the noise is discrete Laplace, whose guarantee has δ = 0, unless Gaussian noise
+            is smaller, which takes a large δ.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before any noise is drawn.
+
+        Privacy
+        -------
+        ε-differential privacy for the spec's unit and neighbour relation: one unit changes the number of ones by at
+        most ``max_keys``. Two releases of one sketch compose: each is charged.
+
+        Accuracy
+        --------
+        The relative error is about 0.7/√buckets; the noise adds √2·max_keys/ε keys where there are few of them.
+        """
+        calibrated = self._spec.noise(epsilon, delta, rho)
+        charge = self._charge(ledger, dataset, calibrated.cost)
+        ones = int(np.bitwise_count(self._bitmap).sum(dtype=np.int64)) + int(calibrated.noise.sample(1)[0])
+        promise = guarantee(calibrated, self._spec.unit, caveat=self._counted.caveat)
+        return PrivateDistinct(self._spec, ones, calibrated.noise, promise, charge)
+
+    def release_mergeable(
+        self,
+        *,
+        epsilon: float,
+        delta: float = 0,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateDistinctBitmap:
+        """Charge the budget, and return the bitmap with every bit flipped at random, to be merged with others'.
+
+        Privacy
+        -------
+        ε-differential privacy for the spec's unit and neighbour relation, by randomised response on every bit; the flip
+        probability is exact to 2⁻⁶⁴ and rounded towards privacy. Pure: a δ above 0 is not used.
+
+        Accuracy
+        --------
+        At ε = 1 the relative error is about 2.5/√buckets, and about 1.1·√buckets keys where there are few.
+        """
+        requested(epsilon, delta, None)
+        threshold = flip_threshold(epsilon, self._spec.unit)
+        cost = PureCost(float(epsilon))
+        charge = self._charge(ledger, dataset, cost)
+        flip = threshold / 2**64
+        for_tests = noise_is_for_tests()
+        promise = Guarantee(
+            epsilon=float(epsilon),
+            delta=0.0,
+            unit=self._spec.unit,
+            costs=(cost,),
+            mechanism=f"a bitmap whose ones are fair coins and whose zeros are ones with probability {flip:.4g}",
+            caveat=(
+                "the noise came from a seeded source that exists for tests only" if for_tests else self._counted.caveat
+            ),
+            holds=not for_tests,
+        )
+        return PrivateDistinctBitmap(self._spec, flip_bits(self._bitmap, threshold), flip, promise, charge)
+
+    def _charge(self, ledger: Ledger | str | None, dataset: str | None, cost: Any) -> Any:
+        return charge_ledger(ledger, dataset, (cost,), self._spec.unit, f"distinct {fingerprint_of(self._spec)}")
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only."""
+        return files.encode(self._to_document())
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document())
+
+    def _to_document(self) -> files.Document:
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
+        arrays: dict[str, files.Array] = {"bitmap": self._bitmap}
+        if self._spec.unit.level == "user":
+            header["users"] = self._counted.to_json()
+            arrays["users"] = self._counted.to_array()
+        return files.Document("distinct", True, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file."""
+        sketch = cls.from_spec(DistinctSpec.from_json(document.header["spec"]))
+        bitmap = document.arrays["bitmap"]
+        if not isinstance(bitmap, np.ndarray) or bitmap.dtype != np.uint64 or bitmap.shape != sketch._bitmap.shape:
+            raise FileRefused("the file's bitmap is not what its spec prescribes.")
+        sketch._bitmap[:] = bitmap
+        sketch._skipped = int(document.header["skipped"])
+        if sketch._spec.unit.level == "user":
+            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))

@@ -1,0 +1,155 @@
+"""The public spec of a distinct count, and the law of its bitmap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.noise import Noise
+from dpsketch.privacy import ApproximateCost, PureCost, Unit, ZcdpCost, requested
+from dpsketch.sketches.releasing import AdditiveNoise, ReleasePreview, additive_noise, guarantee
+from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.weights import WeightGrid
+
+__all__ = ["DEFAULT_SEED", "LEVELS", "DistinctSpec"]
+
+DEFAULT_SEED = 1
+LEVELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctSpec:
+    """All that two distinct sketches must share to merge. Public.
+
+    Attributes
+    ----------
+    buckets : int
+        Words of the bitmap; the relative error is about 0.7/√buckets.
+    unit : Unit
+        Whose presence a release hides; of its bounds only ``max_keys`` matters.
+    seed : int
+        The seed of the hash functions; it protects nothing and is published.
+    key_type : {"int", "text"} or None
+        Fixed by the first update.
+    """
+
+    buckets: int
+    unit: Unit
+    seed: int = DEFAULT_SEED
+    key_type: KeyType | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("buckets", self.buckets, low=16, high=2**24)
+        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the bitmap. Where the unit is a user, eight more for each user counted."""
+        return 8 * self.buckets
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How a user's records of one key count: once."""
+        return WeightGrid(1, 1)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit moves the number of ones: by ``max_keys``.
+
+        Adding C keys sets at most C bits. Replacing is no worse: both streams have the ones of what they share, and at
+        most C more.
+        """
+        return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))
+
+    def noise(self, epsilon: float | None, delta: float | None, rho: float | None) -> AdditiveNoise:
+        """Calibrate the noise on the number of ones.
+
+        For (ε, δ) it is the quieter of discrete Laplace, which is ε-private without a δ, and Gaussian noise.
+        """
+        bound = self.sensitivity
+        calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
+        match requested(epsilon, delta, rho):
+            case ApproximateCost(asked, _):
+                pure = additive_noise(asked, 0, None, l1=bound.l1, l2=bound.l2)
+                return pure if pure.noise.variance <= calibrated.noise.variance else calibrated
+            case PureCost() | ZcdpCost():
+                return calibrated
+
+    def preview(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        distinct: float = 0.0,
+    ) -> ReleasePreview:
+        """Say what a release would promise, and its standard error at a guessed number of ``distinct`` keys."""
+        calibrated = self.noise(epsilon, delta, rho)
+        promise = guarantee(calibrated, self.unit)
+        spread = math.sqrt(calibrated.noise.variance)
+        return ReleasePreview(promise, spread, self.error(distinct, calibrated.noise))
+
+    def ones(self, distinct: float) -> float:
+        """Return the mean number of ones after so many distinct keys."""
+        return -self.buckets * float(np.sum(np.expm1(distinct * self._log_missed)))
+
+    def variance_of_ones(self, distinct: float) -> float:
+        """Return the variance of the number of ones, to first order in 1/buckets."""
+        free = np.exp(distinct * self._log_missed)
+        # Balls in cells: independent cells, less what the fixed number of balls takes away.
+        alone = self.buckets * float(np.sum(free * (1 - free)))
+        return max(0.0, alone - distinct * self._rise(distinct) ** 2)
+
+    def error(self, distinct: float, noise: Noise) -> float:
+        """Return the standard error of an estimate near so many distinct keys."""
+        return math.sqrt(self.variance_of_ones(distinct) + noise.variance) / self._rise(distinct)
+
+    def distinct_for(self, ones: float) -> float:
+        """Return the number of distinct keys whose mean number of ones is this; 0 where there is none."""
+        if ones <= 0:
+            return 0.0
+        return _root(lambda distinct: self.ones(distinct) - ones)
+
+    def _rise(self, distinct: float) -> float:
+        return -self.buckets * float(np.sum(self._log_missed * np.exp(distinct * self._log_missed)))
+
+    @property
+    def _log_missed(self) -> npt.NDArray[np.float64]:
+        """The logarithm of the probability that a key misses a given bit, for each level."""
+        return np.log1p(-np.ldexp(1.0, -np.arange(1, LEVELS + 1)) / self.buckets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        return {
+            "buckets": self.buckets,
+            "unit": self.unit.to_json(),
+            "seed": self.seed,
+            "key_type": self.key_type,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a spec from :meth:`to_json`."""
+        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
+
+
+def _root(function: Any) -> float:
+    """Return where an increasing function of a number of keys passes 0, between 0 and 2⁶⁴."""
+    low, high = 0.0, 2.0**64
+    if function(high) < 0:
+        return high
+    for _ in range(200):
+        # Halve the ratio where the numbers are large, the difference where they are small.
+        middle = math.sqrt(low * high) if low > 1 else (low + min(high, 4 * low + 4)) / 2
+        if middle <= low or middle >= high or high - low < 1e-9 * high:
+            break
+        low, high = (middle, high) if function(middle) < 0 else (low, middle)
+    return (low + high) / 2

@@ -1,0 +1,166 @@
+"""What a search will find, predicted from a guess at the data before anything is read or spent.
+
+The model: every level estimates a key's count with a Gaussian error of its own. Its size follows from the law of a
+cell, noise and collisions together. Keys of at least 0.6 of the threshold that stand out are decoded jointly and are in
+nobody's way; all others collide. Keys share no prefixes beyond the first level; where they do, fewer prefixes collide.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from dpsketch.noise import Noise
+from dpsketch.sketches.heavy.search import INNER, scale_of_estimates, smallest_reach
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
+
+__all__ = ["Prediction", "predict"]
+
+Floats = npt.NDArray[np.float64]
+
+# Joint decoding takes keys that stand out by so many standard errors.
+_STANDS_OUT = 5.0
+_ROUNDS = 4
+# Points at which a law is tabulated, and the relative breadth of a bin of counts.
+_POINTS = 1 << 12
+_BIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What ``top(threshold=…)`` would find.
+
+    Attributes
+    ----------
+    threshold : float
+        The threshold in force: that asked for, or the lowest that can be told from noise.
+    frequent : int
+        How many keys have at least that many records.
+    found : float
+        How many keys the list is expected to have.
+    recall, precision : float
+        Of the frequent keys, the part that is listed; of the listed keys, the part that is frequent.
+    lenient_recall, lenient_precision : float
+        The same with the benefit of the doubt: recall over keys of at least 1.15 times the threshold, precision
+        counting those of at least half of it as right.
+    error : float
+        Standard deviation of a listed key's estimate.
+    """
+
+    threshold: float
+    frequent: int
+    found: float
+    recall: float
+    precision: float
+    lenient_recall: float
+    lenient_precision: float
+    error: float
+
+
+def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoise) -> Prediction:
+    """Predict a search for keys of at least ``asked``."""
+    counts = np.sort(counts)
+
+    def cell(law: Noise, cut: float) -> CellLaw:
+        """Return the law of a table's cells; keys of at least ``cut`` are decoded, and are in no other key's way."""
+        return CellLaw.of(spec.grid * math.sqrt(law.variance), counts[: np.searchsorted(counts, cut)], spec.width)
+
+    tables = [noise.inner] * (spec.tables > 1) + [noise.leaf]
+    spreads = [cell(law, math.inf).ordinary for law in tables]
+    dense = spec.grid * math.sqrt(noise.dense.variance)
+    errors = [scale_of_estimates(spread, spec.rows) for spread in spreads]
+    threshold = max(asked, smallest_reach([dense, *errors[:-1]], errors[-1]))
+    for _ in range(_ROUNDS):  # what stands out depends on the error, and the error on what stands out
+        cuts = [max(INNER * threshold, _STANDS_OUT * error) for error in errors]
+        errors = [cell(law, cut).error / math.sqrt(spec.rows) for law, cut in zip(tables, cuts, strict=True)]
+
+    chance = ndtr((counts - threshold) / errors[-1]) * ndtr((counts - INNER * threshold) / dense)
+    chance *= ndtr((counts - INNER * threshold) / errors[0]) ** (spec.tables - 1)
+    found = float(chance.sum())
+
+    def listed(at_least: float) -> tuple[float, int]:
+        start = np.searchsorted(counts, at_least)
+        return float(chance[start:].sum()), len(counts) - int(start)
+
+    right, frequent = listed(threshold)
+    surely, clear = listed(1.15 * threshold)
+    nearly, _ = listed(0.5 * threshold)
+    return Prediction(
+        threshold=threshold,
+        frequent=frequent,
+        found=found,
+        recall=right / frequent if frequent else 1.0,
+        precision=right / found if found else 1.0,
+        lenient_recall=surely / clear if clear else 1.0,
+        lenient_precision=nearly / found if found else 1.0,
+        error=errors[-1],
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellLaw:
+    """The law of one cell of a table: noise, and the signed counts of the keys that fall into it.
+
+    Attributes
+    ----------
+    places, density : numpy.ndarray
+        Points, and the probability at each. Counts beyond the points wrap around; what is far out is far out anyhow.
+    """
+
+    places: Floats
+    density: Floats
+
+    @classmethod
+    def of(cls, noise_scale: float, counts: Floats, width: int) -> CellLaw:
+        """Return the law for Gaussian noise and these counts, compound Poisson, by its characteristic function."""
+        step = noise_scale / 4
+        values, weights = _binned(counts)
+        frequencies = 2 * math.pi * np.arange(_POINTS // 2 + 1) / (_POINTS * step)
+        waves = np.cos(np.outer(frequencies, values)) - 1
+        transform = np.exp(waves @ weights / width - (noise_scale * frequencies) ** 2 / 2)
+        density = np.maximum(np.fft.irfft(transform, n=_POINTS), 0)
+        places: Floats = step * np.fft.fftfreq(_POINTS, 1 / _POINTS).astype(np.float64)
+        return cls(places, density / density.sum())
+
+    @property
+    def ordinary(self) -> float:
+        """The standard deviation that the median size of a cell suggests, as a search reads it off a table."""
+        half = _POINTS // 2
+        within = 2 * np.cumsum(self.density[:half]) - self.density[0]  # the law is symmetric, and a point has a breadth
+        return float(np.interp(0.5, within, self.places[:half] + self.places[1] / 2)) / 0.6745
+
+    @property
+    def error(self) -> float:
+        """Standard error, times the root of the rows, of the Huber estimate that suits this law best.
+
+        Huber's estimates run from the median to the mean, and a search takes the one with the least error.
+        """
+        step = self.places[1] - self.places[0]
+        least = math.inf
+        for threshold in step * (
+            np.geomspace(2, _POINTS / 2, 40).astype(np.int64) + 0.5
+        ):  # a point has half a step aside
+            inside = float(self.density[np.abs(self.places) <= threshold].sum())
+            pull = float((np.clip(self.places, -threshold, threshold) ** 2) @ self.density)
+            least = min(least, math.sqrt(pull) / inside)
+        return least
+
+
+def _binned(counts: Floats) -> tuple[Floats, Floats]:
+    """Return few values that stand for many counts, and how many each stands for."""
+    positive = counts[counts > 0]
+    if len(positive) == 0:
+        return np.zeros(1), np.zeros(1)
+    bins = np.round(np.log(positive) / _BIN).astype(np.int64)
+    bins -= bins.min()
+    weights = np.bincount(bins).astype(np.float64)
+    squares = np.bincount(bins, weights=positive**2)
+    held = weights > 0
+    return np.sqrt(squares[held] / weights[held]), weights[held]

@@ -1,0 +1,261 @@
+"""The released HeavyHitters sketch: the frequent keys, their counts, and all the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self, assert_never
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dpsketch import files, plots
+from dpsketch.errors import InvalidInput
+from dpsketch.estimates import Estimate, Estimates
+from dpsketch.hashing import fingerprint, row_keys, to_arrow
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
+from dpsketch.sketches.countsketch.decoding import joint_decode
+from dpsketch.sketches.countsketch.intervals import check_confidence
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.heavy.search import Found, lowest_threshold, search, standard_error
+from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
+from dpsketch.sketches.specs import fingerprint_of, whole_number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateHeavyHitters", "level_keys"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateHeavyHitters:
+    """A released tree of prefixes: public, to be searched and queried for ever.
+
+    Attributes
+    ----------
+    spec : HeavyHittersSpec
+        The public spec.
+    total : numpy.ndarray
+        The released total of all records, one integer.
+    dense : numpy.ndarray
+        The released first level, one integer a prefix; for text the last one counts the keys that were too long.
+    tables : numpy.ndarray
+        The released CountSketches, levels × rows × width; the last one counts the keys themselves.
+    noise : TreeNoise
+        The noise in each part.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: HeavyHittersSpec
+    total: npt.NDArray[np.int64]
+    dense: npt.NDArray[np.int64]
+    tables: npt.NDArray[np.int64]
+    noise: TreeNoise
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        for part in (self.total, self.dense, self.tables):
+            part.flags.writeable = False
+
+    @property
+    def row_keys(self) -> npt.NDArray[np.uint64]:
+        """The keys of the tables' rows, levels × rows."""
+        return level_keys(self.spec)
+
+    @property
+    def leaf(self) -> PrivateCountSketch:
+        """The last level by itself: an ordinary CountSketch of the keys."""
+        return PrivateCountSketch(self.spec.leaf, self.tables[-1], (self.noise.leaf,), self.guarantee, self.charge)
+
+    @property
+    def lowest_threshold(self) -> float:
+        """The least threshold at which this release tells keys from noise; a lower one asked for acts as this one."""
+        return self.spec.grid * lowest_threshold(self)
+
+    def __repr__(self) -> str:
+        shape = f"{self.spec.tables} tables of {self.spec.rows}×{self.spec.width}"
+        return f"<PrivateHeavyHitters {shape}, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+
+    def top(
+        self,
+        n: int | None = None,
+        *,
+        threshold: float | None = None,
+        candidates: Any = None,
+        confidence: float = 0.95,
+    ) -> Estimates:
+        """Return the most frequent keys, largest first, without being told any.
+
+        Parameters
+        ----------
+        n : int, optional
+            At most so many keys.
+        threshold : float, optional
+            Only keys with an estimate of at least this. None, or one below :attr:`lowest_threshold`, acts as that: what
+            lies below cannot be told from noise, and is never listed, also where fewer than ``n`` keys are left.
+        candidates : column of keys, optional
+            Look at these keys only; then there is no lowest threshold.
+        confidence : float
+            The intervals hold for all keys listed at once with this probability, although the keys were picked by the
+            very noise they are about.
+        """
+        check_confidence(confidence)
+        limit = None if n is None else whole_number("n", n, low=1, high=2**31)
+        if threshold is not None and not (isinstance(threshold, int | float) and math.isfinite(threshold)):
+            raise InvalidInput("threshold must be a finite number.")
+        if candidates is not None:
+            return self._top_of(candidates, limit, threshold, confidence)
+        found = self._search(threshold)
+        keys, values = found.keys.take(np.arange(len(found.values))[:limit]), self.spec.grid * found.values[:limit]
+        half = self.spec.grid * found.half_width(confidence)
+        return Estimates(keys.plain(), values, values - half, values + half, confidence)
+
+    def _search(self, threshold: float | None) -> Found:
+        lowest = lowest_threshold(self)
+        return search(self, lowest if threshold is None else max(lowest, threshold / self.spec.grid))
+
+    def _top_of(self, candidates: Any, limit: int | None, threshold: float | None, confidence: float) -> Estimates:
+        column = self._column(candidates)
+        listed = self.leaf.top(max(1, len(column)), candidates=column, confidence=confidence)
+        stop = len(listed) if threshold is None else int(np.count_nonzero(listed.value >= threshold))
+        stop = stop if limit is None else min(stop, limit)
+        return Estimates(listed.key[:stop], listed.value[:stop], listed.low[:stop], listed.high[:stop], confidence)
+
+    def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
+        """Estimate the counts of keys, as :meth:`PrivateCountSketch.estimate` does, from the last level."""
+        return self.leaf.estimate(self._column(keys), confidence=confidence, estimator=estimator)
+
+    def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
+        """Estimate many candidate keys together, as :meth:`PrivateCountSketch.decode` does, from the last level."""
+        return self.leaf.decode(self._column(candidates), confidence=confidence)
+
+    def all_records(self, *, confidence: float = 0.95) -> Estimate:
+        """Estimate the total weight of all records, those with keys that were too long included."""
+        check_confidence(confidence)
+        value = self.spec.grid * float(self.total[0])
+        half = self.spec.grid * _noise_quantile(self.noise.total, confidence)
+        return Estimate(value, value - half, value + half, confidence)
+
+    def too_long(self, *, confidence: float = 0.95) -> Estimate:
+        """Estimate the weight of the records whose text key was longer than ``key_bytes``; such keys are not found."""
+        check_confidence(confidence)
+        if self.spec.key_type == "int":
+            return Estimate(0.0, 0.0, 0.0, confidence)
+        value = self.spec.grid * float(self.dense[-1])
+        half = self.spec.grid * _noise_quantile(self.noise.dense, confidence)
+        return Estimate(value, value - half, value + half, confidence)
+
+    def everything_else(self, listed: Estimates | Any = None, *, confidence: float = 0.95) -> Estimate:
+        """Estimate the total weight of all keys that are not in a list.
+
+        Parameters
+        ----------
+        listed : Estimates or column of keys, optional
+            The list, such as :meth:`top` returns. None: all keys that :meth:`top` finds.
+        confidence : float
+            Coverage of the interval.
+
+        Accuracy
+        --------
+        The total has noise of its own and is accurate; what the listed keys have together is subtracted, and its
+        error is that of one estimate times the root of their number. Keys picked just above a threshold are
+        overestimated on average; the interval reaches up by as much. Where the unit is a user, what the clip left out
+        of the last level (see :attr:`HeavyHitters.clipped_users`) counts as everything else.
+        """
+        check_confidence(confidence)
+        if listed is None:
+            listed = self.top()
+        column = self._column(listed.key if isinstance(listed, Estimates) else listed)
+        prints = np.unique(fingerprint(column, self.spec.key_type).fingerprints)
+        variance, picked, value = self.noise.total.variance, 0.0, float(self.total[0])
+        if len(prints):
+            scale = math.sqrt(self.noise.leaf.variance)
+            decoded = joint_decode(self.tables[-1], prints, self.row_keys[-1], scale)
+            error = standard_error(decoded)
+            value -= float(decoded.values.sum())
+            variance += len(prints) * error**2
+            # Σ E[error; picked] is (keys a unit of count at the threshold)·error²; the former from two errors' breadth.
+            near = np.count_nonzero(decoded.values < decoded.values.min() + 2 * error)
+            picked = near / 2 * error
+        half = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
+        grid = self.spec.grid
+        return Estimate(grid * value, grid * (value - half), grid * (value + half + picked), confidence)
+
+    def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
+        """Draw the ``n`` most frequent keys with their intervals."""
+        words = f"{n} most frequent keys, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
+        return plots.bars(self.top(n, candidates=candidates), words)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        facts = {
+            **self.leaf.facts(),
+            "levels": self.spec.tables + 1,
+            "lowest_threshold": self.lowest_threshold,
+            "all_records": self.all_records().to_json(),
+        }
+        return facts if self.spec.key_type == "int" else {**facts, "too_long": self.too_long().to_json()}
+
+    def _column(self, keys: Any) -> Any:
+        """Read keys to look up, refusing those that no record of the spec can have."""
+        column = to_arrow(keys)
+        if column.null_count:
+            raise InvalidInput("a null is not a key that can be looked up.")
+        fingerprint(column[:0], self.spec.key_type)
+        if self.spec.space.parse(column).fitting() is not None:
+            raise InvalidInput(
+                f"a key has more than key_bytes={self.spec.key_bytes} bytes; such keys were not counted one by one. "
+                "See too_long() for all of them together."
+            )
+        return column
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may query."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=self.noise.to_json())
+        arrays: dict[str, files.Array] = {"total": self.total, "dense": self.dense, "tables": self.tables}
+        return files.Document("heavy", False, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        spec = HeavyHittersSpec.from_json(document.header["spec"])
+        return cls(
+            spec,
+            integer_array(document, "total", (1,)),
+            integer_array(document, "dense", (spec.space.dense_cells,)),
+            integer_array(document, "tables", (spec.tables, spec.rows, spec.width)),
+            TreeNoise.from_json(document.header["noise"]),
+            read_guarantee(document),
+            read_charge(document),
+        )
+
+
+def level_keys(spec: HeavyHittersSpec) -> npt.NDArray[np.uint64]:
+    """Return the keys of the tables' rows, levels × rows; those of the leaf are an ordinary CountSketch's."""
+    above = row_keys(spec.seed, spec.rows * (spec.tables - 1), "heavy").reshape(-1, spec.rows)
+    return np.vstack([above, row_keys(spec.seed, spec.rows)])
+
+
+def _noise_quantile(law: Noise, confidence: float) -> float:
+    """Return the least whole number that the noise stays within with this probability, from Gaussian or exponential."""
+    match law:
+        case RoundedGaussian(sigma):
+            return math.ceil(sigma * float(ndtri((1 + confidence) / 2)) + 0.5)
+        case DiscreteLaplace(epsilon, sensitivity):
+            return math.ceil(sensitivity / epsilon * math.log(1 / (1 - confidence)))
+        case _:
+            assert_never(law)

@@ -1,0 +1,344 @@
+"""The sensitive HeavyHitters sketch: records come in, one release goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch._compiled import countsketch as kernels
+from dpsketch._compiled.heavy import add_units, distinct_prefixes
+from dpsketch.bounding import Bounded, CountedUsers, bound
+from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
+from dpsketch.privacy import Unit
+from dpsketch.sketches.countsketch.clipping import Clip
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.heavy.keys import Keys
+from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
+from dpsketch.sketches.heavy.spec import HeavyHittersSpec
+from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.weights import checked_total, whole_counts
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["HeavyHitters"]
+
+# Records a block: all levels of a block are filled before the next one is read.
+_BLOCK = 1 << 16
+
+Units = npt.NDArray[np.int64]
+
+
+class HeavyHitters(Sensitive):
+    """The sensitive sketch: takes records, merges, and is released once its budget is charged.
+
+    Parameters
+    ----------
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``.
+    rows, width : int
+        Size of each level's table; rows must be odd.
+    key_bits : int
+        Keys are integers in [0, 2^key_bits), at most 64 bits. Others are refused.
+    key_bytes : int
+        Keys are text of at most so many bytes of UTF-8, at most 64. Longer ones are never cut and found as something
+        else: such records count in the total and in :meth:`PrivateHeavyHitters.too_long`, and nowhere else. Each byte
+        is a level that wants its share of the budget, so take no more of them than the keys have.
+    seed : int, optional
+        Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
+    grid : float, optional
+        Step to which weights are rounded; 1 by default, which takes whole weights only.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> sketch = dps.HeavyHitters(unit=dps.per_record(), rows=5, width=256, key_bytes=8)
+    >>> sketch.update(["tea", "milk", "rye"], counts=[5000, 2000, 3])
+    >>> sketch.release(epsilon=1.0, delta=1e-6).top(threshold=1000).key
+    ['tea', 'milk']
+    """
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        rows: int = 7,
+        width: int = 4096,
+        key_bits: int | None = None,
+        key_bytes: int | None = None,
+        seed: int = DEFAULT_SEED,
+        grid: float = 1,
+    ) -> None:
+        self._start(HeavyHittersSpec(rows, width, unit, key_bits, key_bytes, seed, grid))
+
+    def _start(self, spec: HeavyHittersSpec) -> None:
+        self._spec = spec
+        self._row_keys = level_keys(spec)
+        self._dense = np.zeros(spec.space.dense_cells, dtype=np.int64)
+        self._tables = np.zeros((spec.tables, spec.rows, spec.width), dtype=np.int64)
+        self._mass = 0
+        self._skipped = 0
+        self._clipped = 0
+        self._counted = CountedUsers()
+
+    @classmethod
+    def from_spec(cls, spec: HeavyHittersSpec) -> Self:
+        """Start an empty sketch of a spec."""
+        sketch = cls.__new__(cls)
+        sketch._start(spec)
+        return sketch
+
+    def empty_like(self) -> Self:
+        """Start an empty sketch that will merge with this one."""
+        return type(self).from_spec(self._spec)
+
+    @property
+    def spec(self) -> HeavyHittersSpec:
+        """The public spec."""
+        return self._spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
+        return self._skipped
+
+    @property
+    def clipped_users(self) -> int:
+        """How many users lost a key in the last level because their keys collide (not to ``max_keys``). Sensitive."""
+        return self._clipped
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        shape = f"{spec.tables} tables of {spec.rows}×{spec.width}"
+        return f"<HeavyHitters {shape}, spec {fingerprint_of(spec)}, sensitive>"
+
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
+        """Add records.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text, as the spec says. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update: the sketch remembers whom it has counted, and refuses them later.
+        weights : numbers, optional
+            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
+            user, the weights of a user's records of one key are added up and clipped together.
+        counts : whole numbers, optional
+            So many equal records at once; refused where the unit is a user.
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or sketch that this one is merged with; nothing is
+            then compared or remembered, and the release says that it was not checked.
+        """
+        column = to_arrow(keys)
+        batch = fingerprint(column, self._spec.key_type)
+        records = self._spec.space.parse(column)
+        clip = self._spec.leaf.clip
+        if clip is None:
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            self._add_records(records, batch, weights, counts)
+        else:
+            if users is None:
+                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+            if counts is not None:
+                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+            self._add_users(records, batch, users, weights, clip, disjoint_users)
+
+    def _add_records(self, records: Keys, batch: KeyBatch, weights: Any, counts: Any) -> None:
+        n = len(records)
+        grid = self._spec.weight_grid
+        units: Units | int = grid.one if weights is None else grid.units(weights, n)
+        multiples: Units | int = 1 if counts is None else whole_counts(counts, n)
+        if batch.kept is not None:
+            records = records.take(np.flatnonzero(batch.kept))
+            units = units if isinstance(units, int) else units[batch.kept]
+            multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
+        mass = checked_total(self._mass, units, multiples, len(records))
+        amounts = np.atleast_1d(np.asarray(units * multiples, dtype=np.int64))
+        for start in range(0, len(records), _BLOCK):
+            places = np.arange(start, min(start + _BLOCK, len(records)))
+            block = amounts if len(amounts) == 1 else amounts[places]
+            self._add_block(records.take(places), block)
+        self._mass = mass
+        self._skipped += batch.skipped
+
+    def _add_block(self, records: Keys, units: Units) -> None:
+        """Add records to every level; ``units`` has one entry a record, or a single one for all."""
+        add_units(self._dense, self._dense_cells(records), units)
+        for level, (prefixes, present) in enumerate(self._levels(records)):
+            amounts = units
+            if present is not None:
+                prefixes = prefixes.take(np.flatnonzero(present))
+                amounts = units if len(units) == 1 else units[present]
+            prints = prefixes.prints()
+            if len(amounts) == 1 and amounts[0] == 1:
+                kernels.add_ones(self._tables[level], prints, self._row_keys[level])
+            else:
+                amounts = np.ascontiguousarray(np.broadcast_to(amounts, prints.shape))
+                kernels.add_weighted(self._tables[level], prints, self._row_keys[level], amounts)
+
+    def _add_users(
+        self, records: Keys, batch: KeyBatch, users: Any, weights: Any, clip: Clip, disjoint_users: bool
+    ) -> None:
+        grid = self._spec.weight_grid
+        units = grid.one if weights is None else grid.units(weights, len(records))
+        bounded = bound(
+            users,
+            batch,
+            units,
+            max_keys=clip.max_keys,
+            max_units=clip.max_units,
+            seed=self._spec.seed,
+            user_type=self._counted.user_type,
+        )
+        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+        mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
+        kept = records.take(bounded.rows)
+        cells = _once_a_user(bounded, self._dense_cells(kept).view(np.uint64), None)
+        add_units(self._dense, cells.fingerprints.view(np.int64), cells.units)
+        for level, (prefixes, present) in enumerate(self._levels(kept)):
+            once = _once_a_user(bounded, prefixes.prints(), present)
+            clipped = clip.add(self._tables[level], once, self._row_keys[level])
+        self._clipped += clipped
+        self._counted = counted
+        self._mass = mass
+        self._skipped += bounded.skipped
+
+    def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:
+        space = self._spec.space
+        cells = records.cells(space.dense_depth)
+        fitting = records.fitting()
+        if fitting is not None:
+            cells[~fitting] = space.dense_cells - 1
+        return cells
+
+    def _levels(self, records: Keys) -> Iterator[tuple[Keys, npt.NDArray[np.bool_] | None]]:
+        """Yield, for each table, the records' prefixes and which of them are counted there.
+
+        A text that has ended is counted at the level where it ends, and then at the leaf only: the levels between
+        would learn nothing, and it would collide with others there.
+        """
+        space = self._spec.space
+        fitting = records.fitting()
+        for depth in range(space.dense_depth + 1, space.size + 1):
+            present = None if depth == space.size else records.reaching(depth - 1)
+            if fitting is not None:
+                present = fitting if present is None else present & fitting
+            yield records.cut(depth), present
+
+    def merge(self, other: HeavyHitters, *, disjoint_users: bool = False) -> None:
+        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
+
+        Parameters
+        ----------
+        other : HeavyHitters
+            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        if not isinstance(other, HeavyHitters):
+            raise SpecMismatch(f"cannot merge a HeavyHitters with a {type(other).__name__}.")
+        refuse_mismatch(self._spec, other._spec)
+        if self._spec.leaf.clip is None and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._dense += other._dense
+        self._tables += other._tables
+        self._skipped += other._skipped
+        self._clipped += other._clipped
+        self._counted = counted
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateHeavyHitters:
+        """Charge the budget, add noise to every level, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise.
+        rho : float
+            A zero-concentrated guarantee instead.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before any noise is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation, for all levels together: see
+        :meth:`HeavyHittersSpec.calibrate` for the split and :attr:`HeavyHittersSpec.sensitivity` for the bounds. Search
+        and estimates are post-processing and cost nothing.
+        """
+        calibrated = self._spec.calibrate(epsilon, delta, rho, caveat=self._counted.caveat)
+        charge = charge_ledger(
+            ledger, dataset, (calibrated.cost,), self._spec.unit, f"heavy {fingerprint_of(self._spec)}"
+        )
+        noise = calibrated.noise
+        dense = self._dense + noise.dense.sample(self._dense.size)
+        tables = self._tables.copy()
+        for level, table in enumerate(tables):
+            law = noise.leaf if level == len(tables) - 1 else noise.inner
+            table += law.sample(table.size).reshape(table.shape)
+        total = np.array([self._mass], dtype=np.int64) + noise.total.sample(1)
+        return PrivateHeavyHitters(self._spec, total, dense, tables, noise, calibrated.guarantee, charge)
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only."""
+        return files.encode(self._to_document())
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document())
+
+    def _to_document(self) -> files.Document:
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
+        arrays: dict[str, files.Array] = {"dense": self._dense, "tables": self._tables}
+        if self._spec.leaf.clip is not None:
+            header |= {"clipped": self._clipped, "users": self._counted.to_json()}
+            arrays["users"] = self._counted.to_array()
+        return files.Document("heavy", True, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file."""
+        sketch = cls.from_spec(HeavyHittersSpec.from_json(document.header["spec"]))
+        sketch._dense[:] = integer_array(document, "dense", sketch._dense.shape)
+        sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)
+        sketch._mass = int(document.header["mass"])
+        sketch._skipped = int(document.header["skipped"])
+        if sketch._spec.leaf.clip is not None:
+            sketch._clipped = int(document.header["clipped"])
+            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))
+
+
+def _once_a_user(batch: Bounded, prints: npt.NDArray[np.uint64], present: npt.NDArray[np.bool_] | None) -> Bounded:
+    """Return a bounded batch with prefixes in the place of keys, each once a user, with the largest of its units."""
+    starts, kept, units = np.empty_like(batch.starts), np.empty_like(prints), np.empty_like(batch.units)
+    marks = np.ones(len(prints), np.bool_) if present is None else present
+    distinct_prefixes(batch.starts, prints, batch.units, marks, starts, kept, units)
+    return replace(batch, starts=starts, fingerprints=kept[: starts[-1]], units=units[: starts[-1]])

@@ -1,0 +1,34 @@
+"""Private frequency moments F_p = Σ (weight of a key)^p, for 0 < p ≤ 1.
+
+A vector of ``size`` sums, each of the keys' weights times p-stable variates that a secret key yields. Such a sum is
+p-stable with scale F_p, and what the secret hides is hidden by the variates themselves: the sketch is its own noise. A
+floor, a stable draw of known scale, makes that enough whatever the data. The scale is estimated, rounded and
+published; the vector and the secret are destroyed.
+
+References
+----------
+Wang, Pinelis and Song, *Differentially private fractional frequency moments estimation with polylogarithmic space*
+(ICLR 2022). Changed here: no sub-sampling (its Theorem 4 is false), the exact multiplicative sensitivity with a floor
+instead of Theorem 1's bound and Theorem 6 (false), the exact privacy loss of all coordinates together instead of basic
+composition, and the maximum-likelihood estimate. The published form is in
+:mod:`~dpsketch.sketches.moment.as_published`.
+"""
+
+from dpsketch.sketches.moment.as_published import MomentSketchAsPublished
+from dpsketch.sketches.moment.calibration import size_for_error
+from dpsketch.sketches.moment.estimators import Estimator
+from dpsketch.sketches.moment.private import PrivateMoment
+from dpsketch.sketches.moment.profile import MomentProfile, PrivateMomentProfile
+from dpsketch.sketches.moment.sketch import MomentSketch
+from dpsketch.sketches.moment.spec import MomentSpec
+
+__all__ = [
+    "Estimator",
+    "MomentProfile",
+    "MomentSketch",
+    "MomentSketchAsPublished",
+    "MomentSpec",
+    "PrivateMoment",
+    "PrivateMomentProfile",
+    "size_for_error",
+]

@@ -1,0 +1,137 @@
+"""The released moment: one number with its interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+from dpsketch import files
+from dpsketch.errors import FileRefused
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
+from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.specs import fingerprint_of
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateMoment", "significant"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateMoment:
+    """A released moment: public, for ever.
+
+    Attributes
+    ----------
+    spec : MomentSpec
+        The public spec.
+    scale : float
+        The rounded estimate of F_p + floor: all that was released.
+    floor : float
+        The floor; public, a function of the spec and the budget.
+    estimator : str
+        How the scale was estimated.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: MomentSpec
+    scale: float
+    floor: float
+    estimator: Estimator
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    @property
+    def p(self) -> float:
+        """The exponent."""
+        return self.spec.p
+
+    @property
+    def value(self) -> float:
+        """The estimate of F_p. Unbiased, hence below 0 at times where F_p is small beside the floor."""
+        return significant(self.scale - self.floor, 4)
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95% interval."""
+        return self.interval()[1]
+
+    @property
+    def error(self) -> float:
+        """The standard error of :attr:`value`, from the release itself."""
+        return self.scale * math.sqrt(pivot_variance(self.spec.p, self.spec.size, self.estimator))
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for F_p.
+
+        Accuracy
+        --------
+        The estimate is the true scale times a pivot whose law is known, so coverage does not depend on the data: it is
+        within half a percentage point of the confidence from 50 coordinates on, and within one from 10 on.
+        """
+        low, high = pivot_interval(self.spec.p, self.spec.size, self.estimator, confidence)
+        return self.scale * low - self.floor, self.scale * high - self.floor
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"<PrivateMoment F_{self.spec.p:g} ≈ {self.value:g} [{low:.4g}, {high:.4g}], "
+            f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may read."""
+        files.write(path, self.to_document())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was released, without the guarantee, as JSON-ready values."""
+        return {
+            "spec": self.spec.to_json(),
+            "scale": self.scale,
+            "floor": self.floor,
+            "estimator": self.estimator,
+        }
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        released = self.to_json()
+        header = release_header(released.pop("spec"), self.guarantee, self.charge, **released)
+        return files.Document("moment", False, header, {})
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], guarantee: Guarantee, charge: Charge | None) -> Self:
+        """Rebuild a release from :meth:`to_json` and what it promised."""
+        spec = MomentSpec.from_json(value["spec"])
+        scale, floor, estimator = value["scale"], value["floor"], value["estimator"]
+        check_estimator(estimator, spec.p)
+        if not (isinstance(scale, float) and isinstance(floor, float) and scale >= 0 and floor >= 0):
+            raise FileRefused("the file's moment is not one that dpsketch writes.")
+        return cls(spec, scale, floor, estimator, guarantee, charge)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        return cls.from_json(document.header, read_guarantee(document), read_charge(document))
+
+
+def significant(value: float, digits: int) -> float:
+    """Round to significant digits.
+
+    Examples
+    --------
+    >>> significant(123456.0, 3), significant(-0.0012345, 4)
+    (123000.0, -0.001234)
+    """
+    return float(f"{value:.{digits - 1}e}")

@@ -1,0 +1,248 @@
+"""Several moments of one stream, released together with one composed charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.estimates import Estimates
+from dpsketch.hashing import KeyType
+from dpsketch.noise import noise_is_for_tests
+from dpsketch.privacy import Guarantee, Unit
+from dpsketch.sketches.documents import read_charge, read_guarantee
+from dpsketch.sketches.moment.calibration import calibrate_together
+from dpsketch.sketches.moment.estimators import Estimator, check_estimator
+from dpsketch.sketches.moment.private import PrivateMoment
+from dpsketch.sketches.moment.sketch import MomentSketch
+from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
+from dpsketch.sketches.releasing import Sensitive, charge_ledger
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge, Ledger
+
+__all__ = ["MomentProfile", "PrivateMomentProfile"]
+
+_MOST = 64
+
+
+class MomentProfile(Sensitive):
+    """Sketches of F_p for several p over one stream; one release, which ends them all.
+
+    Parameters
+    ----------
+    p : sequence of float
+        The exponents, all different.
+    size, unit, stream, public_total, grid, seed, key_type
+        As for :class:`MomentSketch`, shared by all.
+
+    Examples
+    --------
+    >>> from dpsketch.privacy import per_record
+    >>> profile = MomentProfile(p=[0.5, 1], size=50, unit=per_record())
+    >>> profile.update(["a", "b", "a"], counts=[400, 900, 500])
+    >>> private = profile.release(epsilon=2.0, delta=0)
+    >>> [moment.p for moment in private]
+    [0.5, 1]
+    """
+
+    def __init__(
+        self,
+        *,
+        p: Sequence[float],
+        size: int,
+        unit: Unit,
+        stream: Stream = "insert",
+        public_total: float = 0,
+        grid: float | None = None,
+        seed: int = DEFAULT_SEED,
+        key_type: KeyType | None = None,
+    ) -> None:
+        if not 1 <= len(p) <= _MOST or len(set(p)) != len(p):
+            raise InvalidInput(f"p must name between 1 and {_MOST} exponents, all different.")
+        specs = [MomentSpec(each, size, unit, stream, public_total, grid, seed, key_type) for each in p]
+        self._sketches = [MomentSketch.from_spec(spec) for spec in specs]
+
+    @property
+    def specs(self) -> list[MomentSpec]:
+        """The public specs, one an exponent."""
+        return [sketch.spec for sketch in self._sketches]
+
+    @property
+    def spec(self) -> MomentSpec:
+        """The first exponent's spec; the others differ from it in p alone."""
+        return self._sketches[0].spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
+        return self._sketches[0].skipped_nulls
+
+    def __repr__(self) -> str:
+        exponents = ", ".join(f"{spec.p:g}" for spec in self.specs)
+        return f"<MomentProfile p={exponents}, size {self.spec.size}, sensitive>"
+
+    def empty_like(self) -> Self:
+        """Start an empty partial that shares the secrets (see :meth:`MomentSketch.empty_like`)."""
+        return self._of([sketch.empty_like() for sketch in self._sketches])
+
+    @classmethod
+    def _of(cls, sketches: list[MomentSketch]) -> Self:
+        profile = cls.__new__(cls)
+        profile._sketches = sketches
+        return profile
+
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
+        """Add records to every sketch; see :meth:`MomentSketch.update`."""
+        # Whatever one of them refuses, the first refuses before anything is added.
+        for sketch in self._sketches:
+            sketch.update(keys, users=users, weights=weights, counts=counts, disjoint_users=disjoint_users)
+
+    def merge(self, other: MomentProfile, *, disjoint_users: bool = False) -> None:
+        """Add a partial that shares the secrets; see :meth:`MomentSketch.merge`."""
+        if not isinstance(other, MomentProfile) or [s.p for s in self.specs] != [s.p for s in other.specs]:
+            raise SpecMismatch("cannot merge: the two do not hold the same exponents in the same order.")
+        for ours, theirs in zip(self._sketches, other._sketches, strict=True):
+            ours.merge(theirs, disjoint_users=disjoint_users)
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        estimator: Estimator = "mle",
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateMomentProfile:
+        """Charge the budget once for all, and release every moment. The sketches end.
+
+        Parameters
+        ----------
+        epsilon, delta, rho : float
+            The guarantee for all of them together; see :meth:`MomentSketch.release`.
+        estimator, ledger, dataset
+            As there.
+
+        Privacy
+        -------
+        The sketches have independent secrets, so their losses add: the composed privacy loss distribution is within
+        (ε, δ), whichever of the moments grow and whichever shrink.
+        """
+        for sketch in self._sketches:
+            sketch._refuse_release()
+            check_estimator(estimator, sketch.spec.p)
+        calibrated = calibrate_together(self.specs, epsilon, delta, rho)
+        note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
+        charge = charge_ledger(ledger, dataset, calibrated.costs, self.spec.unit, note)
+        for_tests = noise_is_for_tests() or any(sketch._for_tests for sketch in self._sketches)
+        caveat = self._sketches[0]._counted.caveat
+        promise = calibrated.guarantee(self.spec, estimator, for_tests=for_tests, caveat=caveat)
+        moments = tuple(
+            PrivateMoment(sketch.spec, sketch._draw(floor, estimator), floor, estimator, promise, charge)
+            for sketch, floor in zip(self._sketches, calibrated.floors, strict=True)
+        )
+        return PrivateMomentProfile(moments, promise, charge)
+
+    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
+        """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""
+        return files.encode(self._to_document(include_secret))
+
+    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
+        """Write the sketches with their content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document(include_secret))
+
+    def _to_document(self, include_secret: bool) -> files.Document:
+        parts = [sketch._to_document(include_secret) for sketch in self._sketches]
+        arrays = {f"{name}_{i}": array for i, part in enumerate(parts) for name, array in part.arrays.items()}
+        return files.Document("moments", True, {"parts": [part.header for part in parts]}, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild the sensitive sketches from a decoded file."""
+        headers = document.header["parts"]
+        if not isinstance(headers, list) or not 1 <= len(headers) <= _MOST:
+            raise FileRefused("the file's list of moments is not one that dpsketch writes.")
+        sketches = []
+        for i, header in enumerate(headers):
+            ending = f"_{i}"
+            arrays = {name.removesuffix(ending): a for name, a in document.arrays.items() if name.endswith(ending)}
+            sketches.append(MomentSketch.from_document(files.Document("moment", True, header, arrays)))
+        return cls._of(sketches)
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild the sketches from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateMomentProfile:
+    """Moments released together: F_p against p, under one guarantee.
+
+    Attributes
+    ----------
+    moments : tuple of PrivateMoment
+        One an exponent, in the order asked; iterating gives them too.
+    guarantee : Guarantee
+        What was promised for all of them together; each moment carries the same.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    moments: tuple[PrivateMoment, ...]
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __iter__(self) -> Iterator[PrivateMoment]:
+        return iter(self.moments)
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    def __getitem__(self, p: float) -> PrivateMoment:
+        """Return the moment with this exponent."""
+        for moment in self.moments:
+            if moment.p == p:
+                return moment
+        raise InvalidInput(f"F_{p:g} was not released; there are {', '.join(f'{m.p:g}' for m in self.moments)}.")
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"F_{moment.p:g} ≈ {moment.value:g}" for moment in self.moments)
+        return f"<PrivateMomentProfile {words}: {self.guarantee}>"
+
+    def curve(self, *, confidence: float = 0.95) -> Estimates:
+        """Return F_p against p, with intervals: the data of the plot."""
+        ends = [moment.interval(confidence) for moment in self.moments]
+        low, high = (np.array(side) for side in zip(*ends, strict=True))
+        values = np.array([moment.value for moment in self.moments])
+        return Estimates([moment.p for moment in self.moments], values, low, high, confidence)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may read."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        header = {
+            "moments": [moment.to_json() for moment in self.moments],
+            "guarantee": self.guarantee.to_json(),
+            "charge": None if self.charge is None else self.charge.to_json(),
+        }
+        return files.Document("moments", False, header, {})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        promise, charge = read_guarantee(document), read_charge(document)
+        listed = document.header["moments"]
+        if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST:
+            raise FileRefused("the file's list of moments is not one that dpsketch writes.")
+        return cls(tuple(PrivateMoment.from_json(value, promise, charge) for value in listed), promise, charge)

@@ -1,0 +1,394 @@
+"""The sensitive moment sketch: records come in, one number goes out, and the sketch ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch._compiled.moment import VARIATES_PER_BLOCK, aggregate
+from dpsketch.bounding import CountedUsers, bound
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint
+from dpsketch.noise import noise_is_for_tests
+from dpsketch.privacy import Unit
+from dpsketch.sketches.moment.calibration import calibrate
+from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
+from dpsketch.sketches.moment.private import PrivateMoment, significant
+from dpsketch.sketches.moment.secret import Secret
+from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
+from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.weights import checked_total, real_numbers, whole_counts
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["MomentSketch"]
+
+
+class MomentSketch(Sensitive):
+    """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
+
+    Parameters
+    ----------
+    p : float
+        The exponent: from 0.1 to 0.99, or 1. Small p nears the number of distinct keys, p = 1 is the total weight.
+    size : int
+        Coordinates. The relative error is about √(1.4/size) at p = 0.5.
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``; weights are clipped to its ``max_weight``.
+    stream, public_total, grid, seed, key_type
+        See :class:`MomentSpec`.
+
+    Examples
+    --------
+    >>> from dpsketch.privacy import per_record
+    >>> sketch = MomentSketch(p=0.5, size=200, unit=per_record())
+    >>> sketch.update(["a", "b", "a"], counts=[400, 900, 500])
+    >>> private = sketch.release(epsilon=1.0, delta=1e-6)
+    >>> private.low < private.value < private.high
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        p: float,
+        size: int,
+        unit: Unit,
+        stream: Stream = "insert",
+        public_total: float = 0,
+        grid: float | None = None,
+        seed: int = DEFAULT_SEED,
+        key_type: KeyType | None = None,
+    ) -> None:
+        self._start(MomentSpec(p, size, unit, stream, public_total, grid, seed, key_type), Secret.draw(), False)
+
+    def _start(self, spec: MomentSpec, secret: Secret | None, partial: bool) -> None:
+        blocks = -(-spec.size // VARIATES_PER_BLOCK)
+        self._spec = spec
+        self._secret = secret
+        self._check = "" if secret is None else secret.check()
+        self._for_tests = secret is not None and secret.for_tests
+        self._partial = partial
+        self._ended = False
+        self._sums = np.zeros(VARIATES_PER_BLOCK * blocks)
+        self._total = 0  # records of an insert-only stream, net grid units of a turnstile stream
+        self._skipped = 0
+        self._counted = CountedUsers()
+
+    @classmethod
+    def from_spec(cls, spec: MomentSpec) -> Self:
+        """Start an empty sketch of a spec, with a secret of its own."""
+        sketch = cls.__new__(cls)
+        sketch._start(spec, Secret.draw(), False)
+        return sketch
+
+    def empty_like(self) -> Self:
+        """Start an empty partial that shares this sketch's secret, so that it can be merged into it.
+
+        A partial cannot be released by itself: two releases under one secret would give away what changed between them.
+        """
+        if self._secret is None:
+            self._refuse_ended()
+            raise InvalidInput(
+                "this sketch came without its secret, so nothing that merges with it can be built. Write it with "
+                "to_sensitive_bytes(include_secret=True)."
+            )
+        sketch = type(self).__new__(type(self))
+        sketch._start(self._spec, self._secret.copy(), True)
+        return sketch
+
+    @property
+    def spec(self) -> MomentSpec:
+        """The public spec."""
+        return self._spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
+        return self._skipped
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        state = "released and ended" if self._ended else "sensitive"
+        return f"<MomentSketch p={spec.p:g}, size {spec.size}, spec {fingerprint_of(spec)}, {state}>"
+
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
+        """Add records. The cost follows the distinct keys of the batch, so large batches are the faster ones.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update.
+        weights : numbers, optional
+            A record's value, rounded to the grid and clipped to ``unit.max_weight``; default 1. In a turnstile stream
+            it may be negative. Where the unit is a user, the weights of a user's records of one key are added up and
+            clipped together.
+        counts : whole numbers, optional
+            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
+            user.
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or partial; nothing is then compared or remembered.
+        """
+        self._refuse_ended()
+        if self._secret is None:
+            raise InvalidInput(
+                "this sketch came without its secret, so it can be merged and released but not updated. Write it with "
+                "to_sensitive_bytes(include_secret=True)."
+            )
+        batch = fingerprint(keys, self._spec.key_type)
+        if self._spec.unit.level == "record":
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            self._add_records(self._secret, batch, weights, counts)
+        else:
+            if users is None:
+                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+            if counts is not None:
+                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+            self._add_users(self._secret, batch, users, weights, disjoint_users)
+        if self._spec.key_type is None and batch.key_type is not None:
+            self._spec = replace(self._spec, key_type=batch.key_type)
+
+    def _add_records(self, secret: Secret, batch: KeyBatch, weights: Any, counts: Any) -> None:
+        n = len(batch.fingerprints) + batch.skipped
+        units = self._units(weights, n)
+        multiples = np.ones(1, np.int64) if counts is None else whole_counts(counts, n)
+        if batch.kept is not None:
+            units = units if len(units) == 1 else units[batch.kept]
+            multiples = multiples if len(multiples) == 1 else multiples[batch.kept]
+        kept = len(batch.fingerprints)
+        checked_total(0, np.abs(units), multiples, kept)
+        amounts = np.broadcast_to(units * multiples, (kept,))
+        if self._spec.stream == "insert":
+            added = int(np.sum(np.broadcast_to(np.where(units > 0, multiples, 0), (kept,)), dtype=np.int64))
+        else:
+            added = int(np.sum(amounts, dtype=np.int64))
+        self._project(secret, batch.fingerprints, units if weights is None and counts is None else amounts)
+        self._total += added
+        self._skipped += batch.skipped
+
+    def _add_users(self, secret: Secret, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> None:
+        n = len(batch.fingerprints) + batch.skipped
+        units = self._units(weights, n)
+        bounded = bound(
+            users,
+            batch,
+            int(units[0]) if weights is None else units,
+            max_keys=self._spec.unit.max_keys,
+            max_units=self._spec.weight_grid.max_units,
+            seed=self._spec.seed,
+            user_type=self._counted.user_type,
+        )
+        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+        self._project(secret, bounded.fingerprints, bounded.units)
+        self._total += len(bounded.units)
+        self._skipped += bounded.skipped
+        self._counted = counted
+
+    def _units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
+        """Return the records' weights in grid units, clipped; one for all where none are given."""
+        grid = self._spec.weight_grid
+        if weights is None:
+            return np.array([grid.one], np.int64)
+        values = real_numbers("weights", weights, n)
+        if self._spec.stream == "turnstile":
+            return np.sign(values).astype(np.int64) * grid.units(np.abs(values), n)
+        units = grid.units(values, n)
+        if self._spec.public_total and np.any(units < grid.one):
+            raise InvalidInput("public_total counts records of weight 1 or more, and a smaller weight was given.")
+        return units
+
+    def _project(self, secret: Secret, fingerprints: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]) -> None:
+        """Sum the units of equal keys, then add each key's variates once."""
+        distinct, totals = np.empty_like(fingerprints), np.empty(len(fingerprints))
+        count = aggregate(fingerprints, np.ascontiguousarray(units, np.float64), distinct, totals)
+        secret.add(self._sums, distinct[:count], totals[:count] * self._spec.weight_grid.step, self._spec.p)
+
+    def merge(self, other: MomentSketch, *, disjoint_users: bool = False) -> None:
+        """Add a partial that shares this sketch's secret (see :meth:`empty_like`); it stays as it is.
+
+        The result is that of one pass over both streams, up to the rounding of floating-point sums (about 1e-12).
+
+        Parameters
+        ----------
+        other : MomentSketch
+            The partial. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        self._refuse_ended()
+        if not isinstance(other, MomentSketch):
+            raise SpecMismatch(f"cannot merge a MomentSketch with a {type(other).__name__}.")
+        other._refuse_ended()
+        key_type = self._spec.key_type or other._spec.key_type
+        spec = replace(self._spec, key_type=key_type)
+        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
+        if self._check != other._check:
+            raise SpecMismatch(
+                "cannot merge: the two sketches have different secrets. Start partials with empty_like(), or with "
+                "build --like."
+            )
+        if spec.unit.level == "record" and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._sums += other._sums
+        self._total += other._total
+        self._skipped += other._skipped
+        self._partial = self._partial and other._partial
+        self._counted = counted
+        self._spec = spec
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        estimator: Estimator = "mle",
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateMoment:
+        """Charge the budget, add the floor, and return the rounded estimate. The sketch ends: its secret is destroyed.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ = 0 is pure privacy, at a floor several times larger.
+        rho : float
+            A zero-concentrated guarantee instead.
+        estimator : {"mle", "geometric", "harmonic", "fractional", "median"}
+            How the scale is estimated; "mle" has the least error.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before the floor is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation: between neighbours F_p + floor changes
+        by at most the ratio of the cost, and the loss of all coordinates together is computed exactly, rounded up.
+        Computational, because the variates come from a cipher; for one release, because a second under the same secret
+        would be correlated with it.
+
+        Accuracy
+        --------
+        The standard error is (F_p + floor)/√(size·I), with I = 0.70 at p = 0.5 (the information of one coordinate).
+        """
+        self._refuse_release()
+        check_estimator(estimator, self._spec.p)
+        calibrated = calibrate(self._spec, epsilon, delta, rho)
+        charge = charge_ledger(
+            ledger, dataset, calibrated.costs, self._spec.unit, f"moment {fingerprint_of(self._spec)}"
+        )
+        for_tests = self._for_tests or noise_is_for_tests()
+        promise = calibrated.guarantee(self._spec, estimator, for_tests=for_tests, caveat=self._counted.caveat)
+        scale = self._draw(calibrated.floors[0], estimator)
+        return PrivateMoment(self._spec, scale, calibrated.floors[0], estimator, promise, charge)
+
+    def _refuse_release(self) -> None:
+        self._refuse_ended()
+        if self._partial:
+            raise ReleaseRefused(
+                "this is a partial: it shares its secret with the sketch it was started from, and only one of the two "
+                "may be released. Merge it into that sketch."
+            )
+
+    def _draw(self, floor: float, estimator: Estimator) -> float:
+        """Add padding and floor under a secret of their own, estimate, round, and overwrite everything."""
+        spec = self._spec
+        measured = self._total * (1.0 if spec.stream == "insert" else spec.weight_grid.step)
+        padding = max(0.0, spec.public_total - measured)
+        extra = np.array([floor ** (1 / spec.p), padding])
+        fresh = Secret.draw()
+        try:
+            fresh.add(self._sums, np.arange(2, dtype=np.uint64), extra, spec.p)
+            scale = estimate_scale(self._sums[: spec.size], spec.p, estimator)
+        finally:
+            fresh.destroy()
+            self._end()
+        return significant(scale, spec.digits(estimator))
+
+    def _end(self) -> None:
+        if self._secret is not None:
+            self._secret.destroy()
+        self._secret = None
+        self._sums[:] = 0
+        self._total = 0
+        self._check = ""
+        self._counted = CountedUsers()
+        self._ended = True
+
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise ReleaseRefused(
+                "this sketch has been released, which ends it: its secret is destroyed, and a second release could not "
+                "be private. Build a new sketch."
+            )
+
+    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only.
+
+        Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
+        the projection.
+        """
+        return files.encode(self._to_document(include_secret))
+
+    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document(include_secret))
+
+    def _to_document(self, include_secret: bool) -> files.Document:
+        self._refuse_ended()
+        header: dict[str, Any] = {
+            "spec": self._spec.to_json(),
+            "total": str(self._total),
+            "skipped": self._skipped,
+            "check": self._check,
+            "partial": self._partial,
+            "for_tests": self._for_tests,
+        }
+        arrays: dict[str, files.Array] = {"sums": self._sums}
+        if include_secret:
+            if self._secret is None:
+                raise InvalidInput("this sketch came without its secret, so it cannot be written with it.")
+            arrays["secret"] = self._secret.reveal_for_sensitive_file()
+        if self._spec.unit.level == "user":
+            header["users"] = self._counted.to_json()
+            arrays["users"] = self._counted.to_array()
+        return files.Document("moment", True, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file."""
+        header, arrays = document.header, document.arrays
+        for_tests, partial, check = header["for_tests"], header["partial"], header["check"]
+        sums = arrays["sums"]
+        secret = Secret.from_stored(arrays["secret"], for_tests=bool(for_tests)) if "secret" in arrays else None
+        sketch = cls.__new__(cls)
+        sketch._start(MomentSpec.from_json(header["spec"]), secret, bool(partial))
+        known = isinstance(sums, np.ndarray) and sums.dtype == np.float64 and sums.shape == sketch._sums.shape
+        if not known or not isinstance(check, str) or (secret is not None and sketch._check != check):
+            raise FileRefused("the file's sums or secret are not what its spec prescribes.")
+        sketch._sums[:] = sums
+        sketch._check = check
+        sketch._for_tests = bool(for_tests)
+        sketch._total = int(header["total"])
+        sketch._skipped = int(header["skipped"])
+        if sketch._spec.unit.level == "user":
+            sketch._counted = CountedUsers.from_stored(arrays["users"], header["users"])
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))

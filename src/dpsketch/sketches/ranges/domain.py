@@ -1,0 +1,85 @@
+"""The ordered domain: from a column of whole numbers to offsets from its start, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch.errors import InvalidInput
+from dpsketch.sketches.specs import whole_number
+
+__all__ = ["Domain", "Outside"]
+
+Outside = Literal["refuse", "clamp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The whole numbers from ``start`` to ``start + 2^bits − 1``.
+
+    Attributes
+    ----------
+    bits : int
+        Its size is a power of two.
+    start : int
+        The smallest value.
+    outside : {"refuse", "clamp"}
+        What happens to a value outside: the batch is refused, or the value counts as the nearest end.
+    """
+
+    bits: int
+    start: int
+    outside: Outside
+
+    def __post_init__(self) -> None:
+        whole_number("bits", self.bits, low=1, high=64)
+        whole_number("start", self.start, low=-(2**63), high=2**63 - 1)
+        if self.end >= 2**64 or (self.start < 0 and self.end >= 2**63):
+            raise InvalidInput("start and 2**bits must leave the domain within 64-bit integers, signed or unsigned.")
+        if self.outside not in ("refuse", "clamp"):
+            raise InvalidInput(f"outside is 'refuse' or 'clamp', not {self.outside!r}.")
+
+    @property
+    def end(self) -> int:
+        """The largest value."""
+        return self.start + (1 << self.bits) - 1
+
+    def offsets(self, column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+        """Return each value's distance from the start; a null becomes some offset, to be left out by its place."""
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        found = np.zeros(len(column), np.uint64)
+        place = 0
+        for chunk in column.chunks:
+            if not pa.types.is_null(chunk.type):
+                values = chunk.fill_null(0).to_numpy(zero_copy_only=False)
+                found[place : place + len(chunk)] = self._shifted(values, _missing(chunk))
+            place += len(chunk)
+        return found
+
+    def _shifted(self, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+        below, above = (values < self.start) & ~missing, (values > self.end) & ~missing
+        if self.outside == "refuse" and (below.any() or above.any()):
+            raise InvalidInput(
+                f"a value lies outside [{self.start}, {self.end}]; nothing was added. Build the sketch with other "
+                "bits= or start=, or with outside='clamp', which counts it as the nearest end."
+            )
+        # Modulo 2⁶⁴, which is exact for every value inside the domain.
+        shifted = values.astype(np.int64).view(np.uint64) if values.dtype.kind == "i" else values.astype(np.uint64)
+        shifted = shifted - np.uint64(self.start % 2**64)
+        shifted[below] = 0
+        shifted[above] = (1 << self.bits) - 1
+        return shifted
+
+    def offset(self, name: str, value: Any) -> int:
+        """Return the distance from the start of a value that is asked for; refuse one outside."""
+        return whole_number(name, value, low=self.start, high=self.end) - self.start
+
+
+def _missing(chunk: pa.Array) -> npt.NDArray[np.bool_]:
+    missing: npt.NDArray[np.bool_] = chunk.is_null().to_numpy(zero_copy_only=False)
+    return missing

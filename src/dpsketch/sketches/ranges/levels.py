@@ -1,0 +1,162 @@
+"""A released tree, made ready to be asked: consistent where it is kept cell by cell, decoded where it is a sketch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled import countsketch as kernels
+from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
+from dpsketch.sketches.heavy.keys import IntegerKeys
+from dpsketch.sketches.heavy.search import standard_error
+from dpsketch.sketches.ranges.chain import Counts, Floats, Nodes
+
+__all__ = ["Cells", "Table", "cell_levels", "combined_variance", "prefix_prints", "table_levels"]
+
+# Children of so many nodes are looked for in the next table: those that hold much, and would hide others.
+_PARENTS = 4096
+_CHUNK = 1 << 16
+
+
+def prefix_prints(nodes: Nodes) -> npt.NDArray[np.uint64]:
+    """Return the fingerprints of nodes, which are leading bits of a value."""
+    return IntegerKeys(nodes, 8).prints()
+
+
+def combined_variance(own: float, children: float) -> float:
+    """Return the variance of the best mean of a node's own measurement and the sum of its children's."""
+    return 1 / (1 / own + 1 / children)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """A level kept cell by cell.
+
+    Attributes
+    ----------
+    depth : int
+        Leading bits of a node.
+    measured : numpy.ndarray
+        The released counters.
+    best : numpy.ndarray
+        Each node's estimate from its own counter and those of the levels kept cell by cell below it.
+    sums : numpy.ndarray
+        Running sums of ``best``, from 0 on.
+    own_variance, sibling_variance : float
+        Variances of ``measured`` and of ``best``.
+    """
+
+    depth: int
+    measured: Floats
+    best: Floats
+    sums: Floats
+    own_variance: float
+    sibling_variance: float
+
+    def own(self, nodes: Nodes) -> Floats:
+        """Return the nodes' own counters."""
+        return self.measured[nodes.astype(np.int64)]
+
+    def total(self, first: Nodes, count: Counts) -> Floats:
+        """Return the sums of the estimates of ``count`` nodes from ``first`` on."""
+        start = first.astype(np.int64)
+        found: Floats = self.sums[start + count] - self.sums[start]
+        return found
+
+
+def cell_levels(
+    counters: Sequence[npt.NDArray[np.int64]], depths: Sequence[int], variances: Sequence[float]
+) -> list[Cells]:
+    """Make the levels that are kept cell by cell consistent from below, by least squares."""
+    levels: list[Cells] = []
+    for cells, depth, variance in reversed(list(zip(counters, depths, variances, strict=True))):
+        measured = cells.astype(np.float64)
+        best, spread = measured, variance
+        if levels:
+            below = levels[-1]
+            children = below.best.reshape(len(measured), -1)
+            summed = children.shape[1] * below.sibling_variance
+            spread = combined_variance(variance, summed)
+            best = spread * (measured / variance + children.sum(axis=1) / summed)
+        sums = np.append(0.0, np.cumsum(best))
+        levels.append(Cells(depth, measured, best, sums, variance, spread))
+    return levels[::-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A level kept as a CountSketch.
+
+    Attributes
+    ----------
+    depth : int
+        Leading bits of a node.
+    known : numpy.ndarray
+        The nodes that were decoded together, increasing.
+    decoded : Decoded
+        Their estimates, and what remains of the table without the large ones.
+    row_keys : numpy.ndarray
+        The keys of the rows.
+    own_variance : float
+        Mean square error of a node's estimate.
+    """
+
+    depth: int
+    known: Nodes
+    decoded: Decoded
+    row_keys: npt.NDArray[np.uint64]
+    own_variance: float
+
+    @property
+    def sibling_variance(self) -> float:
+        """The same: nothing below a sketch's node is asked, since each question has an error."""
+        return self.own_variance
+
+    def own(self, nodes: Nodes) -> Floats:
+        """Estimate nodes."""
+        values = np.empty(len(nodes))
+        for start in range(0, len(nodes), _CHUNK):
+            prints = prefix_prints(nodes[start : start + _CHUNK])
+            cells = kernels.row_values(self.decoded.remaining, prints, self.row_keys)
+            values[start : start + _CHUNK] = self.decoded.location(cells)
+        if len(self.known):
+            places = np.minimum(np.searchsorted(self.known, nodes), len(self.known) - 1)
+            values = np.where(self.known[places] == nodes, self.decoded.values[places], values)
+        return values
+
+    def total(self, first: Nodes, count: Counts) -> Floats:
+        """Return the sums of the estimates of ``count`` nodes from ``first`` on."""
+        owner = np.repeat(np.arange(len(first)), count)
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+        values = self.own(first[owner] + place.astype(np.uint64))
+        sums: Floats = np.bincount(owner, weights=values, minlength=len(first)).astype(np.float64)
+        return sums
+
+
+def table_levels(
+    tables: npt.NDArray[np.int64],
+    depths: Sequence[int],
+    row_keys: npt.NDArray[np.uint64],
+    noise_variance: float,
+    above: Cells,
+) -> list[Table]:
+    """Decode the sketched levels from above, looking for the children of the nodes that hold most.
+
+    A node's part of its row's cell is an error for the others as long as it is unknown. Those that stand out are
+    fitted together and subtracted (see :mod:`~dpsketch.sketches.countsketch.decoding`); a node that stands out has a
+    parent that does, so the children of the largest parents are enough to look at.
+    """
+    levels: list[Table] = []
+    parents, sizes, depth = np.arange(len(above.best), dtype=np.uint64), above.best, above.depth
+    for table, below, keys in zip(tables, depths, row_keys, strict=True):
+        largest = np.sort(parents[np.argsort(-sizes, kind="stable")[:_PARENTS]])
+        step = below - depth
+        nodes: Nodes = ((largest[:, np.newaxis] << np.uint64(step)) | np.arange(1 << step, dtype=np.uint64)).ravel()
+        decoded = joint_decode(table, prefix_prints(nodes), keys, math.sqrt(noise_variance))
+        levels.append(Table(below, nodes, decoded, keys, standard_error(decoded) ** 2))
+        parents, sizes, depth = nodes, decoded.values, below
+    return levels

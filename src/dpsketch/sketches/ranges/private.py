@@ -1,0 +1,258 @@
+"""The released RangeSketch: how many lie in a range, at or below a value, and which value a share lies below."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dpsketch import files
+from dpsketch.errors import InvalidInput
+from dpsketch.estimates import Estimate, Estimates, key_list
+from dpsketch.hashing import row_keys
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.countsketch.intervals import check_confidence
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.heavy.spec import TreeNoise
+from dpsketch.sketches.ranges import picture
+from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
+from dpsketch.sketches.ranges.levels import cell_levels, table_levels
+from dpsketch.sketches.ranges.spec import RangeSketchSpec
+from dpsketch.sketches.specs import fingerprint_of, whole_number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateRanges", "Quantile", "level_keys"]
+
+# Queries a round; their paths fill a few megabytes.
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile with its interval, in the values' own unit.
+
+    Attributes
+    ----------
+    share : float
+        The share asked for: 0.5 for the median.
+    value : int
+        The estimate: about this share of the records lie at or below it.
+    low, high : int
+        The ends of its interval.
+    rank_error : float
+        Half-width of the interval for the number of records at or below ``value``, less ``share`` of all.
+    confidence : float
+        The probability with which the interval covers the true quantile.
+    """
+
+    share: float
+    value: int
+    low: int
+    high: int
+    rank_error: float
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the quantile as JSON-ready values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRanges:
+    """A released tree of intervals: public, to be queried for ever.
+
+    Attributes
+    ----------
+    spec : RangeSketchSpec
+        The public spec.
+    dense : numpy.ndarray
+        The released levels that are kept cell by cell, one after the other from the root on.
+    tables : numpy.ndarray
+        The released CountSketches of the levels below, levels × rows × width.
+    noise : TreeNoise
+        The noise in each part.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: RangeSketchSpec
+    dense: npt.NDArray[np.int64]
+    tables: npt.NDArray[np.int64]
+    noise: TreeNoise
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        for part in (self.dense, self.tables):
+            part.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"<PrivateRanges of {self.spec.bits} bits, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+
+    @cached_property
+    def _levels(self) -> list[Level]:
+        """The tree made ready to be asked; kept, because decoding the tables takes a second or so."""
+        depths = self.spec.dense_depths
+        variances = [(self.noise.dense if depth else self.noise.total).variance for depth in depths]
+        counters = np.split(self.dense, np.cumsum([1 << depth for depth in depths])[:-1])
+        cells = cell_levels(counters, depths, variances)
+        keys, below = level_keys(self.spec), self.spec.table_depths
+        return [*cells, *table_levels(self.tables, below, keys, self.noise.leaf.variance, cells[-1])]
+
+    def range(self, low: int, high: int, *, confidence: float = 0.95) -> Estimate:
+        """Estimate how many records have a value from ``low`` to ``high``, both included."""
+        found = self.ranges([low], [high], confidence=confidence)
+        return _first(found)
+
+    def ranges(self, lows: Any, highs: Any, *, confidence: float = 0.95) -> Estimates:
+        """Estimate many ranges at once; the keys of the result are the pairs (low, high).
+
+        Accuracy
+        --------
+        The estimate is linear and has no bias. Its interval allows for noise and for the collisions in the sketched
+        levels, whose spread is read off the release.
+        """
+        check_confidence(confidence)
+        first, last = self._offsets("lows", lows), self._offsets("highs", highs)
+        if len(first) != len(last):
+            raise InvalidInput(f"lows and highs must be equally many, not {len(first)} and {len(last)}.")
+        if np.any(first > last):
+            raise InvalidInput("a range must not end before it begins: low is at most high.")
+        whole = np.uint64((1 << self.spec.bits) - 1)
+        from_start, to_end = first == 0, last == whole
+        # A range that reaches an end of the domain has one cut only, and one path to follow.
+        path_low = np.where(from_start, last, first)
+        path_high = np.where(to_end, path_low, last)
+        weights = np.column_stack([from_start, np.ones(len(first)), to_end]).astype(np.float64)
+        values, errors = self._combined(path_low, path_high, weights)
+        half = float(ndtri((1 + confidence) / 2)) * errors
+        keys = list(zip(key_list(lows), key_list(highs), strict=True))
+        return Estimates(keys, values, values - half, values + half, confidence)
+
+    def rank(self, value: int, *, confidence: float = 0.95) -> Estimate:
+        """Estimate how many records have at most this value."""
+        return _first(self.ranks([value], confidence=confidence))
+
+    def ranks(self, values: Any, *, confidence: float = 0.95) -> Estimates:
+        """Estimate how many records have at most each of these values."""
+        asked = key_list(values)
+        found = self.ranges([self.spec.start] * len(asked), asked, confidence=confidence)
+        return Estimates(asked, found.value, found.low, found.high, confidence)
+
+    def total(self, *, confidence: float = 0.95) -> Estimate:
+        """Estimate how many records there are."""
+        return self.range(self.spec.start, self.spec.domain.end, confidence=confidence)
+
+    def quantile(self, share: float, *, confidence: float = 0.95) -> Quantile:
+        """Estimate the value that this share of the records lie at or below: 0.5 gives the median."""
+        return self.quantiles([share], confidence=confidence)[0]
+
+    def quantiles(self, shares: Any, *, confidence: float = 0.95) -> list[Quantile]:
+        """Estimate many quantiles; a larger share never has a smaller value.
+
+        Accuracy
+        --------
+        A value x is at or above the quantile where R(x) = (records ≤ x) − share·(all records) is not negative. R is
+        estimated without bias, with a known error, so the interval has the values where R is within its error of 0.
+        """
+        check_confidence(confidence)
+        asked = [_share(share) for share in key_list(shares)]
+        reach = float(ndtri((1 + confidence) / 2))
+        n = len(asked)
+        parts = np.tile(np.array(asked, dtype=np.float64), 3)
+        weights = np.column_stack([1 - parts, 1 - parts, -parts])
+        # The same search for the estimate and for both ends: R, or R with its error added or subtracted, reaches 0.
+        lean = np.repeat([0.0, reach, -reach], n)
+        low = np.zeros(3 * n, np.uint64)
+        high = np.full(3 * n, (1 << self.spec.bits) - 1, np.uint64)
+        for _ in range(self.spec.bits):
+            middle = low + ((high - low) >> np.uint64(1))
+            values, errors = self._combined(middle, middle, weights)
+            reached = values + lean * errors >= 0
+            high = np.where(reached, middle, high)
+            low = np.where(reached, low, np.minimum(middle + np.uint64(1), high))
+        _, errors = self._combined(high[:n], high[:n], weights[:n])
+        ends = (self.spec.start + int(place) for place in high.tolist())
+        found = np.fromiter(ends, dtype=object, count=3 * n).reshape(3, n)
+        return [
+            Quantile(share, found[0, i], found[1, i], found[2, i], reach * float(errors[i]), confidence)
+            for i, share in enumerate(asked)
+        ]
+
+    def _combined(self, low: Nodes, high: Nodes, weights: Floats) -> tuple[Floats, Floats]:
+        """Return weighted sums of what lies left of, in and right of ranges, with their standard errors."""
+        values, errors = np.empty(len(low)), np.empty(len(low))
+        for start in range(0, len(low), _CHUNK):
+            some = slice(start, start + _CHUNK)
+            found: Segments = segments(self._levels, low[some], high[some])
+            values[some], variances = found.combined(weights[some])
+            errors[some] = np.sqrt(variances)
+        return self.spec.grid * values, self.spec.grid * errors
+
+    def _offsets(self, name: str, values: Any) -> Nodes:
+        """Read values that are asked for, as distances from the domain's start."""
+        domain = self.spec.domain
+        return np.array([domain.offset(name, value) for value in key_list(values)], dtype=np.uint64)
+
+    def plot(self, *, points: int = 400, confidence: float = 0.95) -> Figure:
+        """Draw how many records have at most each value, with its band, over the middle of the data."""
+        return picture.cumulative(self, whole_number("points", points, low=2, high=10**6), confidence)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        quartiles = self.quantiles([0.25, 0.5, 0.75])
+        return {
+            "levels": len(self.spec.depths),
+            "noise_scale": self.spec.grid * math.sqrt(self.noise.dense.variance),
+            "records": self.total().to_json(),
+            "quartiles": [one.to_json() for one in quartiles],
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may query."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=self.noise.to_json())
+        return files.Document("ranges", False, header, {"dense": self.dense, "tables": self.tables})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        spec = RangeSketchSpec.from_json(document.header["spec"])
+        return cls(
+            spec,
+            integer_array(document, "dense", (spec.dense_cells,)),
+            integer_array(document, "tables", (spec.tables, spec.rows, spec.width)),
+            TreeNoise.from_json(document.header["noise"]),
+            read_guarantee(document),
+            read_charge(document),
+        )
+
+
+def level_keys(spec: RangeSketchSpec) -> npt.NDArray[np.uint64]:
+    """Return the keys of the tables' rows, levels × rows."""
+    return row_keys(spec.seed, spec.rows * spec.tables, "ranges").reshape(-1, spec.rows)
+
+
+def _first(found: Estimates) -> Estimate:
+    return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]), found.confidence)
+
+
+def _share(share: Any) -> float:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise InvalidInput("a quantile is asked by a share between 0 and 1, as 0.5 for the median.")
+    return float(share)

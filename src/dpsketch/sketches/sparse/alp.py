@@ -1,0 +1,239 @@
+"""The ALP projection: values in unary, hashed into a bit table, every bit flipped at random.
+
+**Privacy.** Write q = (1 − p)/p for the odds of an unflipped bit; p ≥ 1/(α + 2), so q ≤ 1 + α. Setting one bit more
+changes the probability of any output by a factor in [1/q, q]. Let one entry move by t after scaling by ε', which is t/α
+columns, all others fixed. Crossing a whole column costs at most ln q. Within one column the output's law is a mixture
+(1 − f)·A + f·B of two that differ in at most one bit, and moving f by h changes any probability by a factor of at most
+1 + α·h. Hence a loss of at most
+
+    g(t) = ⌊t/α⌋·ln(1 + α) + ln(1 + t − α·⌊t/α⌋),
+
+which is reached where the entry starts on a whole column. Given the other entries' bits the bound is the same, whether
+or not they share them, so the losses of several entries add. A value that passes the last column can only lose less.
+
+g is subadditive: for a, b < α with a + b ≥ α, (1+a)(1+b) − (1+α)(1+a+b−α) = (α−a)(α−b) ≥ 0. So if two keys of a unit
+share an entry, that costs no more than if they did not, and the worst that moves k entries by at most w each is to move
+all k by w: a loss of k·g(w·ε'). The hash functions are public. The coins are fresh and secret: known rounding coins
+would cost ln(1 + α) an entry.
+
+References
+----------
+Aumüller, Lebeda and Pagh, *Differentially Private Sparse Vectors with Low Error, Optimal Space, and Fast Access*
+(2021), Algorithms 1 and 2. Changed here: ε' inverts g for the unit that is protected, which for one record is e^ε − 1
+instead of ε; α = 2, so that p = 1/4 exactly; scaling and rounding are exact, in integers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled import sparse as kernels
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import row_keys
+from dpsketch.noise import random_words
+from dpsketch.sketches.specs import whole_number
+
+__all__ = ["SCALE_BITS", "Projection", "flip_odds", "largest_step", "loss"]
+
+SCALE_BITS = 48
+MOST_COLUMNS = 1 << 13
+MOST_BITS = 1 << 33
+# A scale of at least 2¹⁶ loses at most 2⁻¹⁶ of ε' when it is rounded down; at most 2⁵⁴ keeps products in 64 bits.
+_LEAST_SCALE = 1 << 16
+_LARGEST_SCALE = 1 << 54
+# Covers the rounding of a few double-precision operations many times over.
+_ROOM = 1 - 2.0**-40
+# A flip probability that is no power of two is rounded up to so many bits.
+_FLIP_BITS = 16
+_CHUNK = 1 << 16
+
+Words = npt.NDArray[np.uint64]
+
+
+def loss(step: float, alpha: float) -> float:
+    """Return g(t), the privacy loss of one entry that moves by ``step`` after scaling by ε'.
+
+    Examples
+    --------
+    >>> round(loss(math.e - 1, 2), 12)
+    1.0
+    """
+    whole = math.floor(step / alpha)
+    return whole * math.log1p(alpha) + math.log1p(max(0.0, step - alpha * whole))
+
+
+def largest_step(epsilon: float, alpha: float) -> float:
+    """Return the largest step whose loss is ``epsilon``: the inverse of :func:`loss`.
+
+    Examples
+    --------
+    >>> largest_step(1.0, 2) == math.expm1(1.0)
+    True
+    """
+    whole = math.floor(epsilon / math.log1p(alpha))
+    return alpha * whole + math.expm1(max(0.0, epsilon - whole * math.log1p(alpha)))
+
+
+def flip_odds(alpha: int) -> tuple[int, int]:
+    """Return the flip probability 1/(α + 2), rounded up to numerator/2^bits, as (numerator, bits).
+
+    Examples
+    --------
+    >>> flip_odds(2), flip_odds(3)
+    ((1, 2), (3277, 14))
+    """
+    numerator, bits = -((-1 << _FLIP_BITS) // (alpha + 2)), _FLIP_BITS
+    while numerator % 2 == 0:
+        numerator, bits = numerator // 2, bits - 1
+    return numerator, bits
+
+
+def _columns(top: int, scale: int) -> int:
+    return max(1, -(-top * scale >> SCALE_BITS))
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The public parameters of one ALP table.
+
+    Attributes
+    ----------
+    epsilon : float
+        What the table costs.
+    alpha : int
+        Large: fewer columns and fewer flips, but coarser steps.
+    scale : int
+        Columns a unit, times 2⁴⁸.
+    columns, rows : int
+        Size of the table; rows is a multiple of 64.
+    seed : int
+        Seed of the hash functions.
+    """
+
+    epsilon: float
+    alpha: int
+    scale: int
+    columns: int
+    rows: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        whole_number("alpha", self.alpha, low=1, high=62)
+        whole_number("scale", self.scale, low=_LEAST_SCALE, high=_LARGEST_SCALE)
+        whole_number("columns", self.columns, low=1, high=MOST_COLUMNS)
+        whole_number("rows", self.rows, low=64, high=MOST_BITS // self.columns)
+        if self.rows % 64:
+            raise InvalidInput("rows must be a multiple of 64.")
+
+    @classmethod
+    def for_budget(cls, epsilon: float, *, keys: int, units: int, top: int, rows: int, alpha: int, seed: int) -> Self:
+        """Choose the largest scale that a budget allows.
+
+        Parameters
+        ----------
+        epsilon : float
+            The budget.
+        keys, units : int
+            One unit of privacy moves at most so many entries by at most so many units each.
+        top : int
+            The largest value that the columns hold; larger ones read as this.
+        """
+        step = _ROOM * largest_step(_ROOM * epsilon / keys, alpha)
+        return cls._with_scale(epsilon, step / (units * alpha), top=top, rows=rows, alpha=alpha, seed=seed)
+
+    @classmethod
+    def as_published(cls, epsilon: float, *, units: int, top: int, rows: int, alpha: int, seed: int) -> Self:
+        """Scale by ε itself, as the paper does for neighbours at an L1 distance of ``units``.
+
+        It holds for changes spread over any number of entries, and has 1.72 times the error for single records at
+        ε = 1.
+        """
+        return cls._with_scale(epsilon, _ROOM * epsilon / (units * alpha), top=top, rows=rows, alpha=alpha, seed=seed)
+
+    @classmethod
+    def _with_scale(cls, epsilon: float, scale: float, *, top: int, rows: int, alpha: int, seed: int) -> Self:
+        whole = min(_LARGEST_SCALE, math.floor(scale * 2**SCALE_BITS))
+        if whole < _LEAST_SCALE:
+            raise InvalidInput(
+                "the budget is too small for so many keys and such fine weights: an entry would move by less than "
+                "2**-32 of a column. Use a coarser grid=, a smaller max_weight or max_keys, or a larger epsilon."
+            )
+        columns = _columns(top, whole)
+        if columns > MOST_COLUMNS or columns * rows > MOST_BITS:
+            raise InvalidInput(
+                f"values up to the largest one asked for need a table of {columns} columns × {rows} bits; at most "
+                f"{MOST_COLUMNS} columns and 2**33 bits are made. Leave max_value out, so that large values go to the "
+                "threshold part, or lower max_value or expected_keys."
+            )
+        return cls(epsilon, alpha, whole, columns, rows, seed)
+
+    def columns_for(self, top: int) -> int:
+        """Return how many columns values up to ``top`` need."""
+        return _columns(top, self.scale)
+
+    @property
+    def columns_a_unit(self) -> float:
+        """How many columns one unit takes."""
+        return self.scale / float(1 << SCALE_BITS)
+
+    @property
+    def flip(self) -> float:
+        """The probability with which a bit is flipped."""
+        numerator, bits = flip_odds(self.alpha)
+        return numerator / float(1 << bits)
+
+    @property
+    def column_keys(self) -> Words:
+        """The keys of the columns' hash functions."""
+        return row_keys(self.seed, self.columns, "sparse")
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        return (
+            f"ALP, a table of {self.columns} columns × {self.rows:,} bits each flipped with probability "
+            f"{self.flip:.4g} (ε = {self.epsilon:.4g})"
+        )
+
+    def embed(self, positions: Words, units: npt.NDArray[np.int64]) -> Words:
+        """Write entries into a fresh table, and flip its bits. The result may be published.
+
+        Parameters
+        ----------
+        positions : numpy.ndarray of uint64
+            The entries' places in the domain, each once.
+        units : numpy.ndarray of int64
+            Their values, at least 0.
+        """
+        table = np.zeros((self.columns, self.rows // 64), np.uint64)
+        # From here on a value sets all columns; capping it keeps the product with the scale within 64 bits.
+        full = -(-(self.columns << SCALE_BITS) // self.scale)
+        coins = random_words(len(positions))
+        kernels.project(table, positions, np.minimum(units, full), np.uint64(self.scale), coins, self.column_keys)
+        numerator, bits = flip_odds(self.alpha)
+        flat = table.reshape(-1)
+        for start in range(0, len(flat), _CHUNK):
+            part = flat[start : start + _CHUNK]
+            kernels.flip(part, numerator, random_words(bits * len(part)).reshape(len(part), bits))
+        return table
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the parameters as JSON-ready values."""
+        return {
+            "epsilon": self.epsilon,
+            "alpha": self.alpha,
+            "scale": self.scale,
+            "columns": self.columns,
+            "rows": self.rows,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild from :meth:`to_json`."""
+        return cls(**value)

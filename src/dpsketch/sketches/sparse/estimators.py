@@ -1,0 +1,219 @@
+"""From a released table to values: the paper's walk, and the posterior that the same bits allow. All post-processing.
+
+A key's m bits are independent given its value. One that belongs to the value reads 1 with probability 1 − p. One that
+does not reads 1 as often as any bit of that column, and how often that is the column itself shows, collisions included:
+so the likelihood of every value is known, and needs nothing that was not published. Fewer keys reach later columns, so
+the columns' shares of ones are first made non-increasing (isotonic regression), which takes out most of their noise.
+
+The prior is uniform on the values from 0 to the top, with as much again on 0 as on one column's worth of values, since
+a key that is asked for may well be absent. Where there is a threshold part its verdict counts too: a key that did not
+survive is unlikely to be large, and one that did has a noisy value of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled import sparse as kernels
+from dpsketch.errors import InvalidInput
+from dpsketch.sketches.sparse.alp import SCALE_BITS
+from dpsketch.sketches.sparse.mechanism import Mechanism
+from dpsketch.sketches.sparse.threshold import Survivors
+
+__all__ = ["Estimator", "Reader", "column_shares", "non_increasing", "predicted_error"]
+
+Estimator = Literal["mean", "median", "walk"]
+Words = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+
+_BLOCK = 512
+# In scales of the threshold's noise: how far past the top values are considered, and from where on a survivor's own
+# noisy value is all that matters.
+_BEYOND = 24
+_FAR = 12
+_SIMULATED = 2000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """All that reading a table takes beside the table: likelihood ratios, and the values considered with their prior.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        The release's parameters.
+    ratio : numpy.ndarray
+        For each column, the likelihood ratio of a bit that reads 0, and of one that reads 1.
+    whole, fraction, value, prior, dropped : numpy.ndarray
+        For each value considered: the whole columns that it takes and the rest, the value in units, its prior weight,
+        and that weight times the probability that the threshold part drops it.
+    """
+
+    mechanism: Mechanism
+    ratio: Floats
+    whole: npt.NDArray[np.int32]
+    fraction: Floats
+    value: Floats
+    prior: Floats
+    dropped: Floats
+
+    @classmethod
+    def for_shares(cls, mechanism: Mechanism, shares: Floats) -> Self:
+        """Prepare to read a table whose columns have these shares of ones."""
+        projection, threshold = mechanism.projection, mechanism.threshold
+        flip = projection.flip
+        crowded = np.clip(non_increasing(shares), flip, 1 - flip)
+        step = max(1, math.floor(0.5 / projection.columns_a_unit))
+        last = mechanism.top if threshold is None else mechanism.top + math.ceil(_BEYOND / threshold.rate)
+        units = np.arange(0, last + step, step)
+        units = np.minimum(units, last) if threshold is None else units
+        # Where a value lies among the columns, in the integers that the projection itself uses.
+        full = -(-(projection.columns << SCALE_BITS) // projection.scale)
+        product = np.minimum(units, full) * projection.scale
+        whole = product >> SCALE_BITS
+        fraction = (product - (whole << SCALE_BITS)) / 2**SCALE_BITS
+        fraction[whole >= projection.columns] = 0
+        prior = np.ones(len(units))
+        prior[0] += 1 / (step * projection.columns_a_unit)
+        value = units.astype(np.float64)
+        return cls(
+            mechanism,
+            np.column_stack([flip / (1 - crowded), (1 - flip) / crowded]),
+            np.minimum(whole, projection.columns).astype(np.int32),
+            fraction,
+            value,
+            prior,
+            prior if threshold is None else prior * threshold.dropped(value),
+        )
+
+    def read(
+        self, table: Words, survivors: Survivors, positions: Words, estimator: Estimator, tail: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return estimates with the lower and upper ends of their intervals, in units.
+
+        Parameters
+        ----------
+        table : numpy.ndarray
+            The released bits.
+        survivors : Survivors
+            What the threshold part kept.
+        positions : numpy.ndarray of uint64
+            The keys' places in the domain.
+        estimator : {"mean", "median", "walk"}
+            Of the posterior the mean or the median; or the paper's: a survivor's noisy value, else the walk's peak.
+        tail : float
+            The probability left outside an interval.
+        """
+        if estimator not in ("mean", "median", "walk"):
+            raise InvalidInput(f"estimator is 'mean', 'median' or 'walk', not {estimator!r}.")
+        column_keys = self.mechanism.projection.column_keys
+        result = np.empty((3, len(positions)))
+        for start in range(0, len(positions), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            bits = kernels.read(table, positions[part], column_keys)
+            result[:, part] = self._read_bits(bits, survivors.look_up(positions[part]), estimator, tail)
+        return result[0], result[1], result[2]
+
+    def _read_bits(
+        self, bits: npt.NDArray[np.uint8], observed: Floats, estimator: Estimator, tail: float
+    ) -> tuple[Floats, Floats, Floats]:
+        threshold = self.mechanism.threshold
+        near = observed
+        if threshold is not None:
+            near = np.where(observed > self.value[-1] - _FAR / threshold.rate, -1.0, observed)
+        ends = self.posterior(bits, near, tail)
+        half = math.floor((self.value[1] - self.value[0]) / 2)
+        value = ends[:, 1] if estimator == "median" else ends[:, 0]
+        low, high = np.maximum(0, ends[:, 2] - half), ends[:, 3] + half
+        if estimator == "walk":
+            peaks = kernels.walk(bits) / self.mechanism.projection.columns_a_unit
+            value = np.where(observed < 0, peaks, observed)
+        if threshold is not None:
+            far = near != observed
+            width = threshold.half_width(tail)
+            value, low, high = (
+                np.where(far, observed + shift, end) for shift, end in ((0.0, value), (-width, low), (width, high))
+            )
+        return value, np.minimum(low, value), np.maximum(high, value)
+
+    def posterior(self, bits: npt.NDArray[np.uint8], observed: Floats, tail: float) -> Floats:
+        """Return each key's posterior mean, median, lower and upper end, in units, from its bits (columns × keys)."""
+        threshold = self.mechanism.threshold
+        return kernels.posterior(
+            bits,
+            self.ratio,
+            self.whole,
+            self.fraction,
+            self.value,
+            self.prior,
+            self.dropped,
+            observed,
+            0.0 if threshold is None else threshold.rate,
+            tail,
+        )
+
+
+def column_shares(table: Words) -> Floats:
+    """Return the share of ones in each column of a table."""
+    shares: Floats = np.bitwise_count(table).sum(axis=1, dtype=np.int64) / (64 * table.shape[1])
+    return shares
+
+
+def non_increasing(values: Floats) -> Floats:
+    """Return the non-increasing sequence nearest to some values in least squares (pool adjacent violators).
+
+    Examples
+    --------
+    >>> non_increasing(np.array([0.5, 0.25, 0.35, 0.1])).round(2).tolist()
+    [0.5, 0.3, 0.3, 0.1]
+    """
+    sums: list[float] = []
+    sizes: list[int] = []
+    for value in values.tolist():
+        total, size = value, 1
+        while sums and sums[-1] / sizes[-1] < total / size:
+            total, size = total + sums.pop(), size + sizes.pop()
+        sums.append(total)
+        sizes.append(size)
+    return np.repeat(np.array(sums) / np.array(sizes), sizes)
+
+
+def predicted_error(mechanism: Mechanism, collisions: float) -> float:
+    """Predict the standard deviation, in units, of the estimate of a value in the middle of the ALP part's range.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The parameters.
+    collisions : float
+        The probability that another key sets a bit.
+
+    Notes
+    -----
+    The law of the bits is known, so some thousand keys are simulated; the draw is the same on every machine.
+    """
+    projection = mechanism.projection
+    flip = projection.flip
+    crowded = flip + collisions * (1 - 2 * flip)
+    reader = Reader.for_shares(mechanism, np.full(projection.columns, crowded))
+    keys = max(100, min(_SIMULATED, 2**21 // projection.columns))
+    uniforms = _uniforms(keys * (projection.columns + 1)).reshape(projection.columns + 1, keys)
+    middle = (mechanism.top if mechanism.threshold is None else mechanism.threshold.cutoff) // 2
+    reached = np.floor(middle * projection.columns_a_unit + uniforms[-1])
+    belongs = np.arange(projection.columns)[:, None] < reached
+    bits = (uniforms[:-1] < np.where(belongs, 1 - flip, crowded)).astype(np.uint8)
+    errors = reader.posterior(bits, np.full(keys, -1.0), 0.05)[:, 0] - middle
+    return math.sqrt(float(np.mean(np.square(errors))))
+
+
+def _uniforms(count: int) -> Floats:
+    """Return numbers that look uniform: SplitMix64's stream from 0 (Steele, Lea and Flood 2014)."""
+    z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))) / 2.0**64

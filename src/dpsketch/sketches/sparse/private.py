@@ -1,0 +1,266 @@
+"""The released sparse histogram: estimates with intervals, for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files, plots
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.estimates import Estimates, key_list
+from dpsketch.hashing import fingerprint
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.countsketch.intervals import check_confidence
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
+from dpsketch.sketches.sparse.guidance import guidance
+from dpsketch.sketches.sparse.mechanism import Mechanism
+from dpsketch.sketches.sparse.spec import SparseHistogramSpec
+from dpsketch.sketches.sparse.threshold import Survivors
+from dpsketch.sketches.specs import fingerprint_of, whole_number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateSparseHistogram"]
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateSparseHistogram:
+    """A released sparse histogram: public, to be queried for ever.
+
+    Attributes
+    ----------
+    spec : SparseHistogramSpec
+        The public spec.
+    mechanism : Mechanism
+        The release's parameters: the ALP part's, and the threshold part's if there is one.
+    table : numpy.ndarray of uint64
+        The released bits, read-only, columns × rows/64.
+    kept : Survivors
+        What the threshold part kept: positions in the domain, and noisy values in units of ``spec.grid``.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    spec: SparseHistogramSpec
+    mechanism: Mechanism
+    table: Words
+    kept: Survivors
+    guarantee: Guarantee
+    charge: Charge | None = None
+    _reader: Reader = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.table.flags.writeable = False
+        object.__setattr__(self, "_reader", Reader.for_shares(self.mechanism, column_shares(self.table)))
+
+    def __repr__(self) -> str:
+        projection = self.mechanism.projection
+        shape = f"{projection.columns}×{projection.rows} bits, {len(self.kept.positions)} keys kept"
+        return f"<PrivateSparseHistogram {shape}, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+
+    def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "mean") -> Estimates:
+        """Estimate the values of keys.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            The keys to look up. Nulls are refused, and integers outside the domain.
+        confidence : float
+            The posterior probability of each interval.
+        estimator : {"mean", "median", "walk"}
+            "mean" and "median" of the posterior; the median has the least mean absolute error, the mean the least mean
+            square. "walk": the paper's.
+
+        Accuracy
+        --------
+        Collisions are accounted for by what the table itself shows of them. A value above the table's top that the
+        threshold part dropped, which is rare, reads low; with ``max_value`` every larger value reads as ``max_value``.
+        """
+        check_confidence(confidence)
+        asked, positions = self._positions(keys)
+        return self._read(asked, positions, estimator, confidence, 1 - confidence)
+
+    def top(
+        self, n: int, *, candidates: Any = None, confidence: float = 0.95, estimator: Estimator = "mean"
+    ) -> Estimates:
+        """Return the ``n`` keys with the largest estimates, largest first.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        candidates : list, NumPy, Arrow, pandas or polars column, optional
+            Keys to choose from. Without them, the keys that the threshold part kept.
+        confidence : float
+            The probability with which all intervals hold at once, although the keys were selected by the very noise
+            they are about: each is widened for the number of keys that it was selected from (Bonferroni).
+        estimator : {"mean", "median", "walk"}
+            As for :meth:`estimate`.
+        """
+        n = whole_number("n", n, low=1, high=2**31)
+        check_confidence(confidence)
+        tail = 1 - confidence
+        if candidates is None:
+            asked, positions = self._kept_keys()
+            tail /= self._selected_from()
+        else:
+            asked, positions = self._positions(candidates)
+            positions, first = np.unique(positions, return_index=True)
+            if len(first) == 0:
+                raise InvalidInput("top needs at least one candidate key.")
+            asked = [asked[i] for i in first]
+            tail /= len(first)
+        return _largest(self._read(asked, positions, estimator, confidence, tail), n)
+
+    def survivors(self, *, candidates: Any = None, confidence: float = 0.95) -> Estimates:
+        """Return the keys that the threshold part kept explicitly, largest first, with intervals for all at once.
+
+        Parameters
+        ----------
+        candidates : list, NumPy, Arrow, pandas or polars column, optional
+            Keys to name survivors by: needed for text keys, of which a release holds hashes only. Survivors that are
+            not among them are left out.
+        confidence : float
+            The probability with which all intervals hold.
+
+        Notes
+        -----
+        Under the pure rule about one key that nobody has survives as well.
+        """
+        if candidates is None:
+            return self.top(max(1, len(self.kept.positions)), confidence=confidence)
+        check_confidence(confidence)
+        self._need_threshold()
+        asked, positions = self._positions(candidates)
+        positions, first = np.unique(positions, return_index=True)
+        hit = self.kept.look_up(positions) >= 0
+        chosen = [asked[i] for i in first[hit]]
+        tail = (1 - confidence) / self._selected_from()
+        return _largest(self._read(chosen, positions[hit], "mean", confidence, tail), len(chosen))
+
+    def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
+        """Draw the ``n`` largest candidates with intervals or, without candidates, how many keys are how large."""
+        words = f"sparse histogram, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
+        if candidates is not None:
+            return plots.bars(self.top(n, candidates=candidates), words)
+        from dpsketch.sketches.sparse.picture import sizes
+
+        values, keys = self.sizes()
+        return sizes(values, keys, words)
+
+    def sizes(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return values, and about how many keys are at least so large, read off the columns' shares of ones.
+
+        Each key that reaches a column sets one of its bits, so the share of bits that are set tells how many do.
+        """
+        projection = self.mechanism.projection
+        values = np.arange(0.5, projection.columns) * (self.spec.grid / projection.columns_a_unit)
+        keys = -projection.rows * np.log1p(-np.minimum(self.collision_rates(), 1 - 1 / projection.rows))
+        return values, np.asarray(keys, np.float64)
+
+    def collision_rates(self) -> npt.NDArray[np.float64]:
+        """Return for each column the share of bits that some key sets, as the flipped bits show it."""
+        flip = self.mechanism.projection.flip
+        shares = non_increasing(column_shares(self.table))
+        return np.asarray(np.clip((shares - flip) / (1 - 2 * flip), 0, 1))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        return guidance(self.spec, self.mechanism, self.collision_rates(), len(self.kept.positions))
+
+    def _positions(self, keys: Any) -> tuple[list[Any], Words]:
+        batch = fingerprint(keys, self.spec.key_type)
+        if batch.skipped:
+            raise InvalidInput("a null is not a key that can be looked up.")
+        return key_list(keys), self.spec.positions(batch.fingerprints, batch.key_type)
+
+    def _kept_keys(self) -> tuple[list[Any], Words]:
+        self._need_threshold()
+        if self.spec.key_type == "text":
+            raise InvalidInput(
+                "a release of text keys holds their hashes, not the keys. Give candidates=, a list of keys that may "
+                "occur; a public list costs no privacy."
+            )
+        return self.kept.positions.tolist(), self.kept.positions
+
+    def _need_threshold(self) -> None:
+        if self.mechanism.threshold is None:
+            raise InvalidInput(
+                "a release with max_value has no threshold part, so it lists no keys by itself. Give candidates= to "
+                "top, or build the histogram without max_value."
+            )
+
+    def _selected_from(self) -> int:
+        """Say from how many keys the survivors were selected: all of the domain, or those that are present."""
+        threshold = self.mechanism.threshold
+        if threshold is not None and threshold.rule == "pure":
+            return self.spec.domain
+        return max(self.spec.expected_keys, len(self.kept.positions))
+
+    def _read(
+        self, asked: list[Any], positions: Words, estimator: Estimator, confidence: float, tail: float
+    ) -> Estimates:
+        value, low, high = (
+            self.spec.grid * part for part in self._reader.read(self.table, self.kept, positions, estimator, tail)
+        )
+        return Estimates(asked, value, low, high, confidence)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may query."""
+        files.write(path, self.to_document())
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, mechanism=self.mechanism.to_json())
+        arrays: dict[str, files.Array] = {
+            "table": self.table,
+            "positions": self.kept.positions,
+            "values": self.kept.values,
+        }
+        return files.Document("sparse", False, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        spec = SparseHistogramSpec.from_json(document.header["spec"])
+        mechanism = Mechanism.from_json(document.header["mechanism"])
+        projection = mechanism.projection
+        table, positions, values = (document.arrays.get(name) for name in ("table", "positions", "values"))
+        shape = (projection.columns, projection.rows // 64)
+        if not (isinstance(table, np.ndarray) and table.dtype == np.uint64 and table.shape == shape):
+            raise FileRefused("the file's table does not have the shape that its mechanism prescribes.")
+        kept = _kept(positions, values, spec.domain, mechanism)
+        return cls(spec, mechanism, table, kept, read_guarantee(document), read_charge(document))
+
+
+def _kept(positions: Any, values: Any, domain: int, mechanism: Mechanism) -> Survivors:
+    """Check what a file says survived: increasing positions in the domain, values from the cutoff on."""
+    good = isinstance(positions, np.ndarray) and isinstance(values, np.ndarray)
+    good = good and positions.dtype == np.uint64 and values.dtype == np.int64 and positions.ndim == 1
+    good = good and positions.shape == values.shape
+    if good and len(positions):
+        threshold = mechanism.threshold
+        good = threshold is not None and int(values.min()) >= threshold.cutoff
+        good = good and int(positions[-1]) < domain and not np.any(positions[1:] <= positions[:-1])
+    if not good:
+        raise FileRefused("the file's list of kept keys is not one that dpsketch writes.")
+    return Survivors(positions, values)
+
+
+def _largest(found: Estimates, n: int) -> Estimates:
+    order = np.argsort(-found.value, kind="stable")[:n]
+    return Estimates(
+        [found.key[i] for i in order], found.value[order], found.low[order], found.high[order], found.confidence
+    )

@@ -1,0 +1,323 @@
+"""The sensitive sparse histogram: exact values come in, one release goes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch.bounding import Bounded, CountedUsers, bound
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint
+from dpsketch.privacy import Unit
+from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.sparse.entries import Entries
+from dpsketch.sketches.sparse.private import PrivateSparseHistogram
+from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
+from dpsketch.sketches.sparse.threshold import Survivors
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["SparseHistogram"]
+
+Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
+
+
+class SparseHistogram(Sensitive):
+    """The sensitive histogram: takes records, merges, and is released once its budget is charged.
+
+    Parameters
+    ----------
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``.
+    domain : int, optional
+        How many keys are possible, at most 2⁶⁴. Integer keys lie in [0, domain); text keys are hashed into it.
+    max_value : float, optional
+        A bound on every key's value that is known beforehand. All of the budget then goes to the ALP part. Without it,
+        values may be of any size, and a quarter of the budget goes to a threshold part that holds the large ones.
+    expected_keys : int, optional
+        A guess at the number of distinct keys, from public knowledge: it sets the size of the released table. Too small
+        a guess costs accuracy, never privacy.
+    collisions : float, optional
+        The probability of a collision at that many keys; less means a larger table.
+    threshold_share : float, optional
+        The threshold part's share of ε.
+    alpha : int, optional
+        The paper's α; 2 flips bits with probability 1/4 exactly.
+    seed, grid, key_type : optional
+        As for :class:`~dpsketch.CountSketch`.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> histogram = SparseHistogram(unit=dps.per_record(), domain=2**32, max_value=100)
+    >>> histogram.update([7, 9], counts=[90, 20])
+    >>> private = histogram.release(epsilon=1.0, delta=0)
+    >>> bool(private.estimate([7]).value[0] > private.estimate([8]).value[0])
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        domain: int = LARGEST_DOMAIN,
+        max_value: float | None = None,
+        expected_keys: int = 10_000,
+        collisions: float = 0.04,
+        threshold_share: float = 0.25,
+        alpha: int = 2,
+        seed: int = DEFAULT_SEED,
+        grid: float = 1,
+        key_type: KeyType | None = None,
+    ) -> None:
+        self._start(
+            SparseHistogramSpec(
+                unit, domain, max_value, expected_keys, collisions, threshold_share, alpha, seed, grid, key_type
+            )
+        )
+
+    def _start(self, spec: SparseHistogramSpec) -> None:
+        self._spec = spec
+        self._entries = Entries()
+        self._mass = 0
+        self._skipped = 0
+        self._counted = CountedUsers()
+
+    @classmethod
+    def from_spec(cls, spec: SparseHistogramSpec) -> Self:
+        """Start an empty histogram of a spec."""
+        histogram = cls.__new__(cls)
+        histogram._start(spec)
+        return histogram
+
+    def empty_like(self) -> Self:
+        """Start an empty histogram that will merge with this one."""
+        return type(self).from_spec(self._spec)
+
+    @property
+    def spec(self) -> SparseHistogramSpec:
+        """The public spec."""
+        return self._spec
+
+    @property
+    def skipped_nulls(self) -> int:
+        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
+        return self._skipped
+
+    def __repr__(self) -> str:
+        return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
+
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
+        """Add records.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers in the domain, or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update: the histogram remembers whom it has counted, and refuses them later. Null users are
+            skipped like null keys.
+        weights : numbers, optional
+            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
+            user, the weights of a user's records of one key are added up and clipped together.
+        counts : whole numbers, optional
+            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
+            user.
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or histogram that this one is merged with. Nothing
+            is then compared or remembered, every later update and merge must state it too, and the release says that
+            it was not checked.
+        """
+        batch = fingerprint(keys, self._spec.key_type)
+        spec = replace(self._spec, key_type=batch.key_type)
+        if spec.unit.level == "record":
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            self._add_records(spec, batch, weights, counts)
+        else:
+            if users is None:
+                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+            if counts is not None:
+                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+            self._add_users(spec, batch, users, weights, disjoint_users)
+        self._spec = spec
+
+    def _add_records(self, spec: SparseHistogramSpec, batch: KeyBatch, weights: Any, counts: Any) -> None:
+        n = len(batch.fingerprints) + batch.skipped
+        units: Integers | int = spec.weight_grid.one if weights is None else spec.weight_grid.units(weights, n)
+        multiples: Integers | int = 1 if counts is None else whole_counts(counts, n)
+        if batch.kept is not None:
+            units = units if isinstance(units, int) else units[batch.kept]
+            multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
+        positions = spec.positions(batch.fingerprints, batch.key_type)
+        self._mass = checked_total(self._mass, units, multiples, len(positions))
+        self._entries.add(positions, units * multiples)
+        self._skipped += batch.skipped
+
+    def _add_users(
+        self, spec: SparseHistogramSpec, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool
+    ) -> None:
+        grid = spec.weight_grid
+        bounded = bound(
+            users,
+            batch,
+            grid.one if weights is None else grid.units(weights, len(batch.fingerprints) + batch.skipped),
+            max_keys=spec.unit.max_keys,
+            max_units=grid.max_units,
+            seed=spec.seed,
+            user_type=self._counted.user_type,
+        )
+        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+        positions, units = _bounded_positions(spec, bounded, batch.key_type)
+        self._mass = checked_total(self._mass, units, 1, len(units))
+        self._entries.add(positions, units)
+        self._counted = counted
+        self._skipped += bounded.skipped
+
+    def merge(self, other: SparseHistogram, *, disjoint_users: bool = False) -> None:
+        """Add another histogram of the same spec; the result is that of one pass over both streams, bit for bit.
+
+        Parameters
+        ----------
+        other : SparseHistogram
+            The other histogram; it stays as it is. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        if not isinstance(other, SparseHistogram):
+            raise SpecMismatch(f"cannot merge a SparseHistogram with a {type(other).__name__}.")
+        key_type = self._spec.key_type or other._spec.key_type
+        spec = replace(self._spec, key_type=key_type)
+        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
+        if spec.unit.level == "record" and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._entries.add(*other._entries.arrays())
+        self._skipped += other._skipped
+        self._counted = counted
+        self._spec = spec
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateSparseHistogram:
+        """Charge the budget, draw the noise, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ = 0: pure, also for keys that nobody has. δ > 0: the threshold part lowers its cutoff to
+            what δ allows; with ``max_value`` there is no threshold part, and the release is pure whatever δ allows.
+        rho : float
+            Refused, with the ε that stays within it: neither part gains from a zero-concentrated account.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release, part by part; charged before any noise is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation. The ALP part costs k·g(w·ε'), the
+        threshold part its share (see :mod:`~dpsketch.sketches.sparse.alp` and
+        :mod:`~dpsketch.sketches.sparse.threshold`). Sizes come from the spec, never from the data. Two releases of one
+        histogram compose: each is charged.
+
+        Accuracy
+        --------
+        A value up to the top is read with an error of O(w·k/ε), whatever the other keys' values are; the error of a
+        larger one is that of the threshold part's Laplace noise.
+        """
+        spec = self._spec
+        mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho)
+        charge = charge_ledger(ledger, dataset, mechanism.costs, spec.unit, f"sparse {fingerprint_of(spec)}")
+        positions, units = self._entries.arrays()
+        table = mechanism.projection.embed(positions, units)
+        if mechanism.threshold is None:
+            kept = Survivors(np.empty(0, np.uint64), np.empty(0, np.int64))
+        else:
+            kept = mechanism.threshold.draw(positions, units, spec.domain)
+        promise = mechanism.guarantee(spec.unit, caveat=self._counted.caveat)
+        return PrivateSparseHistogram(spec, mechanism, table, kept, promise, charge)
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the histogram with its content, for use inside the trust boundary only."""
+        return files.encode(self._to_document())
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the histogram with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document())
+
+    def _to_document(self) -> files.Document:
+        positions, units = self._entries.arrays()
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
+        arrays: dict[str, files.Array] = {"positions": positions, "units": units}
+        if self._spec.unit.level == "user":
+            header["users"] = self._counted.to_json()
+            arrays["users"] = self._counted.to_array()
+        return files.Document("sparse", True, header, arrays)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive histogram from a decoded file."""
+        histogram = cls.from_spec(SparseHistogramSpec.from_json(document.header["spec"]))
+        positions, units = document.arrays["positions"], document.arrays["units"]
+        if not _are_entries(positions, units, histogram._spec.domain):
+            raise FileRefused("the file's entries are not those of a sparse histogram.")
+        histogram._entries.add(np.asarray(positions), np.asarray(units))
+        histogram._mass = int(np.sum(units, dtype=np.int64))
+        histogram._skipped = int(document.header["skipped"])
+        if histogram._spec.unit.level == "user":
+            histogram._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
+        return histogram
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a histogram from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))
+
+
+def _bounded_positions(spec: SparseHistogramSpec, bounded: Bounded, key_type: KeyType | None) -> tuple[Words, Integers]:
+    """Return the places and units of bounded records, those of a user that meet in the domain clipped together."""
+    positions = spec.positions(bounded.fingerprints, key_type)
+    if key_type != "text" or spec.domain == LARGEST_DOMAIN:
+        return positions, bounded.units
+    # Two text keys of one user may share a place, which must not hold more than one key's bound.
+    user = np.repeat(np.arange(len(bounded.users)), np.diff(bounded.starts))
+    order = np.lexsort((positions, user))
+    positions, user, units = positions[order], user[order], bounded.units[order]
+    first = np.flatnonzero(
+        np.concatenate(
+            [np.ones(min(1, len(user)), np.bool_), (positions[1:] != positions[:-1]) | (user[1:] != user[:-1])]
+        )
+    )
+    sums = np.add.reduceat(units, first) if len(first) else units
+    return positions[first], np.minimum(sums, spec.weight_grid.max_units)
+
+
+def _are_entries(positions: Any, units: Any, domain: int) -> bool:
+    if not (isinstance(positions, np.ndarray) and isinstance(units, np.ndarray)):
+        return False
+    if positions.dtype != np.uint64 or units.dtype != np.int64 or positions.ndim != 1 or positions.shape != units.shape:
+        return False
+    if len(positions) == 0:
+        return True
+    if np.any(positions[1:] <= positions[:-1]) or int(positions[-1]) >= domain or int(units.min()) < 1:
+        return False
+    total: int = sum(units.tolist())
+    return total <= COUNTER_LIMIT

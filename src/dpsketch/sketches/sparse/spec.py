@@ -1,0 +1,195 @@
+"""The public spec of a sparse histogram: its domain, its sizes, its unit, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled import sparse as kernels
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.privacy import Unit
+from dpsketch.sketches.releasing import ReleasePreview
+from dpsketch.sketches.sparse.estimators import predicted_error
+from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
+from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.weights import WeightGrid
+
+__all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
+
+DEFAULT_SEED = 1
+LARGEST_DOMAIN = 2**64
+# Text keys are hashed into the domain; in a smaller one too many would meet.
+LEAST_TEXT_DOMAIN = 2**40
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseHistogramSpec:
+    """All that two sparse histograms must share to merge. Public, and so chosen from public knowledge only.
+
+    Attributes
+    ----------
+    unit : Unit
+        Whose presence a release hides.
+    domain : int
+        How many keys are possible. Integer keys lie in [0, domain); text keys are hashed into it, and add up where they
+        meet.
+    max_value : float or None
+        No key's value is larger, as everybody knows; larger ones read as this. None: values of any size, for which part
+        of the budget goes to a threshold part.
+    expected_keys : int
+        A guess at the number of distinct keys, *not* read off the data: it only sets the table's size.
+    collisions : float
+        The probability, with that many keys, that another key sets a given bit of a key; sets the table's size too.
+    threshold_share : float
+        The threshold part's share of ε.
+    alpha : int
+        The paper's α.
+    seed : int
+        The seed of the hash functions; it protects nothing and is published.
+    grid : float
+        Weights are rounded to multiples of it.
+    key_type : {"int", "text"} or None
+        Fixed by the first update.
+    """
+
+    unit: Unit
+    domain: int = LARGEST_DOMAIN
+    max_value: float | None = None
+    expected_keys: int = 10_000
+    collisions: float = 0.04
+    threshold_share: float = 0.25
+    alpha: int = 2
+    seed: int = DEFAULT_SEED
+    grid: float = 1
+    key_type: KeyType | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        whole_number("domain", self.domain, low=2, high=LARGEST_DOMAIN)
+        whole_number("expected_keys", self.expected_keys, low=1, high=2**28)
+        whole_number("alpha", self.alpha, low=1, high=62)
+        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        _between("collisions", self.collisions, 0.001, 0.5)
+        _between("threshold_share", self.threshold_share, 0.05, 0.95)
+        grid = self.weight_grid
+        if self.max_value is not None:
+            _between("max_value", self.max_value, grid.step, grid.step * 2.0**60)
+        if self.rows > 2**31:
+            raise InvalidInput("expected_keys / collisions must not pass 2**31 rows.")
+        if self.key_type == "text" and self.domain < LEAST_TEXT_DOMAIN:
+            raise InvalidInput(
+                "text keys are hashed into the domain, and below 2**40 too many would meet. Use domain=2**64, or "
+                "number the keys."
+            )
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How weights become whole units."""
+        return WeightGrid(self.grid, self.unit.max_weight)
+
+    @property
+    def rows(self) -> int:
+        """Bits in a column of the table: expected keys over collisions, rounded up to whole words."""
+        return 64 * math.ceil(self.expected_keys / self.collisions / 64)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the expected keys take while they are counted."""
+        return 16 * self.expected_keys
+
+    @property
+    def reach(self) -> Reach:
+        """What one unit of privacy can change.
+
+        A record has one key. Replacing it moves two entries: the old key's down, the new one's up.
+        """
+        times = 2 if self.unit.neighbours == "replace" else 1
+        return Reach(times * self.unit.max_keys, self.unit.max_keys, self.weight_grid.max_units)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit moves the histogram, in grid units."""
+        reach = self.reach
+        return Sensitivity(reach.l1, math.nextafter(reach.units * math.sqrt(reach.keys), math.inf))
+
+    def mechanism(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> Mechanism:
+        """Choose the parameters of a release at this budget, from the spec alone."""
+        return Mechanism.for_budget(
+            epsilon,
+            delta,
+            rho,
+            reach=self.reach,
+            domain=self.domain,
+            top=None if self.max_value is None else math.floor(self.max_value / self.grid),
+            rows=self.rows,
+            alpha=self.alpha,
+            threshold_share=self.threshold_share,
+            seed=self.seed,
+        )
+
+    def preview(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> ReleasePreview:
+        """Say what a release at this budget would promise, and how far it would move the estimate of a mid-sized value.
+
+        ``noise_scale`` is the standard deviation of that estimate without collisions, ``predicted_error`` with those of
+        the expected number of keys.
+        """
+        mechanism = self.mechanism(epsilon=epsilon, delta=delta, rho=rho)
+        return ReleasePreview(
+            mechanism.guarantee(self.unit),
+            self.grid * predicted_error(mechanism, 0.0),
+            self.grid * predicted_error(mechanism, self.collisions),
+        )
+
+    def positions(self, fingerprints: Words, key_type: KeyType | None) -> Words:
+        """Return the places in the domain of keys, given by fingerprint.
+
+        An integer key is its own place: fingerprints of integers can be undone. A text key's fingerprint is scaled to
+        the domain.
+        """
+        if key_type == "text" and self.domain == LARGEST_DOMAIN:
+            return fingerprints
+        positions = np.empty_like(fingerprints)
+        if key_type == "text":
+            kernels.reduce_range(fingerprints, np.uint64(self.domain), positions)
+            return positions
+        kernels.invert_fingerprints(fingerprints, positions)
+        if self.domain < LARGEST_DOMAIN and np.any(positions >= np.uint64(self.domain)):
+            raise InvalidInput(f"an integer key lies outside the domain [0, {self.domain}). State a larger domain=.")
+        return positions
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values; the domain as text, since 2⁶⁴ passes the integers of a file."""
+        return {
+            "unit": self.unit.to_json(),
+            "domain": str(self.domain),
+            "max_value": self.max_value,
+            "expected_keys": self.expected_keys,
+            "collisions": self.collisions,
+            "threshold_share": self.threshold_share,
+            "alpha": self.alpha,
+            "seed": self.seed,
+            "grid": self.grid,
+            "key_type": self.key_type,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a spec from :meth:`to_json`."""
+        return cls(**{**value, "unit": Unit.from_json(value["unit"]), "domain": int(value["domain"])})
+
+
+def _between(name: str, value: Any, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidInput(f"{name} must be a number between {low:g} and {high:g}.")

@@ -1,0 +1,423 @@
+"""Sources at their full size and with real engines: databases, pipes between processes, memory, interrupts, damage."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import sqlalchemy
+
+import dpsketch as dps
+from dpsketch.sources import Columns, Progress, open_source
+from reading import FILES, SECRET, records, refused, write
+
+COLUMNS = Columns(key="key", user="user", weight="weight", key_type="text", user_type="int")
+TABLE = pa.table(
+    {
+        "key": [f"page {i * i % 71}" if i % 50 else None for i in range(1, 1001)],
+        "user": [i * 7919 % 301 for i in range(1, 1001)],
+        "weight": [float(1 + i % 3) for i in range(1, 1001)],
+        "Other column": ['x, "y"\n'] * 1000,
+    }
+)
+
+
+def sketch_of(*sources: str | Path, **options: Any) -> bytes:
+    """Return the sensitive bytes of a sketch of the sources."""
+    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=2), seed=7)
+    for batch in open_source([str(source) for source in sources], COLUMNS, **options):
+        sketch.update(batch.key, weights=batch.weight)
+    return bytes(sketch.to_sensitive_bytes())
+
+
+def sqlite_of(
+    table: pa.Table, path: Path, declared: str = '"key" TEXT, "user" INTEGER, "weight", "Other column"'
+) -> Path:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f'CREATE TABLE "my table" ({declared})')
+        marks = ", ".join("?" * table.num_columns)
+        connection.executemany(
+            f'INSERT INTO "my table" VALUES ({marks})', zip(*table.to_pydict().values(), strict=True)
+        )
+        connection.commit()
+    return path
+
+
+def in_postgresql(url: str, *statements: str, rows: list[dict[str, Any]] | None = None) -> None:
+    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sqlalchemy.text(statement), rows if ":key" in statement else None)
+    engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def tables(postgresql_url: str) -> str:
+    """Fill the database with the tables of this module; return its address."""
+    in_postgresql(
+        postgresql_url,
+        'CREATE SCHEMA "Odd schema"',
+        "CREATE SEQUENCE counter",
+        'CREATE TABLE "Odd schema".visits ("key" text, "user" integer, weight numeric, "Other column" text)',
+        'INSERT INTO "Odd schema".visits VALUES (:key, :user, :weight, :other)',
+        'CREATE VIEW visits AS SELECT * FROM "Odd schema".visits',
+        f"CREATE TABLE secrets AS SELECT '{SECRET}' AS k, 1.5::float8 AS f, true AS b, now() AS t, NULL::text AS n",
+        rows=[dict(zip(("key", "user", "weight", "other"), row.values(), strict=True)) for row in TABLE.to_pylist()],
+    )
+    return postgresql_url
+
+
+def test_every_source_gives_the_same_sketch_bit_for_bit(tmp_path: Path, tables: str) -> None:
+    sketches = {suffix: sketch_of(write(TABLE, tmp_path / f"visits.{suffix}")) for suffix in FILES}
+    database = sqlite_of(TABLE, tmp_path / "visits.db")
+    sketches["sqlite table"] = sketch_of(f"sqlite:///{database}?table=my table")
+    sketches["sqlite query"] = sketch_of(f'sqlite:///{database}?query=SELECT * FROM "my table" ORDER BY "user"')
+    sketches["postgresql view"] = sketch_of(f"{tables}?table=visits")
+    sketches["postgresql table"] = sketch_of(f"{tables}?table=Odd schema.visits")
+    sketches["postgresql query"] = sketch_of(
+        f"{tables}?query=SELECT * FROM visits WHERE '%s' LIKE '%s' AND 1 = ALL('{{1}}'::int[])"
+    )
+    halves = [write(TABLE.slice(0, 300), tmp_path / "half.csv"), write(TABLE.slice(300), tmp_path / "half.parquet")]
+    sketches["two files"] = sketch_of(*halves)
+    sketches["sorted"] = sketch_of(tmp_path / "visits.parquet", sort_by_user=True, batch_rows=17)
+    assert len(set(sketches.values())) == 1, [name for name in sketches if sketches[name] != sketches["csv"]]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow", "arrows"])
+def test_a_process_reads_what_another_writes(kind: str, tmp_path: Path) -> None:
+    path = write(TABLE, tmp_path / f"visits.{kind}")
+    program = """
+import hashlib, sys
+from dpsketch.sources import Columns, open_source
+columns = Columns(key="key", user="user", weight="weight", key_type="text", user_type="int")
+rows = [row for batch in open_source(["-"], columns, stdin_format=sys.argv[1])
+        for row in zip(batch.key.to_pylist(), batch.user.to_pylist(), batch.weight.to_pylist())]
+print(repr(rows))
+"""
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as cat:
+        command = [sys.executable, "-c", program, kind.removesuffix("s")]
+        done = subprocess.run(command, stdin=cat.stdout, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == repr(records(path, columns=COLUMNS))
+    assert done.stderr == ""
+
+
+def test_databases_are_read_in_small_steps_and_never_written_to(tmp_path: Path, tables: str) -> None:
+    database = sqlite_of(TABLE, tmp_path / "visits.db")
+    before = database.read_bytes()
+    for source in (f"sqlite:///{database}?table=my table", f"{tables}?table=visits"):
+        told: list[Progress] = []
+        rows = [batch.rows for batch in open_source([source], COLUMNS, batch_rows=64, progress=told.append)]
+        assert sum(rows) == 1000
+        assert max(rows) == 64
+        assert told[0] == Progress(64, None, "rows")
+        assert told[-1] == Progress(1000, 1000, "rows")
+    for source in (f"sqlite:///{database}?query=", f"{tables}?query="):
+        for statement in ("DELETE FROM visits", "DROP TABLE visits", "CREATE TABLE more (key text)"):
+            refused(source + statement, columns=COLUMNS)
+    for query in (
+        'WITH x AS (DELETE FROM "Odd schema".visits RETURNING *) SELECT * FROM x',
+        "SELECT nextval('counter')",
+    ):
+        assert "the query writes" in refused(f"{tables}?query={query}", columns=COLUMNS)
+    assert database.read_bytes() == before
+    assert sum(batch.rows for batch in open_source([f"{tables}?table=visits"], COLUMNS)) == 1000
+    refused(f"sqlite:///{tmp_path}/none.db?table=t")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_what_goes_wrong_in_postgresql_quotes_no_record(tables: str) -> None:
+    cases = {
+        "?table=absent": "'absent' does not exist",
+        "?table=absent.secrets": "'absent.secrets' does not exist",
+        "?table=visits": "Its columns are 'key', 'user', 'weight', 'Other column'",
+        "?query=SELECT x FROM absent": "a table does not exist",
+        "?query=SELECT x FROM secrets": "a column does not exist",
+        "?query=SELEC k FROM secrets": "the SQL has a syntax error",
+        "?query=SELECT k::integer AS k FROM secrets": "could not be read: InvalidTextRepresentation",
+        "?query=SELECT f AS k FROM secrets": "has the type double",
+        "?query=SELECT b AS k FROM secrets": "has the type bool",
+        "?query=SELECT t AS k FROM secrets": "has the type timestamp",
+        "?query=SELECT k, k FROM secrets": "two columns named 'k'",
+        "?query=SELECT k AS K FROM secrets; SELECT 1": "syntax error",
+    }
+    for ending, words in cases.items():
+        assert words in refused(tables + ending), ending
+    nowhere = tables.replace("dpsketch@127.0.0.1", "dpsketch:hunter2@127.0.0.1").replace("/postgres", "/absent")
+    message = refused(f"{nowhere}?table=secrets")
+    assert "could not be read" in message
+    assert "hunter2" not in message
+    assert records(f"{tables}?query=SELECT k, n FROM secrets", columns=Columns(key="n")) == [(None,)]
+
+
+def test_what_goes_wrong_in_sqlite_quotes_no_record(tmp_path: Path) -> None:
+    def database(name: str, *values: Any) -> str:
+        path = sqlite_of(pa.table({"k": ["x"]}).slice(0, 0), tmp_path / name, declared="k")
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executemany('INSERT INTO "my table" VALUES (?)', [(value,) for value in values])
+            connection.commit()
+        return f"sqlite:///{path}"
+
+    good = database("good.db", SECRET)
+    assert "'absent' does not exist" in refused(f"{good}?table=absent")
+    assert "Its columns are 'k'" in refused(f"{good}?table=my table", columns=Columns(key="x"))
+    assert "a table does not exist" in refused(f"{good}?query=SELECT k FROM absent")
+    assert "a column does not exist" in refused(f'{good}?query=SELECT x FROM "my table"')
+    assert "syntax error" in refused(f'{good}?query=SELEC k FROM "my table"')
+    assert "syntax error" in refused(f"{good}?query=SELECT k FROM")
+    assert "mixes types" in refused(database("mixed.db", 1, SECRET) + "?table=my table")
+    assert "mixes types" in refused(database("later.db", *[1] * 200, SECRET) + "?table=my table", batch_rows=100)
+    assert "has the type double" in refused(database("float.db", 1, 2.5) + "?table=my table")
+    assert "not UTF-8" in refused(database("blob.db", SECRET.encode() + b"\xff") + "?table=my table")
+    bad = f"CAST(x'{SECRET.encode().hex()}ff' AS TEXT)"
+    assert "not UTF-8" in refused(f"{good}?query=SELECT {bad} AS k")
+    assert "does not exist" in refused(f"sqlite:///{tmp_path}/none.db?table=t")
+    other = write(pa.table({"k": [SECRET]}), tmp_path / "other.parquet")
+    assert "is not an SQLite database: it looks like Parquet" in refused(f"sqlite:///{other}?table=t")
+    (tmp_path / "empty.db").touch()
+    assert "is not an SQLite database" in refused(f"sqlite:///{tmp_path}/empty.db?table=t")
+    damaged = tmp_path / "good.db"
+    damaged.write_bytes(damaged.read_bytes()[:3000])
+    refused(f"{good}?table=my table")
+
+
+def make(path: Path, rows: int) -> Path:
+    """Write ``rows`` records with integer users and keys of eight letters or so, quickly."""
+    kind = "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
+    duckdb.connect(config={"threads": 2}).execute(
+        f"""COPY (SELECT hash(range) % 1000003 AS user, 'key' || (hash(range * 7) % 500000) AS key,
+                         (hash(range * 3) >> 1)::BIGINT AS number FROM range({rows})) TO '{path}' ({kind})"""
+    )
+    return path
+
+
+MEASURE = """
+import json, resource, sys
+import dpsketch as dps
+from dpsketch.sources import Columns, open_source
+path, small, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+user_type = options.pop("user_type", None)
+columns = Columns(key="key", user="user" if user_type else None, user_type=user_type)
+def feed(source):
+    sketch = dps.CountSketch(rows=7, width=4096, unit=dps.per_record(), seed=7)
+    rows = 0
+    for batch in open_source([source], columns, **options):
+        sketch.update(batch.key)
+        rows += batch.rows
+    return rows
+def mark():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+feed(small)
+before = mark()
+rows = feed(path)
+print(json.dumps({"rows": rows, "before": before, "peak": mark()}))
+"""
+
+
+def memory(path: Path, small: Path, **options: Any) -> dict[str, float]:
+    """Return the rows read, and the memory in MB before and at the peak, of a process of its own."""
+    command = [sys.executable, "-c", MEASURE, str(path), str(small), json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_memory_stays_flat_over_ten_million_records(suffix: str, tmp_path: Path) -> None:
+    used = memory(make(tmp_path / f"large.{suffix}", 10**7), make(tmp_path / f"small.{suffix}", 1000))
+    assert used["rows"] == 10**7
+    assert used["peak"] - used["before"] < 300
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_memory_stays_flat_over_a_hundred_million_records(suffix: str, tmp_path: Path) -> None:
+    used = memory(make(tmp_path / f"large.{suffix}", 10**8), make(tmp_path / f"small.{suffix}", 1000))
+    assert used["rows"] == 10**8
+    assert used["peak"] - used["before"] < 300
+
+
+def test_memory_stays_flat_in_one_large_row_group(tmp_path: Path) -> None:
+    count, length = 3_000_000, 80
+    letters = np.random.default_rng(1).integers(97, 123, count * length, np.uint8)
+    offsets = np.arange(count + 1, dtype=np.int32) * length
+    key = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
+    path = tmp_path / "one.parquet"
+    pa.parquet.write_table(pa.table({"key": key}), path, row_group_size=count, use_dictionary=False, compression=None)
+    assert pa.parquet.ParquetFile(path).metadata.num_row_groups == 1
+    used = memory(path, make(tmp_path / "small.parquet", 1000))
+    assert used["rows"] == count
+    assert path.stat().st_size > 240e6
+    assert used["peak"] - used["before"] < 150
+
+
+@pytest.mark.full
+def test_sorting_twenty_million_records_stays_within_a_gigabyte(tmp_path: Path) -> None:
+    large, small = make(tmp_path / "large.parquet", 2 * 10**7), make(tmp_path / "small.parquet", 1000)
+    for user_type in ("int", "text"):
+        used = memory(large, small, user_type=user_type, sort_by_user=True, temp_directory=str(tmp_path))
+        assert used["rows"] == 2 * 10**7, user_type
+        assert used["peak"] < 1000, user_type
+
+
+@pytest.fixture(scope="module")
+def three_million(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("large") / "large.parquet", 3 * 10**6)
+
+
+@pytest.mark.parametrize("when", ["reading", "sorting", "sorted"])
+def test_an_interrupt_leaves_nothing_behind(when: str, three_million: Path, tmp_path: Path) -> None:
+    path = three_million
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    program = """
+import sys
+from dpsketch.sources import Columns, open_source
+path, spill, when = sys.argv[1:]
+def tell(_):
+    if when == "reading":
+        print("now", flush=True)
+try:
+    for batch in open_source([path], Columns(key="key", user="user"), sort_by_user=True, memory_limit="80MB",
+                             temp_directory=spill, progress=tell):
+        if when == "sorted":
+            print("now", flush=True)
+            import time
+            time.sleep(60)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+    raise
+print("done", flush=True)
+"""
+    command = [sys.executable, "-c", program, str(path), str(spill), when]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        if when == "sorting":
+            while not any(spill.glob("*/*")):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.01)
+        else:
+            assert process.stdout.readline() == "now\n"
+        assert any(spill.iterdir())
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert "done" not in output
+    assert "stopped" in output
+    assert "KeyboardInterrupt" in errors
+    assert process.returncode != 0
+    assert list(spill.iterdir()) == []
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = write(pa.table({"k": [SECRET]}), tmp_path / "t.csv")
+    path.chmod(0o000)
+    if os.geteuid() != 0:
+        assert "may not be read by this user" in refused(path)
+        return
+    # Root may read everything: try as somebody who may not.
+    try:
+        nobody = pwd.getpwnam("nobody")
+    except KeyError:
+        pytest.skip("this test runs as root, and there is no user 'nobody' to try as")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            os.setgroups([])
+            os.setgid(nobody.pw_gid)
+            os.setuid(nobody.pw_uid)
+            status = 0 if "may not be read by this user" in refused(path) else 2
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+FUZZ = """
+import random, sys, pathlib
+from dpsketch.errors import SourceError
+from dpsketch.sources import Columns, open_source
+folder, count = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+draw = random.Random(int(sys.argv[3]))
+originals = sorted(folder.glob("t.*"))
+refused = 0
+for turn in range(count):
+    original = originals[turn % len(originals)]
+    data = bytearray(original.read_bytes())
+    for _ in range(draw.choice((1, 1, 2, 8))):
+        match draw.randrange(4):
+            case 0:
+                data[draw.randrange(len(data))] = draw.randrange(256)
+            case 1:
+                data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+            case 2:
+                del data[draw.randrange(1, len(data)):]
+            case 3:
+                at = draw.randrange(len(data))
+                data[at:at + draw.randrange(1, 9)] = draw.choice((bytes(8), b"\\xff" * 8, b"\\x7f\\xff\\xff\\xff"))
+        if len(data) < 2:
+            break
+    path = folder / ("mutated" + "".join(original.suffixes))
+    path.write_bytes(bytes(data))
+    print(turn, original.name, flush=True)
+    try:
+        for batch in open_source([str(path)], Columns(key="key", weight="weight"), batch_rows=100):
+            len(batch.key.to_pylist()), len(batch.weight.to_pylist())
+    except SourceError as error:
+        refused += 1
+        assert error.__context__ is None and error.__cause__ is None
+        assert "page" not in str(error), str(error)
+print("refused", refused)
+"""
+
+
+def fuzz(folder: Path, count: int, seed: int) -> None:
+    for suffix in ("csv", "jsonl", "parquet", "arrow", "arrows", "feather", "csv.gz"):
+        write(TABLE.slice(0, 200).select(["key", "weight"]), folder / f"t.{suffix}")
+    command = [sys.executable, "-X", "faulthandler", "-c", FUZZ, str(folder), str(count), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    last = done.stdout.splitlines()[-1] if done.stdout else ""
+    assert done.returncode == 0, (last, done.stderr[-2000:])
+    assert int(last.removeprefix("refused ")) > count // 5
+
+
+def test_damaged_files_are_refused_or_read_and_crash_nothing(tmp_path: Path) -> None:
+    fuzz(tmp_path, 700, seed=random.Random(5).randrange(2**32))
+
+
+@pytest.mark.full
+def test_many_damaged_files_crash_nothing(tmp_path: Path) -> None:
+    fuzz(tmp_path, 20_000, seed=6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("column", ["number", "key"])
+def test_reading_parquet_keeps_half_of_the_pace_in_memory(column: str, tmp_path: Path) -> None:
+    path = make(tmp_path / "large.parquet", 10**7)
+    held = pa.parquet.read_table(path, columns=[column])[column]
+
+    def rate(batches: Any) -> float:
+        sketch = dps.CountSketch(rows=7, width=4096, unit=dps.per_record(), seed=7)
+        started = time.perf_counter()
+        for batch in batches:
+            sketch.update(batch)
+        return 10**7 / (time.perf_counter() - started)
+
+    def from_file() -> Any:
+        return (batch.key for batch in open_source([str(path)], Columns(key=column)))
+
+    rate(held.chunks)
+    in_memory = max(rate(held.chunks) for _ in range(5))
+    end_to_end = max(rate(from_file()) for _ in range(5))
+    assert end_to_end >= in_memory / 2, (end_to_end, in_memory)

@@ -1,0 +1,79 @@
+"""Slow, obvious versions of the density kernels: Python floats, one point and one row at a time."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from oracles.bounding import mix
+from oracles.hashing import MASK
+
+
+def dot(point: list[float], direction: list[float]) -> float:
+    total = 0.0
+    for x, a in zip(point, direction, strict=True):
+        total = total + x * a
+    return total
+
+
+def bits(x: float) -> int:
+    return struct.unpack("<Q", struct.pack("<d", x))[0]
+
+
+def folded_column(point: list[float], direction: list[float], offset: float, width: int) -> int:
+    return math.floor(dot(point, direction) + offset) % width
+
+
+def hashed_column(
+    point: list[float], directions: list[list[float]], offsets: list[float], row_key: int, width: int
+) -> int:
+    state = row_key
+    for direction, offset in zip(directions, offsets, strict=True):
+        state = mix(state ^ bits(float(math.floor(dot(point, direction) + offset))))
+    return ((state >> 32) * width) >> 32
+
+
+def sign_column(point: list[float], directions: list[list[float]]) -> int:
+    return sum(1 << p for p, direction in enumerate(directions) if dot(point, direction) >= 0)
+
+
+def set_column(items: list[int], item_keys: list[int], row_key: int, width: int) -> int:
+    state = row_key
+    for key in item_keys:
+        state = mix(state ^ min((mix(item ^ key) for item in items), default=MASK))
+    return ((state >> 32) * width) >> 32
+
+
+def smoothed_sum(point: list[float], directions: list[list[list[float]]], table: list[list[int]], smoothing: float):
+    """The mean over rows of Σ over cells of (product of the bits' weights) × counter."""
+    reach = smoothing * math.sqrt(sum(x * x for x in point) / len(point))
+    total = 0.0
+    for planes, row in zip(directions, table, strict=True):
+        upper = [min(1.0, max(0.0, 0.5 + dot(point, plane) / (2 * reach))) for plane in planes]
+        for cell, counter in enumerate(row):
+            total += counter * math.prod(w if cell >> p & 1 else 1 - w for p, w in enumerate(upper))
+    return total / len(table)
+
+
+def orthonormal(vectors: list[list[float]]) -> list[list[float]]:
+    result: list[list[float]] = []
+    for vector in vectors:
+        rest = vector
+        for done in result:
+            inner = dot(rest, done)
+            rest = [x - inner * y for x, y in zip(rest, done, strict=True)]
+        length = math.sqrt(dot(rest, rest))
+        result.append([x / length for x in rest])
+    return result
+
+
+def lattice_error(rows: int, dims: int, factor: int) -> float:
+    """P₂ of a Korobov lattice, plus one."""
+    total = 0.0
+    for i in range(rows):
+        product = 1.0
+        for j in range(dims):
+            x = i * pow(factor, j, rows) % rows / rows
+            product *= 1 + 2 * math.pi**2 * (x * x - x + 1 / 6)
+        total += product
+    return total / rows

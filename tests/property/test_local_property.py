@@ -1,0 +1,128 @@
+"""Laws that hold for any reports: merging commutes and associates, the wire round-trips, strangers cannot crash it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsketch import local
+from dpsketch.local.sets import People, read_people
+from oracles import local as oracle
+
+PROTOCOLS: list[Any] = [
+    local.SubsetHashing(1.0, max_items=3, seeds=8),
+    local.SubsetDirect(2.0, max_items=2, domain=6),
+    local.SampledBit(1.0, width=4, rows=8),
+    local.MultiPCMS(3.0, rows=2, width=9),
+    local.PadAndSample(1.0, length=3, seeds=8),
+    local.PrivSketchAsPublished(1.0, rows=2, width=3),
+]
+sets = st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=8)
+protocols = st.sampled_from(PROTOCOLS)
+
+
+def state(collector: local.Collector) -> dict[str, Any]:
+    return {name: np.sort(np.asarray(array), axis=0).tolist() for name, array in collector.to_document().arrays.items()}
+
+
+@given(protocols, st.lists(sets, min_size=3, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_merging_commutes_associates_and_is_one_pass(protocol: Any, parts: list[Any]) -> None:
+    tables = [protocol.report(part) for part in parts]
+
+    def collected(*chosen: int) -> local.Collector:
+        collector = protocol.collector()
+        for i in chosen:
+            collector.add(tables[i])
+        return collector
+
+    left = collected(0)
+    left.merge(collected(1))
+    left.merge(collected(2))
+    right = collected(1)
+    right.merge(collected(2))
+    turned = collected(2)
+    turned.merge(collected(0))
+    turned.merge(collected(1))
+    nested = collected(0)
+    nested.merge(right)
+    assert state(left) == state(turned) == state(nested) == state(collected(0, 1, 2))
+
+
+@given(protocols, sets)
+@settings(max_examples=40, deadline=None)
+def test_reports_survive_bytes_json_and_files(protocol: Any, people: list[Any]) -> None:
+    reports = protocol.report(people)
+    whole = protocol.collector().add(reports)
+    for messages in (protocol.to_bytes(reports), list(map(json.dumps, protocol.to_objects(reports)))):
+        collector = protocol.collector()
+        assert collector.receive(messages).refused == 0
+        assert state(collector) == state(whole)
+    assert state(local.Collector.from_document(whole.to_document())) == state(whole)
+
+
+@given(
+    protocols,
+    st.lists(
+        st.binary(max_size=60)
+        | st.text(max_size=60)
+        | st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+            lambda inner: (
+                st.dictionaries(st.sampled_from(["dpsketch", "spec", "id", "seed", "bit"]), inner) | st.lists(inner)
+            ),
+            max_leaves=8,
+        ),
+        max_size=6,
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_anything_may_be_received(protocol: Any, messages: list[Any]) -> None:
+    collector = protocol.collector()
+    assert collector.receive(messages).refused == len(messages)
+    assert collector.users == 0
+
+
+@given(protocols, st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_mutated_report_is_counted_or_refused(protocol: Any, data: Any) -> None:
+    [message] = protocol.to_bytes(protocol.report([[1, 2]]))
+    place = data.draw(st.integers(0, len(message) - 1))
+    mutated = message[:place] + bytes([data.draw(st.integers(0, 255))]) + message[place + 1 :]
+    collector = protocol.collector()
+    received = collector.receive([mutated])
+    assert received.accepted + received.refused == 1
+    assert collector.receive([message]).accepted == (0 if mutated[9:25] == message[9:25] and received.accepted else 1)
+
+
+words = st.integers(0, 2**64 - 1)
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+@given(
+    held=st.lists(st.integers(0, 2**64 - 1), max_size=7), word=st.tuples(words, words, words), width=st.integers(4, 9)
+)
+@settings(max_examples=60, deadline=None)
+def test_a_report_is_the_oracles(cap: int, held: list[int], word: tuple[int, int, int], width: int) -> None:
+    hashing = local.SubsetHashing(1.5, cap, width=width, seeds=1).hashing
+    people = People(np.array([0, len(held)], np.int64), np.array(held, np.uint64))
+    thresholds = [int(threshold) for threshold in hashing.thresholds()]
+    expected = oracle.subset_hashing(held, int(hashing.keys[0]), width, thresholds, word)
+    [bucket] = hashing.decide(people, np.zeros(1, np.uint32), np.array([word], np.uint64))
+    assert expected is None or bucket == expected
+
+
+@given(sets)
+@settings(max_examples=60, deadline=None)
+def test_distinct_keys_and_taking_people(people: list[Any]) -> None:
+    read = read_people(people)
+    distinct = read.distinct()
+    assert np.diff(distinct.offsets).tolist() == [len(set(one)) for one in people]
+    backwards = np.arange(len(people))[::-1]
+    taken = read.take(backwards)
+    assert np.diff(taken.offsets).tolist() == [len(one) for one in people[::-1]]

@@ -1,0 +1,141 @@
+"""The threshold part's sampler against brute force on small domains, and on domains that nobody can list.
+
+Every test states its false-positive rate. Noise is seeded, so a pass is a pass for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from dpsketch.noise import DiscreteLaplace
+from dpsketch.sketches.sparse import threshold as module
+from dpsketch.sketches.sparse.threshold import Threshold, draw_binomial
+
+DOMAIN = 60
+PRESENT = np.array([3, 10, 41], np.uint64)
+UNITS = np.array([1, 4, 9])
+RULE = Threshold("pure", DiscreteLaplace(0.5, 1), 6, 0.0)
+RUNS = 3000
+
+
+def brute_force(rule: Threshold, runs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise for every entry of the domain, run by run: how often each position survives, and each number of them."""
+    truth = np.zeros(DOMAIN, np.int64)
+    truth[PRESENT.astype(int)] = UNITS
+    noisy = truth + rule.noise.sample(DOMAIN * runs).reshape(runs, DOMAIN)
+    kept = noisy >= rule.cutoff
+    return kept.sum(axis=0), np.bincount(kept.sum(axis=1), minlength=20)
+
+
+def sampled(rule: Threshold, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    places, numbers, excesses = np.zeros(DOMAIN, np.int64), np.zeros(20, np.int64), []
+    for _ in range(runs):
+        found = rule.draw(PRESENT, UNITS, DOMAIN)
+        assert np.all(np.diff(found.positions.astype(np.int64)) > 0)
+        places[found.positions.astype(int)] += 1
+        numbers[len(found.positions)] += 1
+        excesses.append(found.values[~np.isin(found.positions, PRESENT)] - rule.cutoff)
+    return places, numbers, np.concatenate(excesses)
+
+
+def two_sample(a: np.ndarray, b: np.ndarray) -> float:
+    """The p-value of χ² that two counts of outcomes come from one law, rare outcomes pooled."""
+    from scipy.stats import chi2_contingency
+
+    common = a + b >= 20
+    pooled = np.array([[*line[common], line[~common].sum()] for line in (a, b)])
+    return float(chi2_contingency(pooled[:, pooled.sum(axis=0) > 0]).pvalue)
+
+
+def goodness(counts: np.ndarray, law: np.ndarray) -> float:
+    from scipy.stats import chisquare
+
+    common = law * counts.sum() >= 5
+    seen = np.array([*counts[common], counts[~common].sum()])
+    expected = np.array([*law[common], 1 - law[common].sum()]) * counts.sum()
+    return float(chisquare(seen[expected > 0], expected[expected > 0]).pvalue)
+
+
+def test_the_sampler_equals_brute_force(seeded: None) -> None:
+    """Survivors by position and by number, and how far zeros pass the cutoff: each rejects at 1e-9. A cutoff or a noise
+    that is a little off is rejected."""
+    places, numbers, excesses = sampled(RULE, RUNS)
+    brute_places, brute_numbers = brute_force(RULE, RUNS)
+    assert two_sample(places, brute_places) > 1e-9
+    assert two_sample(numbers, brute_numbers) > 1e-9
+    ratio = math.exp(-0.5)
+    law = (1 - ratio) * ratio ** np.arange(40)
+    assert goodness(np.bincount(excesses, minlength=40)[:40], law) > 1e-9
+    zeros = np.setdiff1d(np.arange(DOMAIN), PRESENT.astype(int))
+    assert goodness(places[zeros], np.full(len(zeros), 1 / len(zeros))) > 1e-9
+
+    for wrong in (Threshold("pure", RULE.noise, 7, 0.0), Threshold("pure", DiscreteLaplace(0.6, 1), 6, 0.0)):
+        off_places, off_numbers, _ = sampled(wrong, RUNS)
+        assert two_sample(off_numbers, brute_numbers) < 1e-9
+        assert two_sample(off_places, brute_places) < 1e-9
+
+
+def test_the_stability_rule_keeps_present_keys_only(seeded: None) -> None:
+    rule = Threshold("stability", DiscreteLaplace(0.5, 1), 6, 1e-3)
+    for _ in range(300):
+        assert np.isin(rule.draw(PRESENT, UNITS, DOMAIN).positions, PRESENT).all()
+
+
+@pytest.mark.parametrize("bits", [2, 20, 40, 64])
+def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
+    """The number of false survivors is binomial, practically Poisson with mean d·a^τ/(1+a): χ² rejects at 1e-9, and
+    rejects two fifths more."""
+    from scipy.stats import binom
+
+    domain = 2**bits
+    rule = Threshold.pure(0.25, sensitivity=1, domain=domain)
+    mean = domain * rule.false_rate
+    assert 0.7 < mean <= 1
+    counts = np.bincount([draw_binomial(rule.noise, rule.cutoff, domain) for _ in range(2000)], minlength=25)
+    points = np.arange(25)
+    assert goodness(counts, binom.pmf(points, float(domain), rule.false_rate)) > 1e-9
+    assert goodness(counts, binom.pmf(points, float(domain), min(1.0, 1.4 * rule.false_rate))) < 1e-9
+
+
+def test_false_survivors_lie_anywhere_in_the_largest_domain(seeded: None) -> None:
+    """Of about 600 false survivors in 2⁶⁴, every one of the 64 bits is set in half, within 7 standard deviations (false
+    alarms below 2e-10): there is no position that cannot be reached."""
+    rule = Threshold.pure(0.25, sensitivity=1, domain=2**64)
+    nobody = np.empty(0, np.uint64)
+    found = np.concatenate([rule.draw(nobody, np.empty(0, np.int64), 2**64).positions for _ in range(600)])
+    bits = (found[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
+    assert len(found) > 400
+    assert np.all(np.abs(bits.mean(axis=0) - 0.5) < 7 * 0.5 / math.sqrt(len(found)))
+
+
+def test_a_full_domain_has_no_zeros_to_draw(seeded: None) -> None:
+    rule = Threshold("pure", DiscreteLaplace(0.5, 1), 1, 0.0)
+    everyone = np.arange(8, dtype=np.uint64)
+    for _ in range(200):
+        found = rule.draw(everyone, np.ones(8, np.int64), 8)
+        assert len(np.unique(found.positions)) == len(found.positions) <= 8
+
+
+def test_undecided_bits_are_followed_by_more() -> None:
+    """A word that lies on the border between two counts is not decided by rounding: more bits are drawn."""
+    rule = Threshold.pure(0.25, sensitivity=1, domain=2**64)
+    import mpmath
+
+    with mpmath.mp.workdps(80):
+        ratio = mpmath.exp(mpmath.mpf("-0.25"))
+        survives = ratio**rule.cutoff / (1 + ratio)
+        none = mpmath.exp(2**64 * mpmath.log(1 - survives))
+        border = int(mpmath.floor(none * 2**64))
+        rest = int(mpmath.floor((none * 2**64 - border) * 2**64))
+    for second, count in ((rest - 2**40, 0), (rest + 2**40, 1)):
+        words = iter([border, second])
+        with mock.patch.object(module, "random_words", lambda n, words=words: np.array([next(words)], np.uint64)):
+            assert draw_binomial(rule.noise, rule.cutoff, 2**64) == count
+        assert next(words, None) is None
+    for first, count in ((border - 1, 0), (border + 1, 1), (0, 0)):
+        with mock.patch.object(module, "random_words", lambda n, first=first: np.array([first], np.uint64)):
+            assert draw_binomial(rule.noise, rule.cutoff, 2**64) == count

@@ -1,0 +1,34 @@
+"""Standard input as a real pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from reading import Pipe
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    """Make standard input a real pipe that somebody else writes to."""
+    with ExitStack() as opened:
+
+        def feed(data: bytes) -> None:
+            reading, writing = os.pipe()
+
+            def write() -> None:
+                # The reader may refuse before it has read all.
+                with suppress(BrokenPipeError), os.fdopen(writing, "wb") as target:
+                    target.write(data)
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            opened.callback(writer.join)
+            monkeypatch.setattr(sys, "stdin", opened.enter_context(os.fdopen(reading, encoding="utf-8")))
+
+        yield feed

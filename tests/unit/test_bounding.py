@@ -1,0 +1,465 @@
+"""Bounding and clipping users: kernels against oracles, exact users, and nobody counted twice."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch._compiled import bounding as kernels
+from dpsketch.bounding import Bounded, CountedUsers, bound, point_fingerprints
+from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
+from oracles import bounding as oracle
+from oracles import hashing as hashing_oracle
+
+
+def sketch(max_keys: int = 3, max_weight: float = 2, **changes: object) -> dps.CountSketch:
+    unit = dps.per_user(max_keys, max_weight=max_weight)
+    return dps.CountSketch(**{"rows": 5, "width": 16, "unit": unit, "seed": 7, **changes})
+
+
+def content(some: dps.CountSketch) -> np.ndarray:
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+
+
+def runs_of(bounded: Bounded) -> list[list[tuple[int, int]]]:
+    pairs = list(zip(bounded.fingerprints.tolist(), bounded.units.tolist(), strict=True))
+    return [pairs[a:b] for a, b in pairwise(bounded.starts)]
+
+
+# Users, records, keys: one user, few, many; runs that are sorted by insertion, by the library, and reduced on the way.
+SHAPES = [(1, 0, 1), (1, 1, 1), (3, 40, 9), (50, 200, 1000), (1, 700, 500), (2, 3000, 5)]
+
+
+@pytest.mark.parametrize("max_units", [5, 10**6])
+@pytest.mark.parametrize("max_keys", [1, 3, 40, 10**9])
+@pytest.mark.parametrize(("people", "records", "distinct"), SHAPES)
+def test_bounding_equals_oracle(people: int, records: int, distinct: int, max_keys: int, max_units: int) -> None:
+    rng = np.random.default_rng(records)
+    users, keys = rng.integers(-people, people, records), rng.integers(0, distinct, records)
+    units = rng.integers(0, 4, records)
+    kept = bound(users, fingerprint(keys), units, max_keys=max_keys, max_units=max_units, seed=9)
+    wanted = oracle.bound(
+        users.tolist(),
+        [hashing_oracle.fingerprint(key) for key in keys.tolist()],
+        units.tolist(),
+        max_keys,
+        max_units,
+        9,
+    )
+    names = [hashing_oracle.fingerprint(user) for user in wanted]
+    assert dict(zip(kept.users.tolist(), runs_of(kept), strict=True)) == dict(zip(names, wanted.values(), strict=True))
+    assert fingerprint(keys).fingerprints[kept.rows].tolist() == kept.fingerprints.tolist()
+    alike = bound(users, fingerprint(keys), 2, max_keys=max_keys, max_units=max_units, seed=9)
+    each = bound(users, fingerprint(keys), np.full(records, 2), max_keys=max_keys, max_units=max_units, seed=9)
+    assert runs_of(alike) == runs_of(each)
+
+
+@pytest.mark.parametrize("width", [2, 5, 64, 1000])
+@pytest.mark.parametrize("shift", [0, 3])
+@pytest.mark.parametrize("limit", [0, 60, 400, 2**60])
+def test_clipping_equals_oracle(width: int, shift: int, limit: int) -> None:
+    rng = np.random.default_rng(width)
+    lengths = rng.integers(1, 30, 12)
+    starts = np.append(0, np.cumsum(lengths))
+    prints = rng.integers(0, 2**64, starts[-1], np.uint64)
+    units = rng.integers(1, 12, starts[-1])
+    keys = row_keys(1, 3)
+    table = np.zeros((3, width), np.int64)
+    clipped = kernels.add_clipped(table, starts, prints, units, keys, limit, shift)
+    pairs = list(zip(prints.tolist(), units.tolist(), strict=True))
+    runs = [pairs[a:b] for a, b in pairwise(starts)]
+    wanted, count = oracle.table(runs, keys.tolist(), width, limit, shift)
+    assert table.tolist() == wanted
+    assert clipped == count
+
+
+def test_clipping_across_blocks_equals_oracle() -> None:
+    """More keys than a block, and one user with more than a block by itself."""
+    rng = np.random.default_rng(1)
+    starts = np.array([0, 3, kernels.BLOCK - 1, kernels.BLOCK + 2, 2 * kernels.BLOCK + 99])
+    prints = rng.integers(0, 2**64, starts[-1], np.uint64)
+    keys = row_keys(1, 1)
+    table = np.zeros((1, 8), np.int64)
+    kernels.add_clipped(table, starts, prints, np.ones(starts[-1], np.int64), keys, 2**60, 0)
+    wanted = [[0] * 8]
+    hashing_oracle.add(wanted, prints.tolist(), keys.tolist(), [1] * len(prints))
+    assert table.tolist() == wanted
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 300])
+def test_sets_of_users_equals_oracle(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for _ in range(50):
+        a, b = (np.unique(rng.integers(0, 400, rng.integers(0, size + 1))).astype(np.uint64) for _ in "ab")
+        union = np.empty(len(a) + len(b), np.uint64)
+        assert union[: kernels.unite(a, b, union)].tolist() == sorted({*a.tolist(), *b.tolist()})
+        assert kernels.share(a, b) == bool({*a.tolist()} & {*b.tolist()})
+
+
+def test_kernels_are_right_without_the_compiler() -> None:
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    folder = Path(__file__).parents[2]
+    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_order_of_a_users_keys_is_published() -> None:
+    """Vectors for other engines: the first three of the keys 0 to 9, and of "key 0" to "key 9"."""
+    numbers, words = fingerprint(list(range(10))), fingerprint([f"key {i}" for i in range(10)])
+    for seed, user, keys, wanted in (
+        (0, 0, numbers, [7, 0, 1]),
+        (1, "ann", numbers, [9, 3, 7]),
+        (7, -1, words, [9, 2, 0]),
+        (2**64 - 1, "ü", words, [5, 9, 8]),
+    ):
+        assert bound([user] * 10, keys, 1, max_keys=3, max_units=1, seed=seed).rows.tolist() == wanted
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("width", [2, 500, 2**20])
+@pytest.mark.parametrize("max_keys", [1, 2, 30, 10**6])
+@pytest.mark.parametrize("max_units", [1, 100, 2**40])
+def test_the_clip_equals_oracle(rows: int, width: int, max_keys: int, max_units: int) -> None:
+    squared = Clip(rows, width, max_keys, max_units).squared
+    assert squared == oracle.clip_squared(rows, width, max_keys, max_units)
+    assert squared >= max_units**2 * rows
+    if max_keys == 1:
+        assert squared == max_units**2 * rows
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 162, 10**6 + 1, 2**53 - 1, 2**53 + 1, 2**90 - 1, 3 * 10**40 + 7])
+def test_roots_are_rounded_up_and_no_further(n: int) -> None:
+    root = sqrt_up(n)
+    assert Fraction(math.nextafter(root, 0)) ** 2 < n <= Fraction(root) ** 2
+
+
+def test_the_sensitivity_of_users() -> None:
+    spec = sketch(30, 1, width=500).spec
+    assert spec.sensitivity.l2 == sqrt_up(162)  # 150 · (1 + 3·√(2/2500)) = 162.73
+    assert spec.sensitivity.l1 == 150
+    replaced = sketch(unit=dps.per_user(30, neighbours="replace"), width=500).spec.sensitivity
+    assert (replaced.l1, replaced.l2) == (300, 2 * sqrt_up(162))
+    weighted = sketch(unit=dps.per_user(2, max_weight=3.5), grid=0.25).spec.sensitivity
+    assert weighted.l1 == 5 * 2 * 14
+    assert sketch(1, 4).spec.sensitivity.l2 == sqrt_up(16 * 5)
+
+
+def test_an_update_is_bound_clip_and_sum() -> None:
+    rng = np.random.default_rng(3)
+    users, weights = rng.integers(0, 60, 900), rng.integers(0, 9, 900)
+    worst = np.array(oracle.keys_that_share_cells(20, 7, 3, 4))
+    keys = np.where(users < 20, rng.choice(worst, 900), rng.integers(0, 40, 900))
+    some = sketch(12, 3, rows=3, width=4)
+    some.update(keys, users=users, weights=weights)
+    runs = oracle.bound(
+        users.tolist(), [hashing_oracle.fingerprint(k) for k in keys.tolist()], weights.tolist(), 12, 3, 7
+    )
+    wanted, clipped = oracle.table(runs.values(), hashing_oracle.row_keys(7, 3), 4, oracle.clip_squared(3, 4, 12, 3))
+    assert content(some).tolist() == wanted
+    assert some.clipped_users == clipped > 0
+
+
+def test_large_weights_do_not_overflow_the_clip() -> None:
+    """Squared norms of 2⁴⁰ units do not fit into 64 bits; the clip then counts in coarser steps, and still holds."""
+    some = sketch(20, 2**40, width=2, rows=3)
+    worst = oracle.keys_that_share_cells(20, 7, 3, 2)
+    some.update(worst, users=[1] * 20, weights=[2.0**40 - 1] * 20)
+    kept = math.isqrt(some.spec.clip.squared // (3 * (2**40 - 1) ** 2))  # so many keys of one cell have that norm
+    assert kept < 20
+    assert np.abs(content(some)).max() == kept * (2**40 - 1)
+    assert some.clipped_users == 1
+
+
+PEOPLE = ["ann", "bob", "ann", "", "ü", "bob", "ann"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        PEOPLE,
+        tuple(PEOPLE),
+        np.array(PEOPLE),
+        np.array(PEOPLE, dtype=object),
+        pa.array(PEOPLE),
+        pa.array(PEOPLE, pa.large_string()),
+        pa.array(PEOPLE, pa.string_view()),
+        pa.array(PEOPLE).dictionary_encode(),
+        pa.chunked_array([PEOPLE[:3], [], PEOPLE[3:]]),
+        pa.chunked_array([pa.array(PEOPLE[:3]).dictionary_encode(), pa.array(PEOPLE[3:]).dictionary_encode()]),
+        pd.Series(PEOPLE),
+        pd.Series(PEOPLE, dtype="category"),
+        pl.Series(PEOPLE),
+        pl.Series(PEOPLE, dtype=pl.Categorical),
+        [person.encode() for person in PEOPLE],
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_every_kind_of_column_names_the_same_users(column: object) -> None:
+    keys = [1, 2, 3, 4, 5, 6, 7]
+    reference, other = sketch(2), sketch(2)
+    for person in set(PEOPLE):
+        mine = [key for key, owner in zip(keys, PEOPLE, strict=True) if owner == person]
+        reference.update(mine, users=[person] * len(mine))
+    other.update(keys, users=column)
+    assert other.to_sensitive_bytes() == reference.to_sensitive_bytes()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint64, object])
+def test_integer_users_of_any_type_are_the_same(kind: type) -> None:
+    reference, other = sketch(1), sketch(1)
+    reference.update([1, 2, 3], users=[5, 6, 5])
+    other.update([1, 2, 3], users=np.array([5, 6, 5], kind))
+    assert other.to_sensitive_bytes() == reference.to_sensitive_bytes()
+
+
+def test_a_dictionary_that_holds_a_user_twice_is_one_user() -> None:
+    codes = pa.array([0, 1, 2], pa.int8())
+    for values in (["ann", "ann", None], [7, 7, None]):
+        users = pa.DictionaryArray.from_arrays(codes, pa.array(values))
+        kept = bound(users, fingerprint([1, 2, 3]), 1, max_keys=9, max_units=1, seed=1)
+        assert kept.starts.tolist() == [0, 2]
+        assert kept.skipped == 1
+
+
+def test_users_are_compared_by_value_and_never_by_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even with one fingerprint for all, two users of a batch are two; across batches a doubt is a refusal."""
+    from dpsketch.bounding import keeping
+
+    def alike(users: object, *_: object) -> object:
+        found = fingerprint(users)
+        found.fingerprints[:] = 1
+        return found
+
+    some = sketch(1)
+    keys = [1, 2, 1, 2]
+    monkeypatch.setattr(keeping, "fingerprint", alike)
+    some.update(keys, users=["ann", "bob", "eve", "joe"])
+    monkeypatch.undo()
+    assert np.abs(content(some)).sum() > 5 * 2
+    monkeypatch.setattr(keeping, "fingerprint", alike)
+    with pytest.raises(InvalidInput, match="counted before"):
+        some.update(keys, users=["new"] * 4)
+
+
+def test_integers_that_share_a_pattern_are_refused_as_users() -> None:
+    for users in ([-1, 2**64 - 1], np.array([-1, 2**64 - 1], object), (2**63, -5)):
+        with pytest.raises(InvalidInput, match="2\\*\\*63"):
+            sketch().update([1, 2], users=users)
+    some = sketch()
+    some.update([1, 2], users=[2**64 - 1, 2**63])
+    with pytest.raises(InvalidInput, match="counted before"):
+        some.update([1], users=[-1])
+
+
+def test_weights_of_a_user_and_key_are_added_and_then_clipped() -> None:
+    added, at_bound = sketch(3, 5), sketch(3, 5)
+    added.update(["a", "a", "b"], users=[1, 1, 1], weights=[4, 4, 2])
+    at_bound.update(["b", "a"], users=[1, 1], weights=[2, 5])
+    assert np.array_equal(content(added), content(at_bound))
+    many = sketch(1, 2**40)
+    many.update(["a"] * 100, users=[1] * 100, weights=[2.0**60] * 100)
+    assert np.abs(content(many)).max() == 2**40
+
+
+def test_nulls_are_skipped_and_records_of_no_weight_take_no_place() -> None:
+    some, plain = sketch(1), sketch(1)
+    some.update(pa.array([1, None, 3, 4, 5]), users=pa.array(["a", "a", None, "b", None]), weights=[1, 1, 1, 2, 1])
+    plain.update([1, 4], users=["a", "b"], weights=[1, 2])
+    assert np.array_equal(content(some), content(plain))
+    assert some.skipped_nulls == 3
+    for key in "wxy":  # whichever comes first in the order of keys, only the one with a weight takes the place
+        weighed = sketch(1)
+        weighed.update(["w", "x", "y"], users=["z"] * 3, weights=[int(key == other) for other in "wxy"])
+        assert np.abs(content(weighed)).sum() == 5
+    weighed.update(["x"], users=["v"], weights=[0])
+    weighed.update(["x"], users=["v"])  # nothing of this user was counted before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "say users="),
+        ({"users": ["u"], "counts": [1]}, "use weights="),
+        ({"users": ["u", "v"]}, "one a key"),
+        ({"users": [1.5]}, "users are read as keys are"),
+        ({"users": [True]}, "users are read as keys are"),
+        ({"users": "u"}, "users are read as keys are"),
+        ({"users": ["new"], "weights": [-1]}, "negative"),
+        ({"users": ["new"], "weights": [1, 2]}, "one number a key"),
+        ({"users": [3]}, "one type"),
+        ({"users": ["old"]}, "counted before"),
+    ],
+)
+def test_bad_records_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
+    some = sketch()
+    some.update(["x"], users=["old"])
+    before = some.to_sensitive_bytes()
+    with pytest.raises((InvalidInput, SpecMismatch), match=message):
+        some.update(["a"], **arguments)
+    assert some.to_sensitive_bytes() == before
+
+
+def test_records_have_no_users() -> None:
+    record = dps.CountSketch(rows=5, width=16, unit=dps.per_record())
+    for arguments in ({"users": ["u"]}, {"disjoint_users": True}):
+        with pytest.raises(InvalidInput, match="per_user"):
+            record.update(["a"], **arguments)
+    with pytest.raises(InvalidInput, match="per_user"):
+        record.merge(record.empty_like(), disjoint_users=True)
+
+
+def test_nobody_is_counted_twice() -> None:
+    whole, first, second = sketch(), sketch(), sketch()
+    whole.update([1, 2, 3], users=["a", "b", "c"])
+    first.update([1, 2], users=["a", "b"])
+    second.update([3], users=["c"])
+    for again in (["a"], ["d", "b"]):
+        before = first.to_sensitive_bytes()
+        with pytest.raises(InvalidInput, match="counted before"):
+            first.update(list(range(len(again))), users=again)
+        assert first.to_sensitive_bytes() == before
+    # A copy inside the boundary remembers as well.
+    copied = dps.load_sensitive(first.to_sensitive_bytes())
+    with pytest.raises(InvalidInput, match="counted before"):
+        copied.update([9], users=["a"])
+    for one, two in ((first, copied), (copied, first), (first, first)):
+        with pytest.raises(InvalidInput, match="in both sketches"):
+            one.merge(two)
+    first.merge(second)
+    assert first.to_sensitive_bytes() == whole.to_sensitive_bytes()
+    with pytest.raises(InvalidInput, match="counted before"):
+        first.update([9], users=["c"])
+
+
+def test_users_of_another_type_are_refused() -> None:
+    text, numbers = sketch(), sketch()
+    text.update([1], users=["7"])
+    numbers.update([1], users=[7])
+    with pytest.raises(SpecMismatch, match="one type"):
+        text.update([1], users=[7])
+    with pytest.raises(SpecMismatch, match="text"):
+        text.merge(numbers)
+    with pytest.raises(SpecMismatch, match="text"):
+        numbers.merge(text, disjoint_users=True)
+    numbers.merge(sketch())
+
+
+def test_a_statement_is_taken_remembered_and_published() -> None:
+    checked, stated = sketch(), sketch()
+    checked.update([1], users=["a"])
+    assert checked.release(epsilon=1, delta=1e-6).guarantee.caveat is None
+    stated.update([1], users=["a"], disjoint_users=True)
+    assert "not checked" in stated.release(epsilon=1, delta=1e-6).guarantee.caveat
+    assert np.array_equal(content(stated), content(checked))
+    # Whoever no longer remembers adds nothing in silence, after a round trip either.
+    for forgetful in (stated, dps.load_sensitive(stated.to_sensitive_bytes())):
+        for unchecked in (
+            lambda some=forgetful: some.update([2], users=["b"]),
+            lambda some=forgetful: some.merge(checked),
+            lambda some=forgetful: dps.load_sensitive(checked.to_sensitive_bytes()).merge(some),
+        ):
+            with pytest.raises(InvalidInput, match="would go unseen"):
+                unchecked()
+    # Nobody can be counted twice with a sketch that has counted nobody.
+    stated.merge(sketch())
+    empty = sketch()
+    empty.merge(stated)
+    assert "not checked" in empty.release(rho=1).guarantee.caveat
+    stated.update([2], users=["b"], disjoint_users=True)
+    stated.merge(checked, disjoint_users=True)
+
+
+def test_a_stated_merge_still_remembers_both_sides() -> None:
+    one, two = sketch(), sketch()
+    one.update([1], users=["a"])
+    two.update([2], users=["b"])
+    one.merge(two, disjoint_users=True)
+    for person in "ab":
+        with pytest.raises(InvalidInput, match="counted before"):
+            one.update([3], users=[person])
+    one.update([3], users=["c"])
+    again = dps.load_sensitive(one.to_sensitive_bytes())
+    assert "not checked" in str(again.release(epsilon=1, delta=1e-6).guarantee)
+
+
+def test_many_small_updates_are_remembered() -> None:
+    people = np.random.default_rng(1).permutation(4000)
+    some, whole = sketch(), sketch()
+    for start in range(0, 4000, 40):
+        some.update(people[start : start + 40] % 7, users=people[start : start + 40])
+    whole.update(people % 7, users=people)
+    assert some.to_sensitive_bytes() == whole.to_sensitive_bytes()
+    assert len(some._counted.runs) < 9
+    for person in people[::97]:
+        with pytest.raises(InvalidInput, match="counted before"):
+            some.update([1], users=[person])
+
+
+def test_counters_never_wrap() -> None:
+    full = sketch(1, 2**40, key_type="int")
+    full._mass = 2**62 - 2**40
+    before = full.to_sensitive_bytes()
+    with pytest.raises(CounterOverflow):
+        full.update([1, 1], users=[1, 2], weights=[2**40, 1])
+    assert full.to_sensitive_bytes() == before
+    full.update([1], users=[1], weights=[2**40])
+
+
+@pytest.mark.parametrize(
+    ("prints", "changes"),
+    [
+        ([2, 1], {}),
+        ([1, 1], {}),
+        ([1, 2], {"complete": False, "stated": True}),
+        ([], {"complete": False}),
+        ([1, 2], {"type": "float"}),
+        ([1, 2], {"stated": 1}),
+        ([[1, 2]], {}),
+    ],
+)
+def test_a_file_whose_users_were_tampered_with_is_refused(prints: list[object], changes: dict[str, object]) -> None:
+    some = sketch()
+    some.update([1, 2], users=[1, 2])
+    document = files.decode(some.to_sensitive_bytes(), allow_sensitive=True)
+    arrays = {**document.arrays, "users": np.array(prints, np.uint64)}
+    header = {**document.header, "users": {**document.header["users"], **changes}}
+    with pytest.raises(FileRefused):
+        dps.load_sensitive(files.encode(files.Document("counts", True, header, arrays)))
+
+
+def test_nothing_sensitive_is_printed() -> None:
+    some = sketch()
+    some.update(["key"], users=["ann"])
+    assert repr(some) == repr(sketch(key_type="text"))
+    kept = bound(["ann"], fingerprint(["key"]), 1, max_keys=1, max_units=1, seed=1)
+    assert repr(CountedUsers().extended(kept)) == repr(CountedUsers())
+    assert "array" not in repr(kept)
+
+
+def test_guarantees_name_the_user() -> None:
+    words = str(sketch(30, 1).release(epsilon=1, delta=1e-6).guarantee)
+    assert "for each user with all their records added or removed (at most 30 keys, weight at most 1 on each)" in words
+
+
+def test_points_are_keys_of_their_coordinates() -> None:
+    batch = point_fingerprints([[1.0, 0.0, -0.0, 1.0], np.array([2.0, 5.0, 5.0, 2.5])])
+    a, b, c, d = batch.fingerprints.tolist()
+    assert b == c
+    assert len({a, b, d}) == 3
+    assert a == hashing_oracle.fingerprint(np.array([1.0, 2.0]).tobytes())

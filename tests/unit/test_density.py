@@ -1,0 +1,446 @@
+"""DensitySketch through its public names: what goes in, what is refused, what comes out."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files, kernels
+from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.noise import RoundedGaussian
+from dpsketch.sketches.density import DensitySketch, DensitySpec, PrivateDensity, best_rows, default_width
+
+PLANE = kernels.Euclidean(2, 2.0)
+POINTS = [[0.5, 1.0], [0.7, 1.2], [5.0, -3.0], [0.0, 0.0]]
+
+
+def sketch(**changes: object) -> DensitySketch:
+    arguments: dict[str, object] = {"kernel": PLANE, "rows": 20, "unit": dps.per_record(), "seed": 7, **changes}
+    return DensitySketch(**arguments)
+
+
+def content(some: DensitySketch) -> np.ndarray:
+    """The exact table, by way of the sensitive bytes."""
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+
+
+def filled(points: object = POINTS, **changes: object) -> DensitySketch:
+    some = sketch(**changes)
+    some.update(points)
+    return some
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.array(POINTS),
+        np.array(POINTS, dtype=np.float32),
+        [tuple(point) for point in POINTS],
+        pa.table({"x": [p[0] for p in POINTS], "y": [p[1] for p in POINTS]}),
+        pa.record_batch({"x": [p[0] for p in POINTS], "y": [p[1] for p in POINTS]}),
+        pd.DataFrame(POINTS, columns=["x", "y"]),
+        pd.DataFrame(POINTS, columns=["x", "y"]).astype("Float64"),
+        pl.DataFrame(POINTS, schema=["x", "y"], orient="row"),
+        pa.array(POINTS),
+        pa.array(POINTS, pa.list_(pa.float64(), 2)),
+        pa.chunked_array([pa.array(POINTS[:1]), pa.array(POINTS[1:])]),
+        pl.Series(POINTS),
+    ],
+    ids=lambda points: type(points).__name__,
+)
+def test_every_kind_of_table_gives_the_same_sketch(points: object) -> None:
+    near = np.array(POINTS, dtype=np.float32) if getattr(points, "dtype", None) == np.float32 else np.array(POINTS)
+    assert np.array_equal(content(filled(near)), content(filled(points)))
+
+
+def test_one_coordinate_may_be_a_flat_column() -> None:
+    line = kernels.Euclidean(1, 0.5)
+    values = [0.0, 1.5, -2.0]
+    expected = content(filled([[value] for value in values], kernel=line))
+    for column in (values, np.array(values), pa.array(values), pd.Series(values), pl.Series(values)):
+        assert np.array_equal(content(filled(column, kernel=line)), expected)
+    assert np.array_equal(
+        content(filled(np.array([1, 2, 3]), kernel=line)), content(filled([1.0, 2.0, 3.0], kernel=line))
+    )
+
+
+def test_columns_are_read_by_name() -> None:
+    table = pa.table({"y": [1.0, 2.0], "name": ["a", "b"], "x": [3.0, 4.0]})
+    named = filled(table, columns=("x", "y"))
+    assert np.array_equal(content(named), content(filled([[3.0, 1.0], [4.0, 2.0]])))
+    for frame in (table.to_pandas(), pl.from_arrow(table)):
+        assert np.array_equal(content(filled(frame, columns=("x", "y"))), content(named))
+    with pytest.raises(InvalidInput, match="no column 'z'"):
+        filled(table, columns=("x", "z"))
+    with pytest.raises(InvalidInput, match="3 columns and the kernel 2 coordinates"):
+        filled(table)
+    with pytest.raises(InvalidInput, match="coordinates must be numbers, not string"):
+        filled(table, columns=("x", "name"))
+
+
+def test_incomplete_points_are_left_out_and_counted() -> None:
+    complete = content(filled([[1.0, 2.0]]))
+    for points in (
+        [[1.0, 2.0], [None, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]],
+        pa.table({"x": [1.0, None, float("nan"), float("-inf")], "y": [2.0, 1.0, 1.0, 1.0]}),
+        pd.DataFrame({"x": [1.0, None, float("nan"), float("inf")], "y": [2, 1, 1, 1]}),
+        pa.array([[1.0, 2.0], None, [None, 3.0], [float("nan"), 3.0]]),
+        np.ma.masked_array([[1.0, 2.0], [9, 9], [9, 9], [9, 9]], [[0, 0], [1, 0], [0, 1], [1, 1]]),
+    ):
+        some = filled(points)
+        assert np.array_equal(content(some), complete)
+        assert some.skipped_nulls == 3
+
+
+def test_sets_of_every_kind_give_the_same_sketch() -> None:
+    sets = [["a", "b"], ["b", "a", "a"], [], ["c"]]
+    expected = content(filled(sets, kernel=kernels.Jaccard()))
+    assert np.array_equal(expected.sum(axis=1), np.full(20, 4))
+    for column in (
+        [set(items) for items in sets],
+        [tuple(items) for items in sets],
+        pa.array(sets),
+        pa.array(sets, pa.large_list(pa.string())),
+        pa.chunked_array([pa.array(sets[:2]), pa.array(sets[2:], pa.list_(pa.string()))]),
+        pd.Series(sets),
+        pl.Series(sets),
+        pa.array([["z"], *sets, ["z"]]).slice(1, 4),
+    ):
+        assert np.array_equal(content(filled(column, kernel=kernels.Jaccard())), expected)
+    nulls = [["a", None, "b"], None, ["b", "a"], [None], ["c"]]
+    for column in (nulls, pa.array(nulls), pl.Series(nulls), pa.array([*nulls, ["z"]]).slice(0, 5)):
+        with_nulls = filled(column, kernel=kernels.Jaccard())
+        assert np.array_equal(content(with_nulls), expected)
+        assert with_nulls.skipped_nulls == 1
+    assert filled([], kernel=kernels.Jaccard()).spec.key_type is None
+    with pytest.raises(SpecMismatch, match="text"):
+        with_nulls.update([[1, 2]])
+    with pytest.raises(SpecMismatch, match="key_type"):
+        with_nulls.merge(filled([[1, 2]], kernel=kernels.Jaccard()))
+    empty = sketch(kernel=kernels.Jaccard())
+    empty.merge(with_nulls)
+    assert empty.spec.key_type == "text"
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ("ab", "expected an array"),
+        (7, "expected an array"),
+        ([1.0, 2.0], "2 coordinates"),
+        ([[1.0]], "2 coordinates"),
+        ([[1.0, 2.0], [1.0]], "2 coordinates"),
+        ([["a", "b"]], "must be numbers"),
+        ([[True, False]], "must be numbers"),
+        (np.array([[1.0, 2.0, 3.0]]), "n × 2"),
+        (np.array([1.0, 2.0]), "n × 2"),
+        (np.array([["a", "b"]]), "must be numbers"),
+        (np.array([[True, False]]), "must be numbers"),
+        (np.array([[1, "a"]], dtype=object), "must be numbers"),
+        (pa.array([1.0, 2.0]), "one coordinate"),
+        (pa.array([[1.0], [1.0, 2.0]]), "2 coordinates"),
+        (pa.array(["a"]), "one coordinate"),
+        (pd.DataFrame({"x": ["secret"], "y": [1]}), "must be numbers"),
+        (pd.DataFrame({"x": [object()], "y": [1]}), "columns of numbers"),
+        (pa.table({"x": [True], "y": [False]}), "must be numbers"),
+    ],
+)
+def test_bad_points_are_refused_and_change_nothing(points: object, message: str) -> None:
+    some = filled()
+    before = content(some)
+    with pytest.raises(InvalidInput, match=message) as caught:
+        some.update(points)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert np.array_equal(content(some), before)
+
+
+@pytest.mark.parametrize("sets", ["ab", 7, ["ab"], [1, 2], [[1.5]], [["a"], [1]], [[[1]]], pa.array([1])])
+def test_bad_sets_are_refused(sets: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        filled(sets, kernel=kernels.Jaccard())
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kernel": None}, {"kernel": "euclidean"}, {"rows": 1}, {"rows": 2.0}, {"rows": 2**21}, {"width": 1},
+        {"seed": -1}, {"unit": None}, {"unit": dps.per_record(max_weight=2)}, {"rows": 2**15, "width": 2**15},
+        {"kernel": kernels.Angular(2, 3), "width": 9}, {"placement": "some_rows"}, {"bounds": (1, 0)},
+        {"bounds": [(0, 1)]}, {"bounds": [(0, 1), (0, float("inf"))]}, {"bounds": "ab"}, {"columns": ("x",)},
+        {"columns": ("x", "x")}, {"kernel": kernels.Jaccard(), "bounds": (0, 1)},
+    ],
+)  # fmt: skip
+def test_bad_specs_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        sketch(**changes)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"dim": 0, "bandwidth": 1.0}, {"dim": 2.0, "bandwidth": 1.0}, {"dim": 2, "bandwidth": 0},
+        {"dim": 2, "bandwidth": float("nan")}, {"dim": 2, "bandwidth": "1"}, {"dim": 2, "bandwidth": (1.0, 2.0, 3.0)},
+        {"dim": 2, "bandwidth": 1.0, "power": 0}, {"dim": 2, "bandwidth": 1.0, "power": 17},
+        {"dim": 2, "bandwidth": 1.0, "directions": "random"}, {"dim": 2}, {"dim": 2, "bandwidth": 1.0, "size": 3},
+    ],
+)  # fmt: skip
+def test_bad_kernels_are_refused(arguments: dict[str, object]) -> None:
+    for name in ("euclidean", "manhattan"):
+        with pytest.raises(InvalidInput):
+            kernels.named(name, **arguments)
+    with pytest.raises(InvalidInput):
+        kernels.named("gaussian", dim=2)
+    with pytest.raises(InvalidInput):
+        kernels.Angular(1)
+    with pytest.raises(InvalidInput, match="n × 2"):
+        PLANE.similarity([[1, 2, 3]], [[1, 2]])
+
+
+def test_specs_and_kernels_round_trip() -> None:
+    for kernel in (
+        kernels.Euclidean(2, (1.0, 2.0), power=3),
+        kernels.Manhattan(3, 0.5, directions="independent"),
+        kernels.Angular(4, 5),
+        kernels.Jaccard(2),
+    ):
+        assert kernels.kernel_from_json(kernel.to_json()) == kernel
+        spec = sketch(kernel=kernel).spec
+        assert DensitySpec.from_json(spec.to_json()) == spec
+    spec = sketch(bounds=[(0, 1), (-2, 3)], columns=["x", "y"], placement="one_row").spec
+    assert DensitySpec.from_json(spec.to_json()) == spec
+    assert spec.memory == 8 * spec.rows * spec.width
+
+
+def test_points_are_moved_into_the_bounds() -> None:
+    bounded = filled([[100.0, -100.0]], bounds=[(-1, 1), (-2, 3)])
+    assert np.array_equal(content(bounded), content(filled([[1.0, -2.0]], width=bounded.spec.width)))
+    assert default_width(PLANE, ((-1.0, 1.0), (-1.0, 1.0))) == 16
+    assert default_width(PLANE, ((0.0, 2000.0), (0.0, 1.0))) == 4096
+    assert default_width(PLANE, ((0.0, 1e9), (0.0, 1.0))) == 2**16
+    assert (default_width(PLANE), default_width(kernels.Angular(2, 5)), default_width(kernels.Jaccard())) == (
+        256,
+        32,
+        1024,
+    )
+
+
+def test_far_points_neither_fail_nor_wrap() -> None:
+    for kernel in (PLANE, kernels.Manhattan(2, 1.0), kernels.Angular(2, 3)):
+        table = content(filled([[1e308, -1e308], [-1e308, 1e308], [1e-308, 0.0]], kernel=kernel))
+        assert np.array_equal(table.sum(axis=1), np.full(20, 3))
+
+
+def test_merge_refuses_other_specs_by_name() -> None:
+    with pytest.raises(SpecMismatch, match=r"seed differs \(7 and 8\). Build both sketches from one spec."):
+        sketch().merge(sketch(seed=8))
+    with pytest.raises(SpecMismatch, match="kernel differs"):
+        sketch().merge(sketch(kernel=kernels.Euclidean(2, 3.0)))
+    with pytest.raises(SpecMismatch, match="unit differs"):
+        sketch().merge(sketch(unit=dps.per_record(neighbours="replace")))
+    with pytest.raises(SpecMismatch, match="DensitySketch with a int"):
+        sketch().merge(3)
+
+
+def test_a_sensitive_sketch_does_not_leak_by_accident() -> None:
+    some = filled(POINTS * 1234)
+    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(SensitiveData, match="cannot be pickled"):
+            duplicate(some)
+    assert repr(some) == repr(sketch())
+    with pytest.raises(SensitiveData):
+        files.decode(some.to_sensitive_bytes(), allow_sensitive=False)
+    assert "1." not in repr(some.spec.read(POINTS))
+
+
+def test_files_round_trip(tmp_path) -> None:
+    for kernel, points in ((PLANE, POINTS), (kernels.Jaccard(), [["a"], ["b", "c"]])):
+        some = filled(points, kernel=kernel)
+        some.save_sensitive(tmp_path / "part.sketch")
+        assert (tmp_path / "part.sketch").stat().st_mode & 0o777 == 0o600
+        again = DensitySketch.from_sensitive_bytes((tmp_path / "part.sketch").read_bytes())
+        assert again.to_sensitive_bytes() == some.to_sensitive_bytes()
+        for share in (0.05, 0.0):
+            private = some.release(epsilon=1.0, delta=1e-6, count_share=share)
+            private.save(tmp_path / "density.dps")
+            loaded = PrivateDensity.from_document(files.read(tmp_path / "density.dps", allow_sensitive=False))
+            for release in (loaded, pickle.loads(pickle.dumps(private))):
+                assert np.array_equal(release.table, private.table)
+                assert release.guarantee == private.guarantee
+                assert np.array_equal(release.estimate(points).high, private.estimate(points).high)
+            assert (loaded.spec, loaded.noise, loaded.noisy_count) == (private.spec, private.noise, private.noisy_count)
+            with pytest.raises(ValueError, match="read-only"):
+                loaded.table[0, 0] = 1
+
+
+def test_forged_files_are_refused() -> None:
+    document = filled().release(epsilon=1.0, delta=1e-6).to_document()
+    for changes in ({"noisy_count": None}, {"count_noise": None}, {"noisy_count": 1.5}):
+        forged = files.Document(document.kind, False, {**document.header, **changes}, document.arrays)
+        with pytest.raises(FileRefused):
+            PrivateDensity.from_document(forged)
+    shorter = files.Document(document.kind, False, document.header, {"table": np.zeros((3, 3), np.int64)})
+    with pytest.raises(FileRefused):
+        PrivateDensity.from_document(shorter)
+
+
+def test_queries_are_checked() -> None:
+    private = filled().release(epsilon=1, delta=1e-6)
+    for confidence in (0, 1, -1, float("nan"), "0.9"):
+        with pytest.raises(InvalidInput):
+            private.estimate(POINTS, confidence=confidence)
+    with pytest.raises(InvalidInput, match="estimator"):
+        private.estimate(POINTS, estimator="median")
+    with pytest.raises(InvalidInput, match="missing coordinate"):
+        private.estimate([[1.0, None]])
+    with pytest.raises(InvalidInput, match="positive"):
+        private.density(POINTS, records=0)
+    with pytest.raises(InvalidInput, match="bounds"):
+        private.grid()
+    with pytest.raises(InvalidInput, match="2 coordinates, not 1"):
+        private.curve((0, 1))
+    assert len(private.estimate(np.empty((0, 2)))) == 0
+    assert private.estimate(POINTS).key == POINTS
+    assert private.estimate(POINTS).to_arrow().column_names == ["key", "value", "low", "high"]
+
+
+def test_sums_densities_and_scores_agree() -> None:
+    some = filled(POINTS * 5000)
+    private = some.release(epsilon=100, delta=1e-6)
+    sums, shares = private.estimate(POINTS), private.density(POINTS)
+    assert np.all((sums.low < sums.value) & (sums.value < sums.high))
+    assert shares.value == pytest.approx(sums.value / private.count().value[0])
+    assert private.density(POINTS, records=20_000).value == pytest.approx(sums.value / 20_000)
+    assert private.anomaly_score(POINTS) == pytest.approx(1 - shares.value)
+    assert private.anomaly_score([[300.0, 300.0]])[0] > private.anomaly_score(POINTS).max()
+    count = private.count()
+    assert count.low[0] < 20_000 < count.high[0]
+    exact = PLANE.similarity(POINTS, POINTS).sum(axis=1) * 5000
+    assert sums.value == pytest.approx(exact, rel=0.2)
+    assert private.estimate(POINTS, estimator="median_of_means").value == pytest.approx(exact, rel=0.4)
+    assert private.facts() == {"noise_scale": private.noise_scale, "records": count.value[0]}
+
+
+def test_curves_and_grids_are_densities_at_their_places() -> None:
+    line = filled([1.0, 2.0] * 500, kernel=kernels.Euclidean(1, 1.0), bounds=(0, 3), columns=["age"])
+    private = line.release(epsilon=1, delta=1e-6)
+    curve = private.curve(size=7)
+    assert curve.x.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    assert np.array_equal(curve.value, private.density(curve.x).value)
+    assert (curve.name, curve.confidence) == ("age", 0.95)
+    plane = filled(POINTS * 500).release(epsilon=1, delta=1e-6)
+    grid = plane.grid([(-2, 8), (-4, 2)], size=(5, 3))
+    assert grid.x.tolist() == [-1, 1, 3, 5, 7]
+    assert grid.y.tolist() == [-3, -1, 1]
+    assert grid.value[2, 0] == plane.density([[-1.0, 1.0]]).value[0]
+    assert np.all(grid.low < grid.high)
+    with pytest.raises(InvalidInput):
+        plane.grid((0, 1), size=(1, 5))
+
+
+def test_budgets_are_split_and_stated() -> None:
+    some = filled()
+    for budget in ({}, {"epsilon": 1}, {"epsilon": 0, "delta": 0}, {"rho": 1, "epsilon": 1}):
+        with pytest.raises(InvalidInput):
+            some.release(**budget)
+    for share in (-0.1, 1.0, "0.1", True):
+        with pytest.raises(InvalidInput, match="count_share"):
+            some.release(epsilon=1, delta=1e-6, count_share=share)
+    private = some.release(epsilon=1, delta=1e-6)
+    assert "ε = 1, δ = 1e-06, for each record added or removed" in str(private.guarantee)
+    assert "on every counter" in private.guarantee.mechanism
+    assert "on the number of records" in private.guarantee.mechanism
+    assert dps.Guarantee.from_json(private.guarantee.to_json()) == private.guarantee
+    plain = some.release(epsilon=1, delta=1e-6, count_share=0)
+    assert plain.noisy_count is None
+    assert isinstance(plain.noise, RoundedGaussian)
+    assert plain.noise.sigma == pytest.approx(4.2247 * np.sqrt(20), rel=2e-4)
+    with pytest.raises(InvalidInput, match="delta=0"):
+        filled(placement="one_row").release(epsilon=1, delta=1e-6)
+
+
+def test_releases_are_charged_before_noise_is_drawn(tmp_path) -> None:
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("points", epsilon=1.2, delta=1e-6, unit=dps.per_record())
+    private = filled().release(epsilon=1, delta=1e-6, ledger=ledger, dataset="points")
+    assert private.charge is not None
+    with pytest.raises(BudgetExceeded):
+        filled().release(epsilon=1, delta=1e-6, ledger=ledger, dataset="points")
+
+
+def test_previews_are_what_releases_are() -> None:
+    for changes, budget in (
+        ({}, {"epsilon": 0.5, "delta": 1e-6}),
+        ({}, {"epsilon": 0.5, "delta": 0}),
+        ({"kernel": kernels.Manhattan(2, 1.0), "width": 16}, {"rho": 0.1}),
+        ({"placement": "one_row"}, {"epsilon": 2.0, "delta": 0}),
+    ):
+        some = filled(**changes)
+        preview, private = some.spec.preview(**budget), some.release(**budget)
+        assert preview.guarantee == private.guarantee
+        assert preview.noise_scale == private.noise_scale == preview.predicted_error
+        assert some.spec.preview(**budget, records=10**6).predicted_error > 10 * preview.noise_scale
+    with pytest.raises(InvalidInput):
+        sketch().spec.preview(epsilon=1, delta=0, records=-1)
+    with pytest.raises(InvalidInput):
+        best_rows(epsilon=0, records=1, unit=dps.per_record())
+    assert best_rows(epsilon=1, records=5000, unit=dps.per_record(neighbours="replace")) == 265
+
+
+def test_seeded_noise_is_never_called_private(seeded: None) -> None:
+    assert str(filled().release(epsilon=1, delta=1e-6).guarantee).startswith("NOT PRIVATE")
+
+
+USERS = ["ann", "bob", "ann", "ann"]
+
+
+def test_users_are_bounded_and_never_counted_twice() -> None:
+    unit = dps.per_user(max_keys=2)
+    some = sketch(unit=unit)
+    some.update(POINTS, users=USERS)
+    assert np.array_equal(content(some).sum(axis=1), np.full(20, 3))
+    repeated = sketch(unit=unit)
+    repeated.update(POINTS * 3, users=USERS * 3)
+    assert np.array_equal(content(repeated), content(some))
+    with pytest.raises(InvalidInput, match="counted before"):
+        some.update([[9.0, 9.0]], users=["bob"])
+    other = sketch(unit=unit)
+    other.update([[9.0, 9.0]], users=["bob"])
+    with pytest.raises(InvalidInput, match="some users are in both"):
+        some.merge(other)
+    again = DensitySketch.from_sensitive_bytes(some.to_sensitive_bytes())
+    with pytest.raises(InvalidInput, match="counted before"):
+        again.update([[9.0, 9.0]], users=["ann"])
+    assert some.release(epsilon=1, delta=1e-6).guarantee.caveat is None
+    some.merge(other, disjoint_users=True)
+    assert "not checked" in str(some.release(epsilon=1, delta=1e-6).guarantee)
+
+
+def test_incomplete_records_of_users_are_left_out() -> None:
+    some = sketch(unit=dps.per_user(max_keys=5))
+    some.update([[1.0, None], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], users=["a", "b", None, "c"])
+    assert some.skipped_nulls == 2
+    assert np.array_equal(content(some), content(filled([[1.0, 2.0], [5.0, 6.0]])))
+
+
+def test_equal_sets_of_a_user_are_one() -> None:
+    some = sketch(kernel=kernels.Jaccard(), unit=dps.per_user(max_keys=3))
+    some.update([["a", "b"], ["b", "a", "a"], [], ["c"], None, ["a", "b"]], users=["u", "u", "u", "u", "u", "v"])
+    assert np.array_equal(content(some).sum(axis=1), np.full(20, 4))
+
+
+def test_users_go_with_their_unit() -> None:
+    with pytest.raises(InvalidInput, match="protects records"):
+        sketch().update(POINTS, users=USERS)
+    with pytest.raises(InvalidInput, match="protects users"):
+        sketch(unit=dps.per_user(max_keys=2)).update(POINTS)
+    with pytest.raises(InvalidInput, match="count records"):
+        sketch().merge(sketch(), disjoint_users=True)

@@ -1,0 +1,139 @@
+"""DensityClassifier keeps scikit-learn's conventions, and refuses what is not public."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+import dpsketch as dps
+from dpsketch.errors import BudgetExceeded, InvalidInput
+from dpsketch.sketches.density import DensityClassifier
+
+# Two fits of one dataset differ by their noise, which nobody may fix. These checks compare two fits.
+EXPECTED_TO_FAIL = {
+    "check_fit_idempotent": "a second fit draws fresh noise",
+    "check_supervised_y_2d": "the fits for y as a column and as a row draw different noise",
+}
+
+RNG = np.random.default_rng(4)
+X = np.concatenate([RNG.normal([-3, 0], 1, (400, 2)), RNG.normal([3, 1], 1, (200, 2))])
+Y = np.repeat(["left", "right"], [400, 200])
+
+
+def model(**changes: object) -> DensityClassifier:
+    arguments: dict[str, object] = {
+        "epsilon": 1.0, "delta": 1e-6, "bounds": (-8, 8), "classes": ["left", "right"], "rows": 60, **changes,
+    }  # fmt: skip
+    return DensityClassifier(**arguments)
+
+
+def test_scikit_learns_checks() -> None:
+    """All of scikit-learn's checks pass, but for those that compare two fits."""
+    estimator = DensityClassifier(
+        epsilon=200.0, delta=1e-6, bounds=(-20, 20), classes="as_in_y", rows=100,
+        kernel="euclidean", bandwidth=0.05, power=2,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, expected_failed_checks=EXPECTED_TO_FAIL, on_fail=None, on_skip=None)
+    failed = [(result["check_name"], result["exception"]) for result in results if result["status"] == "failed"]
+    assert failed == []
+    skipped = {result["check_name"] for result in results if result["status"] == "skipped"}
+    assert skipped <= {"check_pipeline_consistency", "check_array_api_input"}
+    assert sum(result["status"] == "passed" for result in results) > 40
+
+
+@pytest.mark.parametrize(
+    "kernel", [{}, {"kernel": "euclidean", "bandwidth": 0.5}, {"kernel": "manhattan", "bandwidth": 0.5}]
+)
+def test_it_learns(kernel: dict[str, object]) -> None:
+    fitted = model(**kernel).fit(X, Y)
+    assert fitted.score(X, Y) > 0.95
+    assert fitted.classes_.tolist() == ["left", "right"]
+    shares = fitted.predict_proba(X)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(600))
+    assert np.all(shares > 0)
+    assert np.array_equal(fitted.classes_[shares.argmax(axis=1)], fitted.predict(X))
+    # A kernel sum is a class's size times its density: where both classes are alike, the larger wins.
+    assert fitted.kernel_sums(X).mean(axis=0)[0] > fitted.kernel_sums(X).mean(axis=0)[1]
+    assert "ε = 1" in str(fitted.guarantee_)
+
+
+def test_it_works_with_the_tools() -> None:
+    assert clone(model()).get_params() == model().get_params()
+    assert cross_val_score(model(), X, Y, cv=3).mean() > 0.9
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), model(bounds=(-1, 1))).fit(X, Y)
+    assert pipeline.score(X, Y) > 0.9
+    fitted = model().fit(frame, Y)
+    assert fitted.feature_names_in_.tolist() == ["a", "b"]
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict(frame), fitted.predict(frame))
+    assert repr(model(rows=9)).startswith("DensityClassifier(epsilon=1.0, delta=1e-06, bounds=(-8, 8), classes=")
+    assert model().set_params(rows=5).rows == 5
+    with pytest.raises(NotFittedError):
+        model().predict(X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": None}, "needs a budget"),
+        ({"delta": None}, "delta="),
+        ({"bounds": None}, "public bounds"),
+        ({"bounds": [(-8, 8)]}, "bounds"),
+        ({"classes": None}, "public list of labels"),
+        ({"classes": "from_data"}, "as_in_y"),
+        ({"classes": ["left", "up"]}, "not among classes"),
+        ({"classes": ["left"]}, "1 class"),
+        ({"kernel": "jaccard"}, "kernel is"),
+        ({"kernel": "euclidean"}, "bandwidth"),
+        ({"smoothing": -1}, "smoothing"),
+        ({"rows": 0}, "rows"),
+        ({"unit": dps.per_user(max_keys=2)}, "users="),
+    ],
+)
+def test_what_is_not_public_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        model(**changes).fit(X, Y)
+
+
+def test_labels_read_from_the_records_are_said_to_be_public() -> None:
+    assert "stated to be public" in str(model(classes="as_in_y").fit(X, Y).guarantee_)
+    assert model().fit(X, Y).guarantee_.caveat is None
+    with pytest.raises(InvalidInput, match="protects records"):
+        model().fit(X, Y, users=Y)
+    with pytest.raises(InvalidInput, match="no parameter 'depth'"):
+        model().set_params(depth=3)
+
+
+def test_values_outside_the_bounds_are_moved_to_them() -> None:
+    fitted = model().fit(X, Y)
+    assert np.array_equal(fitted.kernel_sums([[1e9, 0.0]]), fitted.kernel_sums([[8.0, 0.0]]))
+
+
+def test_every_fit_is_charged(tmp_path) -> None:
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("points", epsilon=1.2, delta=1e-6, unit=dps.per_record())
+    charged = model(ledger=ledger, dataset="points")
+    assert charged.fit(X, Y).densities_[0].charge is not None
+    with pytest.raises(BudgetExceeded):
+        charged.fit(X, Y)
+
+
+def test_scikit_learn_is_loaded_only_when_used() -> None:
+    code = "import sys, dpsketch.sketches.density as d; d.DensityClassifier(); print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

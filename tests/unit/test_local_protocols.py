@@ -1,0 +1,423 @@
+"""What every local protocol promises, whatever it is: one shape, one wire form, one collector."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpsketch import files, local, noise
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+
+PROTOCOLS: list[local.LocalProtocol] = [
+    local.SubsetHashing(1.0, max_items=3),
+    local.SubsetDirect(1.0, max_items=2, domain=["secret-a", "secret-b", "secret-c"]),
+    local.SampledBit(1.0, width=8, rows=16),
+    local.OptimalLocalHashing(1.0),
+    local.CountMeanSketch(1.0, rows=4, width=12),
+    local.HadamardCountMean(1.0, rows=4, width=16),
+    local.PrivSketchAsPublished(1.0, rows=2, width=9),
+    local.PrivSketchAsPublished(1.0, rows=2, width=9, variant="unsampled"),
+    local.MultiPCMS(1.0, rows=4, width=12),
+    local.MultiPCMS(1.0, rows=4, width=12, decoder="min"),
+    local.PadAndSample(1.0, length=3),
+    local.PrefixHeavyHitters(1.0, max_items=2, length=9, alphabet="secrt-abcn"),
+    local.SetSizes(1.0, largest=9),
+]
+SINGLE = (local.OptimalLocalHashing, local.CountMeanSketch, local.HadamardCountMean)
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: f"{each.name}-{each.fingerprint[:4]}")
+
+
+def people(protocol: local.LocalProtocol, n: int = 50) -> list[Any]:
+    sets: list[list[str]] = [["secret-a"], ["secret-b", "secret-a"], ["secret-c"], ["secret-a"], ["secret-b"]]
+    held = [sets[i % 5] for i in range(n)]
+    return [one[0] for one in held] if isinstance(protocol, SINGLE) else held
+
+
+def keys(protocol: local.LocalProtocol) -> list[Any]:
+    return [0, 1] if isinstance(protocol, local.SetSizes) else ["secret-a", "secret-c"]
+
+
+def state(collector: local.Collector) -> dict[str, Any]:
+    return {name: np.sort(np.asarray(array), axis=0).tolist() for name, array in collector.to_document().arrays.items()}
+
+
+def test_the_catalogue_has_every_protocol() -> None:
+    assert {type(protocol) for protocol in PROTOCOLS} == set(local.PROTOCOLS.values())
+
+
+@every_protocol
+def test_one_report_a_person(protocol: local.LocalProtocol) -> None:
+    reports = protocol.report(people(protocol))
+    assert isinstance(reports, pa.Table)
+    assert reports.num_rows == 50
+    assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
+    assert len(set(reports["id"].to_pylist())) == 50
+    assert protocol.report([]).num_rows == 0
+
+
+@every_protocol
+def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector().add(protocol.report(people(protocol, 4000)))
+    found = collector.estimate(keys(protocol), confidence=0.9)
+    assert found.key == keys(protocol)
+    assert found.confidence == 0.9
+    assert (found.low <= found.value).all()
+    assert (found.value <= found.high).all()
+    assert np.isfinite(found.low).all()
+    narrower = collector.estimate(keys(protocol), confidence=0.5)
+    assert (narrower.high - narrower.low < found.high - found.low).all()
+    assert (narrower.value == found.value).all()
+
+
+@every_protocol
+def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProtocol) -> None:
+    text = json.dumps(protocol.to_json())
+    again = local.protocol_from_json(json.loads(text))
+    assert again == protocol
+    assert again.fingerprint == protocol.fingerprint
+    assert replace(protocol, epsilon=1.5).fingerprint != protocol.fingerprint
+    with pytest.raises(FrozenInstanceError):
+        protocol.epsilon = 9.0  # type: ignore[misc]
+    with pytest.raises(SpecMismatch):
+        local.protocol_from_json({**protocol.to_json(), "fingerprint": "0" * 16})
+    with pytest.raises(InvalidInput):
+        local.protocol_from_json({**protocol.to_json(), "surprise": 1})
+    with pytest.raises(InvalidInput):
+        local.protocol_from_json({"protocol": "unheard-of"})
+
+
+@every_protocol
+@pytest.mark.parametrize("epsilon", [0, -1, 0.0001, 21, float("nan"), float("inf"), True, "1", None])
+def test_a_senseless_epsilon_is_refused(protocol: local.LocalProtocol, epsilon: Any) -> None:
+    with pytest.raises(InvalidInput, match="epsilon"):
+        replace(protocol, epsilon=epsilon)
+
+
+@every_protocol
+def test_bytes_objects_and_json_text_say_the_same(protocol: local.LocalProtocol) -> None:
+    reports = protocol.report(people(protocol))
+    compact, objects = protocol.to_bytes(reports), protocol.to_objects(reports)
+    assert {len(message) for message in compact} == {protocol.form.size}
+    first, second, third, whole = (protocol.collector() for _ in range(4))
+    assert first.receive(compact) == local.Received(50, 0, 0, 0)
+    assert second.receive(objects) == local.Received(50, 0, 0, 0)
+    assert third.receive(json.dumps(each) for each in objects).accepted == 50
+    whole.add(reports)
+    assert state(first) == state(second) == state(third) == state(whole)
+
+
+@every_protocol
+def test_repeated_reports_are_refused_and_nothing_is_added(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector()
+    reports = protocol.report(people(protocol))
+    collector.add(reports)
+    before = state(collector)
+    fresh = protocol.report(people(protocol))
+    for bad in (reports, pa.concat_tables([fresh, reports.slice(3, 1)]), pa.concat_tables([fresh, fresh.slice(0, 1)])):
+        with pytest.raises(InvalidInput, match="counted before"):
+            collector.add(bad)
+        assert state(collector) == before
+    messages = protocol.to_bytes(reports) + protocol.to_bytes(fresh) + protocol.to_bytes(fresh.slice(0, 2))
+    assert collector.receive(messages) == local.Received(50, 52, 0, 0)
+    assert collector.users == 100
+
+
+@every_protocol
+def test_reports_of_another_spec_are_refused(protocol: local.LocalProtocol) -> None:
+    other = replace(protocol, epsilon=2.0)
+    collector = protocol.collector()
+    with pytest.raises(SpecMismatch):
+        collector.add(other.report(people(protocol)))
+    with pytest.raises(SpecMismatch):
+        collector.add(protocol.report(people(protocol)).replace_schema_metadata(None))
+    with pytest.raises(SpecMismatch):
+        other.to_bytes(protocol.report(people(protocol)))
+    theirs = other.report(people(protocol, 7))
+    assert collector.receive(other.to_bytes(theirs)) == local.Received(0, 0, 7, 0)
+    assert collector.receive(other.to_objects(theirs)).other_spec == 7
+    assert collector.users == 0
+
+
+@every_protocol
+def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector()
+    reports = protocol.report(people(protocol, 1))
+    [good], [item] = protocol.to_bytes(reports), protocol.to_objects(reports)
+    last = protocol.fields[-1].name
+    bad: list[Any] = [
+        b"",
+        good[:-1],
+        good + b"\0",
+        b"\2" + good[1:],
+        good[:9] + bytes(16) + good[25:],
+        "",
+        "{",
+        "[" * 100_000,
+        "null",
+        "[]",
+        None,
+        17,
+        {},
+        {**item, "dpsketch": 2},
+        {**item, "dpsketch": True},
+        {**item, "spec": 5},
+        {**item, "id": item["id"][:-2]},
+        {**item, "id": "zz" * 16},
+        {**item, "id": " " * 32},
+        {**item, "more": 1},
+        {key: value for key, value in item.items() if key != last},
+        *({**item, last: value} for value in (-1, 2**32, 1.0, True, None, "x", [1])),
+    ]
+    assert collector.receive(bad) == local.Received(0, 0, 0, len(bad))
+    for field in protocol.fields:
+        if not field.raw:
+            wrong = [{**item, field.name: 2 ** (8 * field.size) - 1}]
+            assert collector.receive(wrong) == local.Received(0, 0, 0, 1)
+    assert collector.receive([good]).accepted == 1
+
+
+@every_protocol
+def test_a_table_with_values_out_of_range_is_refused(protocol: local.LocalProtocol) -> None:
+    reports = protocol.report(people(protocol))
+    collector = protocol.collector()
+    place, field = 1, protocol.fields[0]
+    if field.raw:
+        values = pa.array([b"\xff" * field.size] * 50, pa.binary(field.size))
+    else:
+        values = pa.array(np.full(50, 2 ** (8 * field.size) - 1, f"u{field.size}"))
+    broken = reports.set_column(place, field.name, values)
+    with pytest.raises(InvalidInput, match="cannot produce"):
+        collector.add(broken.replace_schema_metadata(reports.schema.metadata))
+    with pytest.raises(InvalidInput, match="columns"):
+        collector.add(reports.drop_columns([field.name]))
+    nulls = pa.array([None] * 50, reports.schema.field(field.name).type)
+    with pytest.raises(InvalidInput, match="nulls"):
+        collector.add(reports.set_column(place, field.name, nulls))
+    for nonsense in (None, [b"x"], "x", {"id": []}):
+        with pytest.raises(InvalidInput):
+            collector.add(nonsense)
+    assert collector.users == 0
+
+
+@every_protocol
+def test_merging_is_collecting_both_streams(protocol: local.LocalProtocol) -> None:
+    one, two, both = protocol.collector(), protocol.collector(), protocol.collector()
+    first, second = protocol.report(people(protocol)), protocol.report(people(protocol, 20))
+    one.add(first)
+    two.add(second)
+    both.add(first).add(second)
+    one.merge(two)
+    assert state(one) == state(both)
+    assert one.users == 70
+    assert (one.estimate(keys(protocol)).value == both.estimate(keys(protocol)).value).all()
+    before = state(one)
+    with pytest.raises(InvalidInput, match="both"):
+        one.merge(two)
+    assert state(one) == before
+    with pytest.raises(SpecMismatch):
+        one.merge(replace(protocol, epsilon=2.0).collector())
+    assert two.users == 20
+
+
+@every_protocol
+def test_a_collector_goes_on_from_its_file(protocol: local.LocalProtocol, tmp_path: Path) -> None:
+    collector = protocol.collector()
+    reports = protocol.report(people(protocol))
+    collector.add(reports)
+    collector.save(tmp_path / "c.dps")
+    again = local.load(tmp_path / "c.dps")
+    assert state(again) == state(collector)
+    assert again.protocol == protocol
+    assert (again.estimate(keys(protocol)).high == collector.estimate(keys(protocol)).high).all()
+    with pytest.raises(InvalidInput, match="counted before"):
+        again.add(reports)
+    again.add(protocol.report(people(protocol, 5)))
+    assert again.users == 55
+
+
+@every_protocol
+def test_a_forged_file_is_refused(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector().add(protocol.report(people(protocol)))
+    honest = collector.to_document()
+    first = next(iter(set(honest.arrays) - {"ids"}))
+    table = np.asarray(honest.arrays[first])
+    forged = [
+        {"ids": np.asarray(honest.arrays["ids"])[:-1]},
+        {"ids": np.zeros((50, 2), np.uint64)},
+        {"ids": np.ones((50, 2), np.uint64)},
+        {first: np.full_like(table, 255 if table.dtype == np.uint8 else 60_000)},
+        {first: table[:-1]},
+        {first: table.astype(np.float64)},
+    ]
+    for changes in forged:
+        document = files.Document("local", False, honest.header, {**honest.arrays, **changes})
+        with pytest.raises(FileRefused):
+            local.Collector.from_document(document)
+
+
+def test_a_file_with_a_forged_header_is_refused(tmp_path: Path) -> None:
+    protocol = PROTOCOLS[0]
+    honest = protocol.collector().add(protocol.report(people(protocol))).to_document()
+    for changes in (
+        {"spec": {}},
+        {"spec": 5},
+        {"users": "x"},
+        {"users": -1},
+        {"spec": {**protocol.to_json(), "seeds": 0}},
+    ):
+        header = {**honest.header, **changes}
+        files.write(tmp_path / "c.dps", files.Document("local", False, header, honest.arrays))
+        with pytest.raises(FileRefused):
+            local.load(tmp_path / "c.dps")
+    files.write(tmp_path / "c.dps", files.Document("local", False, {}, honest.arrays))
+    with pytest.raises(FileRefused):
+        local.load(tmp_path / "c.dps")
+    files.write(tmp_path / "c.dps", files.Document("counts", False, honest.header, honest.arrays))
+    with pytest.raises(FileRefused, match="collector"):
+        local.load(tmp_path / "c.dps")
+
+
+@every_protocol
+def test_printing_shows_no_key(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector().add(protocol.report(people(protocol)))
+    assert "secret" not in repr(collector)
+    assert "secret" not in repr(local.sets.read_people([["secret"]]))
+    assert "50" in repr(collector)
+
+
+@every_protocol
+def test_a_collector_is_public_and_may_be_copied(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector().add(protocol.report(people(protocol)))
+    again = copy.deepcopy(collector)
+    assert state(again) == state(collector)
+    assert pickle.loads(pickle.dumps(protocol)) == protocol
+
+
+@every_protocol
+def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.LocalProtocol) -> None:
+    promised = protocol.guarantee
+    assert promised.epsilon == protocol.epsilon
+    assert promised.delta == 0
+    assert promised.unit.neighbours == "replace"
+    assert promised.holds is not isinstance(protocol, local.PrivSketchAsPublished)
+    with noise.seeded_noise_for_tests_only(1):
+        assert not protocol.guarantee.holds
+        made_for_tests = protocol.report(people(protocol))
+    collector = protocol.collector().add(protocol.report(people(protocol)))
+    assert collector.guarantee.holds is promised.holds
+    collector.add(made_for_tests)
+    assert not collector.guarantee.holds
+    assert not local.Collector.from_document(collector.to_document()).guarantee.holds
+
+
+def test_privsketch_says_that_it_is_not_private() -> None:
+    text = str(local.PrivSketchAsPublished(1.0).guarantee)
+    assert "not locally private: the ordering matrix reveals the set" in text
+    assert text.startswith("NOT PRIVATE")
+
+
+@every_protocol
+def test_nothing_can_be_estimated_without_reports(protocol: local.LocalProtocol) -> None:
+    with pytest.raises(InvalidInput, match="no reports"):
+        protocol.collector().estimate(keys(protocol))
+
+
+@every_protocol
+def test_bad_questions_are_refused(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector().add(protocol.report(people(protocol, 500)))
+    for confidence in (0, 1, -1, 2, float("nan"), "x"):
+        with pytest.raises(InvalidInput):
+            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        collector.estimate(keys(protocol), consistency="wrong")  # type: ignore[arg-type]
+    assert len(collector.estimate([])) == 0
+
+
+@every_protocol
+def test_memory_counts_identifiers_and_content(protocol: local.LocalProtocol) -> None:
+    collector = protocol.collector()
+    collector.add(protocol.report(people(protocol, 3000)))
+    assert collector.memory >= 16 * 3000
+
+
+def test_top_returns_the_largest_with_wider_intervals() -> None:
+    protocol = local.SubsetHashing(6.0, max_items=3)
+    collector = protocol.collector().add(protocol.report(people(protocol, 3000)))
+    best = collector.top(2, candidates=["secret-c", "secret-b", "secret-a", "secret-a", "other"])
+    assert best.key == ["secret-a", "secret-b"]
+    single = collector.estimate(best.key)
+    assert (best.high - best.low > single.high - single.low).all()
+    assert (best.value == single.value).all()
+    with pytest.raises(InvalidInput):
+        collector.top(2, candidates=[])
+
+
+def test_the_contract_in_one_line() -> None:
+    protocol = local.SubsetHashing(epsilon=1.0, max_items=26)
+    found = protocol.collector().add(protocol.report([["a", "b"], ["b"]])).estimate(["a", "b"])
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: local.SubsetHashing(1.0, 0),
+        lambda: local.SubsetHashing(1.0, 3, width=3),
+        lambda: local.SubsetHashing(1.0, 3, seeds=0),
+        lambda: local.SubsetHashing(1.0, 3, seed=2**53),
+        lambda: local.SubsetHashing(1.0, 3, key_type="float"),  # type: ignore[arg-type]
+        lambda: local.SubsetDirect(1.0, 3, 0),
+        lambda: local.SubsetDirect(1.0, 3, ["a", "a"]),  # type: ignore[arg-type]
+        lambda: local.SubsetDirect(1.0, 3, ["a", None]),  # type: ignore[arg-type, list-item]
+        lambda: local.SubsetDirect(1.0, 3, "abc"),  # type: ignore[arg-type]
+        lambda: local.SubsetDirect(1.0, 3, True),
+        lambda: local.SampledBit(1.0, width=1),
+        lambda: local.SampledBit(1.0, width=2**16, rows=2**16),
+        lambda: local.HadamardCountMean(1.0, width=24),
+        lambda: local.CountMeanSketch(1.0, rows=2**16, width=2**15),
+        lambda: local.PrivSketchAsPublished(1.0, rows=1024, width=1024),
+        lambda: local.PrivSketchAsPublished(1.0, variant="other"),  # type: ignore[arg-type]
+        lambda: local.PrivSketchAsPublished(1.0, calibration="other"),  # type: ignore[arg-type]
+        lambda: local.MultiPCMS(1.0, decoder="median"),  # type: ignore[arg-type]
+        lambda: local.PadAndSample(1.0, length=0),
+        lambda: local.PrefixHeavyHitters(1.0, 1, 0),
+        lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet="ä"),
+        lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet=""),
+        lambda: local.PrefixHeavyHitters(1.0, 1, 4, key_type="int"),
+        lambda: local.SetSizes(1.0, largest=0),
+        lambda: local.SVIM(1.0, top=0),
+        lambda: local.best_width(1.0, 0),
+    ],
+)
+def test_senseless_parameters_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInput):
+        wrong()
+
+
+def test_a_key_outside_a_listed_domain_is_left_out_and_cannot_be_asked_for() -> None:
+    protocol = local.SubsetDirect(8.0, max_items=1, domain=["a", "b"])
+    collector = protocol.collector().add(protocol.report([["a", "elsewhere"], ["elsewhere"]] * 500))
+    assert abs(collector.estimate(["a"]).value[0] - 0.5) < 0.05
+    with pytest.raises(InvalidInput, match="domain"):
+        collector.estimate(["elsewhere"])
+    integers = local.SubsetDirect(8.0, max_items=1, domain=3)
+    assert integers.collector().add(integers.report([[0], [2], [7]])).estimate([0, 1, 2]).key == [0, 1, 2]
+
+
+def test_numbers_and_text_are_different_keys_and_a_key_type_is_held_to() -> None:
+    protocol = local.SubsetHashing(10.0, max_items=1)
+    collector = protocol.collector().add(protocol.report([[5]] * 2000))
+    assert collector.estimate([5]).value[0] > 0.9
+    assert collector.estimate(["5"]).value[0] < 0.1
+    strict = local.SubsetHashing(10.0, max_items=1, key_type="text")
+    with pytest.raises(SpecMismatch):
+        strict.report([[5]])

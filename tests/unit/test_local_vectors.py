@@ -1,0 +1,47 @@
+"""Published reports: with the random words given, this client draws the same bytes as any other must."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsketch import local
+from dpsketch.local.odds import odds_below
+from dpsketch.local.sets import read_people
+from oracles import local as oracle
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "local.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("vector", VECTORS["odds"], ids=lambda vector: str(vector["epsilon"]))
+def test_odds(vector: dict[str, Any]) -> None:
+    assert odds_below(vector["epsilon"]) * 2**48 == int(vector["odds_times_2_to_48"])
+
+
+@pytest.mark.parametrize("vector", VECTORS["reports"])
+def test_reports(vector: dict[str, Any]) -> None:
+    protocol = local.protocol_from_json(vector["spec"])
+    assert isinstance(protocol, local.SubsetHashing)
+    people = read_people([vector["items"]], protocol.key_type)
+    words = [int(vector[name]) for name in ("inside", "choice", "order")]
+    seeds = np.array([vector["seed"]], np.uint32)
+    hashing = protocol.hashing
+    [bucket] = hashing.decide(people, seeds, np.array([words], np.uint64))
+    assert bucket == vector["bucket"]
+    thresholds = [int(threshold) for threshold in hashing.thresholds()]
+    prints = [int(print_) for print_ in people.prints]
+    assert bucket == oracle.subset_hashing(prints, int(hashing.keys[seeds[0]]), hashing.width, thresholds, words)
+    columns = {
+        "id": np.frombuffer(bytes.fromhex(vector["id"]), "<u8").reshape(1, 2),
+        "seed": seeds.astype(np.uint16),
+        "bucket": np.array([bucket]),
+    }
+    assert protocol.form.to_bytes(columns).hex() == vector["bytes"]
+    assert protocol.form.to_json(columns) == [vector["object"]]
+    collector = protocol.collector()
+    assert collector.receive([bytes.fromhex(vector["bytes"])]).accepted == 1
+    assert collector.receive([vector["object"]]).repeated == 1

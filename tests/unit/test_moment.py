@@ -1,0 +1,453 @@
+"""The moment sketch: what it takes, refuses, merges, writes and forgets."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsketch import files, noise
+from dpsketch.errors import (
+    BudgetExceeded,
+    DpsketchError,
+    FileRefused,
+    InvalidInput,
+    ReleaseRefused,
+    SensitiveData,
+    SpecMismatch,
+)
+from dpsketch.ledger import Ledger
+from dpsketch.privacy import MomentCost, Unit, per_record, per_user
+from dpsketch.sketches.moment import (
+    MomentProfile,
+    MomentSketch,
+    MomentSketchAsPublished,
+    MomentSpec,
+    PrivateMoment,
+    PrivateMomentProfile,
+    size_for_error,
+)
+from dpsketch.sketches.moment.calibration import calibrate, calibrate_together
+from oracles import moment as oracle
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def sketch(**changed: Any) -> MomentSketch:
+    return MomentSketch(**{"p": 0.5, "size": 64, "unit": per_record(), **changed})
+
+
+def expected_sums(built: MomentSketch, totals: dict[int, float]) -> np.ndarray:
+    """What the sums must be, by the oracle, for integer keys with these totals."""
+    from dpsketch.hashing import fingerprint
+
+    assert built._secret is not None
+    secret = built._secret.reveal_for_sensitive_file().tolist()
+    prints = fingerprint(list(totals)).fingerprints.tolist()
+    spec = built.spec
+    return np.array(
+        [
+            float(
+                sum(
+                    w * oracle.variate(secret, key, row, spec.size, spec.p)
+                    for key, w in zip(prints, totals.values(), strict=True)
+                )
+            )
+            for row in range(spec.size)
+        ]
+    )
+
+
+def test_sums_are_the_projection_of_the_totals() -> None:
+    built = sketch(size=20, unit=per_record(max_weight=5))
+    built.update([7, 8, 7, 9], weights=[1.5, 2, 90, 0])
+    built.update([8], counts=[3])
+    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {7: 6.5, 8: 5.0}), rtol=1e-9)
+
+
+def test_turnstile_weights_cancel() -> None:
+    built = sketch(size=20, stream="turnstile", unit=per_record(max_weight=5))
+    built.update([7, 8, 7], weights=[3, -2, -90])
+    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {7: -2.0, 8: -2.0}), rtol=1e-9)
+
+
+def test_users_are_bounded() -> None:
+    built = sketch(size=20, unit=per_user(max_keys=2, max_weight=3))
+    built.update([1, 1, 1, 1, 2], users=["a", "a", "a", "a", "b"])
+    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {1: 3.0, 2: 1.0}), rtol=1e-9)
+    with pytest.raises(InvalidInput, match="counted before"):
+        built.update([5], users=["a"])
+    built.update([1, 2, 3, 4, 5, 6], users=["c"] * 6)
+    assert built._total == 4  # two keys of c were kept
+    assert "not checked" not in built.release(**BUDGET).guarantee.caveat
+
+
+def test_disjoint_users_are_stated_in_the_release() -> None:
+    built = sketch(unit=per_user(max_keys=2))
+    built.update([1], users=["a"], disjoint_users=True)
+    assert "not checked" in str(built.release(**BUDGET).guarantee)
+
+
+def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
+    built = sketch()
+    built.update(["a", "b"])
+    partial = built.empty_like()
+    assert built._secret is not None
+    words, sums = built._secret._words, built._sums
+    assert words is not None
+    assert words.any()
+    assert sums.any()
+    private = built.release(**BUDGET)
+    assert not words.any()
+    assert not sums.any()
+    assert built._secret is None
+    assert built._check == ""
+    for use in (
+        lambda: built.release(**BUDGET),
+        lambda: built.update(["c"]),
+        lambda: built.merge(partial),
+        lambda: partial.merge(built),
+        lambda: built.empty_like(),
+        lambda: built.to_sensitive_bytes(),
+    ):
+        with pytest.raises(ReleaseRefused, match="released, which ends it"):
+            use()
+    assert "ended" in repr(built)
+    assert private.guarantee.holds
+
+
+def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level(logging.DEBUG)
+    built = sketch()
+    built.update(["a"])
+    assert built._secret is not None
+    key = built._secret.reveal_for_sensitive_file()
+    texts = [repr(built), repr(built._secret), str(built.spec.to_json())]
+    for wrong in ({"keys": ["b"], "users": ["u"]}, {"keys": [1]}, {"keys": ["b"], "weights": [-1]}):
+        with pytest.raises(DpsketchError) as caught:
+            built.update(wrong.pop("keys"), **wrong)
+        texts.append(str(caught.value))
+    plain = built.to_sensitive_bytes()
+    private = built.release(**BUDGET)
+    private.save(tmp_path / "m.dps")
+    texts += [repr(private), str(private.guarantee), caplog.text]
+    for data in (plain, (tmp_path / "m.dps").read_bytes()):
+        assert key.tobytes() not in data
+    hidden = {f"{int(word)}" for word in key} | {f"{int(word):08x}" for word in key} | {key.tobytes().hex()}
+    for text in texts:
+        assert not any(word in text for word in hidden)
+
+
+def test_pickling_copying_and_printing_are_refused() -> None:
+    built = sketch()
+    built.update(["visible"])
+    for thing in (built, built._secret, MomentProfile(p=[0.5], size=10, unit=per_record())):
+        with pytest.raises(SensitiveData):
+            pickle.dumps(thing)
+        with pytest.raises(SensitiveData):
+            copy.deepcopy(thing)
+    assert "visible" not in repr(built)
+
+
+def test_partials_merge_into_their_sketch_and_are_not_released() -> None:
+    whole = sketch(size=200)
+    one, two = whole.empty_like(), whole.empty_like()
+    keys = np.arange(3000) % 700
+    reference = whole.empty_like()
+    reference.update(keys)
+    one.update(keys[:1000])
+    two.update(keys[1000:2500])
+    whole.update(keys[2500:])
+    one.merge(two)
+    with pytest.raises(ReleaseRefused, match="partial"):
+        one.release(**BUDGET)
+    whole.merge(one)
+    np.testing.assert_allclose(whole._sums, reference._sums, rtol=1e-9, atol=1e-9 * np.abs(whole._sums).max())
+    assert whole._total == 3000
+    assert whole.release(**BUDGET).guarantee.holds
+
+
+def test_sketches_with_other_secrets_or_specs_do_not_merge() -> None:
+    with pytest.raises(SpecMismatch, match="different secrets"):
+        sketch().merge(sketch())
+    first = sketch()
+    first.update(["a"])
+    second = first.empty_like()
+    second._spec = MomentSpec(0.5, 64, per_record(), seed=9)
+    with pytest.raises(SpecMismatch, match="seed"):
+        first.merge(second)
+    with pytest.raises(SpecMismatch):
+        first.merge("no sketch")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("include_secret", [True, False])
+@pytest.mark.parametrize("unit", [per_record(), per_user(max_keys=3)])
+def test_sensitive_files_round_trip(include_secret: bool, unit: Unit, tmp_path: Path) -> None:
+    built = sketch(unit=unit)
+    more = {} if unit.level == "record" else {"users": ["u", "v"]}
+    built.update(["a", None], **more)
+    built.save_sensitive(tmp_path / "part.sketch", include_secret=include_secret)
+    data = (tmp_path / "part.sketch").read_bytes()
+    assert data == built.to_sensitive_bytes(include_secret=include_secret)
+    with pytest.raises(SensitiveData):
+        files.decode(data, allow_sensitive=False)
+    again = MomentSketch.from_sensitive_bytes(data)
+    assert again.spec == built.spec
+    assert again.skipped_nulls == 1
+    np.testing.assert_array_equal(again._sums, built._sums)
+    if include_secret:
+        later = {} if unit.level == "record" else {"users": ["w"]}
+        part = again.empty_like()
+        part.update(["b"], **later)
+        built.merge(part)
+    else:
+        with pytest.raises(InvalidInput, match="without its secret"):
+            again.update(["b"], **({} if unit.level == "record" else {"users": ["w"]}))
+        with pytest.raises(InvalidInput, match="without its secret"):
+            again.empty_like()
+        with pytest.raises(InvalidInput, match="without its secret"):
+            again.to_sensitive_bytes(include_secret=True)
+        if unit.level == "record":
+            built.merge(again)
+    assert again.release(**BUDGET).guarantee.holds
+
+
+def test_forged_files_are_refused() -> None:
+    built = sketch()
+    built.update(["a"])
+    good = files.decode(built.to_sensitive_bytes(include_secret=True), allow_sensitive=True)
+    wrong_secret = np.array(good.arrays["secret"]) ^ np.uint32(1)
+    for arrays in (
+        {"sums": good.arrays["sums"][:-1], "secret": good.arrays["secret"]},
+        {"sums": good.arrays["sums"].astype(np.float32), "secret": good.arrays["secret"]},
+        {"sums": good.arrays["sums"], "secret": wrong_secret},
+        {"sums": good.arrays["sums"], "secret": good.arrays["secret"][:4]},
+    ):
+        with pytest.raises(FileRefused):
+            MomentSketch.from_document(files.Document("moment", True, good.header, arrays))
+
+
+def test_releases_round_trip(tmp_path: Path) -> None:
+    built = sketch(size=200)
+    built.update(np.arange(500))
+    private = built.release(**BUDGET, estimator="geometric")
+    private.save(tmp_path / "m.dps")
+    again = PrivateMoment.from_document(files.read(tmp_path / "m.dps", allow_sensitive=False))
+    assert (again.value, again.low, again.high, again.spec) == (private.value, private.low, private.high, private.spec)
+    assert again.guarantee == private.guarantee
+    assert pickle.loads(pickle.dumps(private)).value == private.value
+    broken = private.to_document()
+    broken.header["scale"] = "1"
+    with pytest.raises(FileRefused):
+        PrivateMoment.from_document(broken)
+
+
+def test_only_a_rounded_scalar_is_released() -> None:
+    built = sketch(size=200)
+    built.update(np.arange(500))
+    private = built.release(**BUDGET)
+    assert private.scale == float(f"{private.scale:.2e}")
+    assert private.value == float(f"{private.value:.3e}")
+    assert private.to_document().arrays == {}
+    fine = sketch(size=2000)
+    fine.update(np.arange(500))
+    assert "4 digits" in fine.release(**BUDGET).guarantee.mechanism
+
+
+def test_intervals_hold_the_value_and_grow_with_confidence() -> None:
+    built = sketch(size=200)
+    built.update(np.arange(5000))
+    private = built.release(**BUDGET)
+    (low, high), (lower, higher) = private.interval(0.5), private.interval(0.99)
+    assert lower < private.low < low < private.value < high < private.high < higher
+    assert private.error == pytest.approx((private.high - private.low) / 3.92, rel=0.05)
+    with pytest.raises(InvalidInput):
+        private.interval(1.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"p": 0.05}, "at least 0.1 for an insert-only stream"),
+        ({"p": 0.2, "stream": "turnstile"}, "at least 0.25 for a turnstile stream"),
+        ({"p": 0.995}, "at most 0.99"),
+        ({"p": 1.5}, "above 1 the sketch is not private"),
+        ({"p": 0}, "must lie in"),
+        ({"p": "a"}, "must be a number"),
+        ({"size": 9}, "size must lie between"),
+        ({"stream": "both"}, "stream is"),
+        ({"public_total": -1}, "public_total"),
+        ({"public_total": "a"}, "public_total"),
+        ({"public_total": 5, "unit": per_record(max_weight=0.5)}, "max_weight is below 1"),
+        ({"stream": "turnstile", "unit": per_user(max_keys=2)}, "protects records"),
+        ({"unit": "me"}, "unit must be"),
+    ],
+)
+def test_impossible_specs_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        sketch(**changed)
+
+
+@pytest.mark.parametrize(
+    ("made", "update", "message"),
+    [
+        ({}, {"keys": ["a"], "weights": [-1]}, "negative"),
+        ({}, {"keys": ["a"], "weights": [np.nan]}, "finite"),
+        ({}, {"keys": ["a"], "weights": [1, 2]}, "one number a key"),
+        ({}, {"keys": ["a"], "counts": [-1]}, "negative"),
+        ({}, {"keys": ["a"], "users": ["u"]}, "protects records"),
+        ({}, {"keys": [1.5]}, "cannot be counted"),
+        ({"unit": per_user(max_keys=1)}, {"keys": ["a"]}, "say users="),
+        ({"unit": per_user(max_keys=1)}, {"keys": ["a"], "users": ["u"], "counts": [2]}, "records of nobody"),
+        ({"public_total": 3}, {"keys": ["a"], "weights": [0.5]}, "weight 1 or more"),
+        ({"grid": 1}, {"keys": ["a"], "weights": [0.5]}, "fractions"),
+    ],
+)
+def test_bad_records_are_refused_and_nothing_is_added(
+    made: dict[str, Any], update: dict[str, Any], message: str
+) -> None:
+    built = sketch(**made)
+    with pytest.raises(InvalidInput, match=message):
+        built.update(update.pop("keys"), **update)
+    assert not built._sums.any()
+    assert built._total == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 1.0}, "delta"),
+        ({"epsilon": -1, "delta": 0}, "epsilon"),
+        ({**BUDGET, "estimator": "mode"}, "estimator is one of"),
+        ({**BUDGET, "estimator": "harmonic"}, "below 0.5"),
+        ({**BUDGET, "ledger": "sqlite://"}, "dataset"),
+    ],
+)
+def test_a_refused_release_leaves_the_sketch_alive(options: dict[str, Any], message: str) -> None:
+    built = sketch()
+    with pytest.raises(InvalidInput, match=message):
+        built.release(**options)
+    assert built.release(**BUDGET).guarantee.holds
+
+
+def test_the_ledger_is_charged_once_and_a_refusal_charges_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/budget.db"
+    ledger = Ledger(url)
+    ledger.create("web", epsilon=1.0, delta=1e-6, unit=per_record())
+    first, second = sketch(), sketch()
+    with pytest.raises(BudgetExceeded):
+        first.release(epsilon=1.1, delta=1e-6, ledger=ledger, dataset="web")
+    private = first.release(epsilon=1.0, delta=1e-6, ledger=ledger, dataset="web")
+    assert private.charge is not None
+    with pytest.raises(BudgetExceeded):
+        second.release(epsilon=0.1, delta=1e-6, ledger=ledger, dataset="web")
+    assert second.release(**BUDGET).charge is None
+
+
+def test_seeded_secrets_promise_nothing() -> None:
+    with noise.seeded_noise_for_tests_only(1):
+        built = sketch()
+        built.update(["a"])
+        data = built.to_sensitive_bytes()
+    for each in (built, MomentSketch.from_sensitive_bytes(data)):
+        private = each.release(**BUDGET)
+        assert not private.guarantee.holds
+        assert "NOT PRIVATE" in str(private.guarantee)
+    fresh = sketch()
+    with noise.seeded_noise_for_tests_only(1):
+        assert not fresh.release(**BUDGET).guarantee.holds
+
+
+def test_the_floor_is_what_the_budget_needs() -> None:
+    spec = MomentSpec(0.5, 200, per_record(max_weight=16))
+    for budget in ((1.0, 1e-6, None), (1.0, 0.0, None), (None, None, 0.05)):
+        found = calibrate(spec, *budget)
+        (cost,) = found.costs
+        assert cost.ratio >= spec.ratio(found.floors[0])
+        assert spec.ratio(0.999 * found.floors[0]) > cost.ratio
+    assert calibrate(spec, 1.0, 1e-6, None).floors[0] == pytest.approx(4 * 51.5, rel=0.01)  # MATH: 51.5·M^p
+
+
+def test_public_totals_lower_the_floor_and_are_enforced_by_padding() -> None:
+    unit = per_record(neighbours="replace")
+    known = MomentSpec(0.5, 200, unit, public_total=10_000)
+    assert calibrate(known, 1.0, 1e-6, None).floors == (0.0,)
+    (cost,) = calibrate(known, 1.0, 1e-6, None).costs
+    assert cost.ratio == pytest.approx(((9_999) ** 0.5 + 1) / 10_000**0.5, rel=1e-9)
+    some = MomentSpec(0.5, 200, unit, public_total=900)
+    nothing = MomentSpec(0.5, 200, unit)
+    gap = calibrate(nothing, 1.0, 1e-6, None).floors[0] - calibrate(some, 1.0, 1e-6, None).floors[0]
+    assert gap == pytest.approx(30, rel=1e-6)
+    built = MomentSketch(p=0.5, size=200, unit=unit, public_total=1_000_000)
+    built.update(["a"] * 10)
+    private = built.release(**BUDGET)
+    assert private.floor == 0
+    # Ten records padded by 999,990 of another key.
+    assert private.value == pytest.approx(10**0.5 + 999_990**0.5, rel=0.5)
+
+
+def test_the_size_for_an_error_reaches_it() -> None:
+    size = size_for_error(0.5, per_record(), moment=5_000, error=400, epsilon=1.0, delta=1e-6)
+    preview = MomentSpec(0.5, size, per_record()).preview(epsilon=1.0, delta=1e-6, moment=5_000)
+    assert 0.95 * 400 < preview.predicted_error <= 400
+    with pytest.raises(InvalidInput, match="no size reaches"):
+        size_for_error(0.5, per_record(), moment=5_000, error=1, epsilon=1.0, delta=1e-6)
+
+
+def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
+    from dpsketch import accounting
+
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("web", epsilon=2.0, delta=1e-6, unit=per_record())
+    profile = MomentProfile(p=[0.25, 0.5, 1], size=50, unit=per_record())
+    part = MomentProfile.from_sensitive_bytes(profile.to_sensitive_bytes(include_secret=True)).empty_like()
+    profile.update(np.arange(4000))
+    part.update(np.arange(2000), weights=np.ones(2000))
+    profile.merge(part)
+    private = profile.release(epsilon=2.0, delta=1e-6, ledger=ledger, dataset="web")
+    assert private.charge is not None
+    costs = private.guarantee.costs
+    assert [cost.p for cost in costs if isinstance(cost, MomentCost)] == [0.25, 0.5, 1]
+    assert 0.99 * 2 < accounting.compose(costs, delta=1e-6) <= 2
+    assert private[0.5].value == pytest.approx(2000 + 2000 * 2**0.5, rel=1)
+    private.save(tmp_path / "profile.dps")
+    again = PrivateMomentProfile.from_document(files.read(tmp_path / "profile.dps", allow_sensitive=False))
+    assert again.curve().value.tolist() == private.curve().value.tolist()
+    assert again.curve().key == [0.25, 0.5, 1]
+    with pytest.raises(InvalidInput):
+        private[0.75]
+    with pytest.raises(ReleaseRefused):
+        profile.release(epsilon=1.0, delta=1e-6)
+    with pytest.raises(ReleaseRefused, match="partial"):
+        part.release(epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidInput):
+        MomentProfile(p=[0.5, 0.5], size=50, unit=per_record())
+
+
+def test_pure_and_concentrated_shares_add() -> None:
+    specs = [MomentSpec(p, 50, per_record()) for p in (0.5, 1)]
+    pure = calibrate_together(specs, 1.0, 0.0, None)
+    assert sum(cost.size / cost.p * np.log(cost.ratio) for cost in pure.costs) == pytest.approx(1.0, rel=1e-9)
+    concentrated = calibrate_together(specs, None, None, 0.1)
+    total = sum(cost.size * ((1 + 1 / cost.p) * np.log(cost.ratio)) ** 2 / 8 for cost in concentrated.costs)
+    assert total == pytest.approx(0.1, rel=1e-9)
+    assert concentrated.epsilon < 3
+
+
+def test_the_published_form_says_that_it_does_not_hold() -> None:
+    published = MomentSketchAsPublished(p=0.5, size=50, unit=per_record(max_weight=16), records=2**15, keys=2**20)
+    published.update(np.arange(1000), weights=np.full(1000, 2.0))
+    private = published.release_as_published()
+    assert not private.guarantee.holds
+    assert private.guarantee.epsilon == pytest.approx(1.387, rel=1e-3)
+    assert "NOT PRIVATE" in repr(private)
+    with pytest.raises(ReleaseRefused):
+        published.release_as_published()
+    for wrong in ({"rate": 0}, {"records": 1}, {"unit": per_user(max_keys=2)}):
+        with pytest.raises(InvalidInput):
+            MomentSketchAsPublished(**{"p": 0.5, "size": 50, "unit": per_record(), "records": 9, "keys": 9, **wrong})

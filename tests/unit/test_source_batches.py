@@ -1,0 +1,121 @@
+"""How records come: the size of batches, what is skipped, progress, and stopping early."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+from dpsketch.sources import Columns, Progress, open_source
+from reading import FILES, SECRET, Pipe, records, write
+
+
+@pytest.mark.parametrize("suffix", FILES)
+def test_records_without_a_user_or_a_coordinate_are_skipped_and_counted(suffix: str, tmp_path: Path) -> None:
+    table = pa.table({"k": ["a", "b", None, "d"], "u": [1, None, 3, None], "x": [0.0, 1.0, 2.0, None]})
+    path = write(table, tmp_path / f"s.{suffix}")
+    for options in ({}, {"sort_by_user": True}):
+        batches = list(open_source([str(path)], Columns(key="k", user="u", user_type="int"), **options))
+        assert [batch.rows for batch in batches] == [2]
+        assert [batch.skipped for batch in batches] == [2]
+    (batch,) = open_source([str(path)], Columns(points=("x",)))
+    assert (batch.rows, batch.skipped) == (3, 1)
+
+
+def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> None:
+    path = write(pa.table({"k": ["a", "b"], "u": ["x", None]}), tmp_path / "s.parquet")
+    first, last = open_source([str(path)], Columns(key="k", user="u"), batch_rows=1)
+    assert (first.rows, first.skipped, last.rows, last.skipped) == (1, 0, 0, 1)
+    assert last.key is not None
+    assert last.key.type == pa.string()
+    empty = write(pa.table({"k": ["a"], "u": pa.array([None], pa.string())}), tmp_path / "none.parquet")
+    for options in ({}, {"sort_by_user": True}):
+        (only,) = open_source([str(empty)], Columns(key="k", user="u"), **options)
+        assert (only.rows, only.skipped) == (0, 1)
+
+
+@pytest.mark.parametrize("suffix", FILES)
+def test_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
+    path = write(pa.table({"k": range(1000)}), tmp_path / f"t.{suffix}")
+    sizes = [batch.rows for batch in open_source([str(path)], Columns(key="k"), batch_rows=64)]
+    assert sum(sizes) == 1000
+    assert max(sizes) <= 64
+
+
+@pytest.mark.parametrize("suffix", FILES)
+def test_progress_reaches_its_total(suffix: str, tmp_path: Path) -> None:
+    paths = [write(pa.table({"k": range(n)}), tmp_path / f"{n}.{suffix}") for n in (1000, 3000)]
+    told: list[Progress] = []
+    records(*paths, columns=Columns(key="k"), batch_rows=500, progress=told.append)
+    total = sum(path.stat().st_size for path in paths)
+    assert told[-1] == Progress(total, total, "bytes")
+    assert all(step.total == total and step.unit == "bytes" for step in told)
+    done = [step.done for step in told]
+    assert done == sorted(done)
+
+
+def test_progress_of_a_pipe_has_no_total(pipe: Pipe) -> None:
+    pipe(b"k\na\n")
+    told: list[Progress] = []
+    records("-", columns=Columns(key="k"), progress=told.append)
+    assert told == [Progress(4, None, "bytes"), Progress(4, 4, "bytes")]
+
+
+def test_an_error_of_the_callback_reaches_the_caller(tmp_path: Path) -> None:
+    path = write(pa.table({"k": ["a"]}), tmp_path / "t.parquet")
+
+    def fail(_: Progress) -> None:
+        raise RuntimeError("stop")
+
+    for options in ({}, {"sort_by_user": True}):
+        with pytest.raises(RuntimeError, match="stop"):
+            records(path, columns=Columns(key="k", user="k"), progress=fail, **options)
+
+
+def test_a_batch_does_not_print_its_records(tmp_path: Path) -> None:
+    path = write(pa.table({"k": [SECRET], "x": [1.0]}), tmp_path / "t.parquet")
+    (batch,) = open_source([str(path)], Columns(key="k", user="k", weight="x", points=("x", "x")))
+    assert repr(batch) == "<Batch of key, user, weight, 2 coordinates; sensitive, content not shown>"
+    assert str(batch) == repr(batch)
+
+
+def test_reading_stops_when_the_caller_does(tmp_path: Path) -> None:
+    path = write(pa.table({"k": range(100_000)}), tmp_path / "t.parquet")
+    with closing(open_source([str(path)], Columns(key="k"), batch_rows=10)) as batches:
+        assert next(batches).rows == 10
+        assert any(thread.name == "dpsketch-reader" for thread in threading.enumerate())
+    assert not any(thread.name == "dpsketch-reader" for thread in threading.enumerate())
+
+
+def test_giving_up_on_a_silent_pipe_takes_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    rows = b"k\n" + b"a\n" * (2 << 20)  # two blocks; of the third nothing comes, nor an end
+
+    def write_all() -> None:
+        done = 0
+        while done < len(rows):
+            done += os.write(writing, rows[done:])
+
+    writer = threading.Thread(target=write_all)
+    writer.start()
+    with os.fdopen(reading, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        batches = open_source(["-"], Columns(key="k"))
+        next(batches)
+        writer.join()
+        started = time.monotonic()
+        batches.close()
+        assert time.monotonic() - started < 5
+        os.close(writing)
+        for thread in threading.enumerate():
+            if thread.name == "dpsketch-reader":
+                thread.join()

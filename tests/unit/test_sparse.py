@@ -1,0 +1,482 @@
+"""Sparse histograms through their public names: what goes in, what is refused, what comes out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.hashing import fingerprint
+from dpsketch.sketches.sparse import PrivateSparseHistogram, SparseHistogram, SparseHistogramSpec
+from dpsketch.sketches.sparse.mechanism import Mechanism
+from dpsketch.sketches.sparse.threshold import Survivors
+
+
+def histogram(**changes: object) -> SparseHistogram:
+    return SparseHistogram(**{"unit": dps.per_record(), "expected_keys": 200, "seed": 7, **changes})
+
+
+def content(some: SparseHistogram) -> dict[int, int]:
+    """The exact values, by way of the sensitive bytes."""
+    arrays = files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays
+    return dict(zip(arrays["positions"].tolist(), arrays["units"].tolist(), strict=True))
+
+
+WORDS = ["a", "b", "a", "c", "", "ü", "a"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        WORDS,
+        np.array(WORDS),
+        pa.array(WORDS),
+        pa.array(WORDS).dictionary_encode(),
+        pa.chunked_array([WORDS[:3], [], WORDS[3:]]),
+        pd.Series(WORDS),
+        pl.Series(WORDS),
+        [word.encode() for word in WORDS],
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_every_kind_of_column_gives_the_same_values(column: object) -> None:
+    one, many = histogram(), histogram()
+    for word in WORDS:
+        one.update([word])
+    many.update(column)
+    prints = fingerprint(["", "a", "b", "c", "ü"]).fingerprints.tolist()
+    assert content(one) == content(many) == dict(sorted(zip(prints, [1, 3, 1, 1, 1], strict=True)))
+
+
+def test_integer_keys_are_their_own_places() -> None:
+    some = histogram(domain=1000)
+    some.update(np.array([999, 0, 7, 7], np.uint16))
+    assert content(some) == {0: 1, 7: 2, 999: 1}
+    wide = histogram()
+    wide.update([-1, 2**63, 5])
+    assert content(wide) == {5: 1, 2**63: 1, 2**64 - 1: 1}
+
+
+def test_text_keys_are_scaled_into_the_domain() -> None:
+    some = histogram(domain=2**41 + 9)
+    some.update(["x", "y", "x"])
+    places = [int(f) * (2**41 + 9) >> 64 for f in fingerprint(["x", "y"]).fingerprints]
+    assert content(some) == dict(sorted(zip(places, [2, 1], strict=True)))
+
+
+def test_counts_and_weights() -> None:
+    unit = dps.per_record(max_weight=3)
+    by_hand, by_count, by_weight, on_grid = (histogram(unit=unit, grid=grid) for grid in (1, 1, 1, 0.25))
+    by_hand.update([1] * 2 + [2] * 3)
+    by_count.update([1, 2, 3], counts=[2, 3, 0])
+    by_weight.update([1, 2, 3], weights=[2, 1000, 0])
+    assert content(by_hand) == content(by_count) == content(by_weight) == {1: 2, 2: 3}
+    on_grid.update([1, 1, 2], weights=[0.25, 0.6, 1e9])
+    assert content(on_grid) == {1: 3, 2: 12}
+    on_grid.update([1], weights=[0.5], counts=[100])
+    assert content(on_grid) == {1: 203, 2: 12}
+
+
+def test_many_small_updates_equal_one() -> None:
+    keys = np.random.default_rng(1).integers(0, 5000, 200_000)
+    one, many = histogram(), histogram()
+    one.update(keys)
+    for part in np.array_split(keys, 37):
+        many.update(part)
+    assert content(one) == content(many) == dict(enumerate(np.bincount(keys).tolist()))
+
+
+def test_null_keys_are_skipped_with_their_weights_and_counted() -> None:
+    some = histogram(unit=dps.per_record(max_weight=9))
+    some.update(pa.array([4, None, 6]), weights=[1, 5, 2])
+    assert content(some) == {4: 1, 6: 2}
+    assert some.skipped_nulls == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keys": [1.5]}, "cannot be counted"),
+        ({"keys": ["a"]}, "integer keys"),
+        ({"keys": [987654321]}, "outside the domain"),
+        ({"keys": [-1]}, "outside the domain"),
+        ({"keys": [1], "weights": [float("nan")]}, "finite"),
+        ({"keys": [1], "weights": [-1]}, "negative"),
+        ({"keys": [1], "weights": [0.5]}, "grid"),
+        ({"keys": [1], "weights": [1, 2]}, "one number a key"),
+        ({"keys": [1], "counts": [1.0]}, "whole"),
+        ({"keys": [1], "counts": [-1]}, "negative"),
+        ({"keys": [1], "users": ["u"]}, "per_user"),
+        ({"keys": [1], "disjoint_users": True}, "per_user"),
+        ({"keys": [1, 2], "counts": [2**62, 2**62]}, "past"),
+    ],
+)
+def test_bad_records_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
+    some = histogram(domain=10**6)
+    some.update([5])
+    before = content(some)
+    keys = arguments.pop("keys")
+    with pytest.raises((InvalidInput, SpecMismatch, CounterOverflow), match=message) as refusal:
+        some.update(keys, **arguments)
+    assert "987654321" not in str(refusal.value)
+    assert content(some) == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"domain": 1}, {"domain": 2**64 + 1}, {"domain": 2.0**32}, {"max_value": 0}, {"max_value": float("nan")},
+        {"max_value": "9"}, {"expected_keys": 0}, {"expected_keys": 2**29}, {"collisions": 0}, {"collisions": 0.9},
+        {"threshold_share": 0}, {"threshold_share": 1}, {"alpha": 0}, {"alpha": 2.5}, {"seed": -1}, {"unit": None},
+        {"grid": 0}, {"grid": 2}, {"key_type": "text", "domain": 2**32}, {"expected_keys": 2**28, "collisions": 0.01},
+    ],
+)  # fmt: skip
+def test_bad_specs_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        histogram(**changes)
+
+
+def test_text_needs_a_large_domain() -> None:
+    some = histogram(domain=2**32)
+    with pytest.raises(InvalidInput, match=r"2\*\*40"):
+        some.update(["a"])
+    some.update([1])
+    assert content(some) == {1: 1}
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {}, {"epsilon": 1}, {"delta": 1e-6}, {"epsilon": 0, "delta": 0}, {"epsilon": float("nan"), "delta": 0},
+        {"epsilon": 1, "delta": 1}, {"epsilon": 1, "delta": -0.1}, {"rho": 1, "epsilon": 1},
+        {"epsilon": "1", "delta": 0},
+    ],
+)  # fmt: skip
+def test_bad_budgets_are_refused(budget: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput):
+        histogram().release(**budget)
+
+
+def test_rho_is_refused_with_the_epsilon_that_stays_within_it() -> None:
+    with pytest.raises(InvalidInput, match=r"epsilon=0\.7071 with delta=0"):
+        histogram().release(rho=0.25)
+    assert histogram().release(epsilon=0.7071, delta=0).guarantee.epsilon ** 2 / 2 <= 0.25
+
+
+def test_tables_that_are_too_large_are_refused_with_a_remedy() -> None:
+    with pytest.raises(InvalidInput, match="Leave max_value out"):
+        histogram(max_value=10**6).release(epsilon=1, delta=0)
+    with pytest.raises(InvalidInput, match="coarser grid"):
+        histogram(unit=dps.per_user(1000, max_weight=10**6), max_value=10**6).release(epsilon=0.001, delta=0)
+
+
+def test_merge_refuses_other_specs_by_name() -> None:
+    with pytest.raises(SpecMismatch, match=r"seed differs \(7 and 8\). Build both sketches from one spec."):
+        histogram().merge(histogram(seed=8))
+    with pytest.raises(SpecMismatch, match="domain differs"):
+        histogram().merge(histogram(domain=2**50))
+    with pytest.raises(SpecMismatch, match="CountSketch"):
+        histogram().merge(dps.CountSketch(rows=3, width=8, unit=dps.per_record()))
+    text, numbers = histogram(), histogram()
+    text.update(["1"])
+    numbers.update([1])
+    with pytest.raises(SpecMismatch, match="key_type"):
+        text.merge(numbers)
+    numbers.merge(histogram())
+    assert numbers.empty_like().spec == numbers.spec
+
+
+def test_values_never_wrap() -> None:
+    full, other = histogram(), histogram()
+    full.update([1], counts=[2**62 - 5])
+    other.update([2], counts=[10])
+    before = content(full)
+    with pytest.raises(CounterOverflow):
+        full.update([2], counts=[6])
+    with pytest.raises(CounterOverflow):
+        full.merge(other)
+    assert content(full) == before
+    for delta in (0, 1e-9):
+        assert full.release(epsilon=1, delta=delta).estimate([1]).value[0] == pytest.approx(2**62, rel=1e-9)
+
+
+def test_a_sensitive_histogram_does_not_leak_by_accident() -> None:
+    some = histogram()
+    some.update(["secret"] * 1234)
+    with pytest.raises(SensitiveData, match="cannot be pickled"):
+        pickle.dumps(some)
+    for duplicate in (copy.copy, copy.deepcopy):
+        with pytest.raises(SensitiveData):
+            duplicate(some)
+    assert repr(some) == repr(histogram(key_type="text"))
+    assert "not shown" in repr(some._entries)
+    with pytest.raises(SensitiveData):
+        files.decode(some.to_sensitive_bytes(), allow_sensitive=False)
+
+
+@pytest.mark.parametrize("changes", [{}, {"max_value": 40}, {"domain": 2**32, "grid": 0.5}])
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_a_release_round_trips_and_is_read_only(changes, delta, tmp_path) -> None:
+    some = histogram(**changes)
+    some.update(np.arange(50), counts=np.arange(50) * 20)
+    private = some.release(epsilon=0.9, delta=delta)
+    private.save(tmp_path / "values.dps")
+    loaded = PrivateSparseHistogram.from_document(files.read(tmp_path / "values.dps", allow_sensitive=False))
+    again = pickle.loads(pickle.dumps(private))
+    for copied in (loaded, again):
+        assert np.array_equal(copied.table, private.table)
+        assert np.array_equal(copied.kept.positions, private.kept.positions)
+        assert np.array_equal(copied.kept.values, private.kept.values)
+        assert (copied.spec, copied.mechanism) == (private.spec, private.mechanism)
+        assert copied.guarantee == private.guarantee
+        assert np.array_equal(copied.estimate(np.arange(60)).value, private.estimate(np.arange(60)).value)
+    for release in (private, loaded):
+        for array in (release.table, release.kept.positions, release.kept.values):
+            assert not array.flags.writeable
+
+
+def test_a_partial_round_trips_inside_the_boundary(tmp_path) -> None:
+    for some in (histogram(), histogram(unit=dps.per_user(2))):
+        users = None if some.spec.unit.level == "record" else [1, 2, 3]
+        some.update([10, 20, 30], users=users)
+        some.save_sensitive(tmp_path / "part.sketch")
+        assert (tmp_path / "part.sketch").stat().st_mode & 0o777 == 0o600
+        document = files.read(tmp_path / "part.sketch", allow_sensitive=True)
+        assert (document.kind, document.sensitive) == ("sparse", True)
+        for again in (
+            SparseHistogram.from_document(document),
+            SparseHistogram.from_sensitive_bytes(some.to_sensitive_bytes()),
+        ):
+            assert again.to_sensitive_bytes() == some.to_sensitive_bytes()
+        if users:
+            with pytest.raises(InvalidInput, match="counted before"):
+                again.update([1], users=[2])
+
+
+def forged(document: files.Document, header: dict[str, object] | None = None, **arrays: object) -> files.Document:
+    return files.Document(
+        document.kind, document.sensitive, {**document.header, **(header or {})}, {**document.arrays, **arrays}
+    )
+
+
+def test_forged_partials_are_refused() -> None:
+    some = histogram(domain=1000)
+    some.update([1, 2, 3])
+    document = files.decode(some.to_sensitive_bytes(), allow_sensitive=True)
+    for arrays in (
+        {"positions": np.array([1, 2, 1000], np.uint64)},
+        {"positions": np.array([1, 3, 2], np.uint64)},
+        {"positions": np.array([1, 1, 2], np.uint64)},
+        {"positions": np.array([1, 2], np.uint64)},
+        {"positions": ["1", "2", "3"]},
+        {"units": np.array([1, 0, 1])},
+        {"units": np.array([1, -4, 1])},
+        {"units": np.array([2**62, 2**62, 2**62])},
+        {"units": np.array([1.0, 1.0, 1.0])},
+    ):
+        with pytest.raises(FileRefused):
+            SparseHistogram.from_document(forged(document, **arrays))
+
+
+def test_forged_releases_are_refused() -> None:
+    some = histogram(domain=1000)
+    some.update([1, 2], counts=[500, 700])
+    document = some.release(epsilon=1, delta=0).to_document()
+    for arrays in (
+        {"table": document.arrays["table"][:-1]},
+        {"table": document.arrays["table"].astype(np.int64)},
+        {"positions": np.array([1, 1000], np.uint64), "values": np.array([500, 500])},
+        {"positions": np.array([2, 1], np.uint64), "values": np.array([500, 500])},
+        {"positions": np.array([1], np.uint64), "values": np.array([1])},
+        {"values": np.array([500.0])},
+    ):
+        with pytest.raises(FileRefused):
+            PrivateSparseHistogram.from_document(forged(document, **arrays))
+    mechanism = document.header["mechanism"]
+    for changes in (
+        {"top": 2**60}, {"top": 0}, {"top": -5}, {"top": 1.5},
+        {"projection": {**mechanism["projection"], "columns": 0}},
+        {"projection": {**mechanism["projection"], "scale": 2**70}},
+        {"projection": {**mechanism["projection"], "rows": 63}},
+        {"projection": {**mechanism["projection"], "alpha": 0}},
+        {"threshold": {**mechanism["threshold"], "rule": "none"}},
+        {"threshold": {**mechanism["threshold"], "cutoff": 2**61}},
+        {"threshold": {**mechanism["threshold"], "noise": {"epsilon": 1e-9, "sensitivity": 2**20}}},
+    ):  # fmt: skip
+        with pytest.raises((InvalidInput, TypeError, KeyError)):
+            PrivateSparseHistogram.from_document(forged(document, {"mechanism": {**mechanism, **changes}}))
+    assert Mechanism.from_json(mechanism).to_json() == mechanism
+
+
+def test_queries_are_checked() -> None:
+    private = histogram(key_type="int", domain=100).release(epsilon=1, delta=0)
+    for confidence in (0, 1, -1, 2, float("nan"), "0.9"):
+        with pytest.raises(InvalidInput):
+            private.estimate([1], confidence=confidence)
+    with pytest.raises(InvalidInput, match="estimator"):
+        private.estimate([1], estimator="robust")
+    with pytest.raises(InvalidInput, match="null"):
+        private.estimate([1, None])
+    with pytest.raises(InvalidInput, match="domain"):
+        private.estimate([100])
+    with pytest.raises(SpecMismatch):
+        private.estimate(["a"])
+    with pytest.raises(InvalidInput, match="candidate"):
+        private.top(3, candidates=[])
+    assert len(private.estimate([])) == 0
+
+
+def test_large_values_survive_and_are_listed(seeded: None) -> None:
+    some = histogram(domain=2**40)
+    some.update([7, 8, 9], counts=[5000, 300, 3])
+    for delta in (0, 1e-6):
+        private = some.release(epsilon=1, delta=delta)
+        listed = private.survivors()
+        assert listed.key[:2] == [7, 8]
+        assert 9 not in listed.key
+        assert np.all(np.diff(listed.value) <= 0)
+        assert private.top(1).key == [7]
+        assert private.top(2, candidates=[9, 8, 8, 12345]).key[0] == 8
+        assert len(private.top(5, candidates=[9, 8, 8, 12345])) == 3
+        one = private.estimate([7])
+        assert one.low[0] <= 5000 <= one.high[0]
+        assert listed.low[0] < one.low[0]
+        assert (listed.high - listed.low)[0] > (one.high - one.low)[0]
+        for estimator in ("mean", "median", "walk"):
+            found = private.estimate([7, 8, 9, 10], estimator=estimator)
+            assert np.all((found.low <= found.value) & (found.value <= found.high))
+
+
+def test_text_survivors_are_named_by_candidates(seeded: None) -> None:
+    some = histogram()
+    some.update(["a", "b"], counts=[5000, 2])
+    private = some.release(epsilon=1, delta=0)
+    for listing in (private.survivors, lambda: private.top(3)):
+        with pytest.raises(InvalidInput, match="hashes"):
+            listing()
+    assert private.survivors(candidates=["b", "a", "c"]).key == ["a"]
+    assert private.top(1, candidates=["b", "a", "c"]).key == ["a"]
+
+
+def test_with_a_bound_on_values_there_is_no_threshold_part(seeded: None) -> None:
+    some = histogram(max_value=50)
+    some.update([1, 2], counts=[40, 10**9])
+    private = some.release(epsilon=2, delta=1e-6)
+    assert private.mechanism.threshold is None
+    assert private.guarantee.delta == 0
+    assert len(private.kept.positions) == 0
+    for listing in (private.survivors, lambda: private.top(3), lambda: private.survivors(candidates=[1])):
+        with pytest.raises(InvalidInput, match="no threshold part"):
+            listing()
+    assert private.estimate([2]).high[0] <= 50
+    assert private.estimate([2], estimator="walk").value[0] == pytest.approx(50, abs=15)
+
+
+def test_survivors_look_up() -> None:
+    kept = Survivors(np.array([3, 2**63, 2**64 - 1], np.uint64), np.array([10, 20, 30]))
+    assert kept.look_up(np.array([2**64 - 1, 4, 3, 0], np.uint64)).tolist() == [30, -1, 10, -1]
+    nobody = Survivors(np.empty(0, np.uint64), np.empty(0, np.int64))
+    assert nobody.look_up(np.array([1], np.uint64)).tolist() == [-1]
+
+
+def test_users_are_bounded_together() -> None:
+    some = histogram(unit=dps.per_user(2, max_weight=3))
+    some.update([1, 1, 1, 1, 2, 3, 4, None, 5], users=["u"] * 8 + [None])
+    values = content(some)
+    assert len(values) == 2
+    assert max(values.values()) <= 3
+    assert some.skipped_nulls == 2
+    with pytest.raises(InvalidInput, match="counted before"):
+        some.update([1], users=["u"])
+    with pytest.raises(InvalidInput, match="say users="):
+        some.update([1])
+    with pytest.raises(InvalidInput, match="counts="):
+        some.update([1], users=["v"], counts=[2])
+    other = some.empty_like()
+    other.update([9], users=["u"])
+    with pytest.raises(InvalidInput, match="both sketches"):
+        some.merge(other)
+    assert content(some) == values
+    some.merge(other, disjoint_users=True)
+    assert content(some)[9] == 1
+    assert "not checked" in str(some.release(epsilon=1, delta=0).guarantee)
+    with pytest.raises(InvalidInput, match="disjoint_users="):
+        histogram().merge(histogram(), disjoint_users=True)
+
+
+def test_a_users_text_keys_that_meet_in_the_domain_are_clipped_together() -> None:
+    """Two keys with one place would give it twice the bound, which the stability rule's δ does not allow."""
+    words = pa.array(np.arange(4_000_000)).cast(pa.string())
+    spec = SparseHistogramSpec(dps.per_user(2, max_weight=3), domain=2**40, key_type="text")
+    places = spec.positions(fingerprint(words).fingerprints, "text")
+    order = np.argsort(places)
+    twin = np.flatnonzero(places[order][1:] == places[order][:-1])[0]
+    pair = [words[int(order[twin])].as_py(), words[int(order[twin + 1])].as_py()]
+    some = SparseHistogram.from_spec(spec)
+    some.update(pair * 3 + pair, users=["u"] * 6 + ["v"] * 2)
+    assert list(content(some).values()) == [3 + 2]
+
+
+def test_estimates_become_tables() -> None:
+    found = histogram(key_type="int").release(epsilon=1, delta=0).estimate(pa.array([1, 2]))
+    assert found.to_arrow().column_names == ["key", "value", "low", "high"]
+    assert found.to_json()[0]["key"] == 1
+    assert np.all(found.low <= found.value)
+    assert np.all(found.value <= found.high)
+
+
+def test_guarantees_are_printed_in_words() -> None:
+    guarantee = histogram(unit=dps.per_record(neighbours="replace")).release(epsilon=1, delta=1e-6).guarantee
+    assert "ε = 1, δ = 1e-06, for each record replaced by another" in str(guarantee)
+    assert "flipped with probability 0.25 (ε = 0.75)" in str(guarantee)
+    assert "discrete Laplace noise, scale = 8" in str(guarantee)
+    assert dps.Guarantee.from_json(guarantee.to_json()) == guarantee
+
+
+def test_seeded_noise_is_never_called_private(seeded: None) -> None:
+    guarantee = histogram().release(epsilon=1, delta=0).guarantee
+    assert not guarantee.holds
+    assert str(guarantee).startswith("NOT PRIVATE")
+
+
+def test_facts_say_what_the_release_is_and_when_it_pays() -> None:
+    some = histogram(domain=2**32)
+    some.update(np.arange(150), counts=np.full(150, 1000))
+    facts = some.release(epsilon=1, delta=0).facts()
+    assert facts["cutoff"] == 87
+    assert facts["survivors"] >= 150
+    assert facts["false_survivors_expected"] == pytest.approx(0.85, abs=0.15)
+    bits = 56 * some.spec.rows / 200
+    assert f"{bits:.0f} at 200 keys, {bits / math.log2(2**32 + 99):.1f} times" in facts["bits_a_key"]
+    assert "below about 22" in facts["against_threshold"]
+    assert "counters a key" in facts["against_countsketch"]
+    crowded = histogram(collisions=0.4, unit=dps.per_user(10)).release(epsilon=1, delta=1e-6).facts()
+    assert "too few" in crowded["against_countsketch"]
+    assert "root of max_keys" in crowded["against_countsketch"]
+    assert "cutoff" not in histogram(max_value=30).release(epsilon=1, delta=0).facts()
+
+
+def test_preview_tells_without_reading_anything() -> None:
+    spec = SparseHistogramSpec(dps.per_record(), 2**32, max_value=100)
+    preview = spec.preview(epsilon=1, delta=0)
+    assert preview.guarantee == spec.mechanism(epsilon=1, delta=0).guarantee(spec.unit)
+    assert 3 < preview.noise_scale < preview.predicted_error < 6
+    assert spec.preview(epsilon=0.1, delta=0).predicted_error > 3 * preview.predicted_error
+    assert SparseHistogramSpec.from_json(spec.to_json()) == spec
+
+
+def test_pictures_are_drawn() -> None:
+    some = histogram()
+    some.update([1, 2, 3], counts=[900, 50, 1])
+    private = some.release(epsilon=1, delta=0)
+    assert len(private.plot().axes) == 1
+    assert len(private.plot(candidates=[1, 2, 3], n=2).axes[0].patches) == 2

@@ -1,0 +1,152 @@
+"""Each kernel of the sparse histogram equals its slow oracle, with the compiler and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsketch._compiled import sparse
+from dpsketch._compiled.xxh64 import hash_integers
+from dpsketch.sketches.sparse.alp import flip_odds
+from oracles import sparse as oracle
+
+
+def random_words(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, shape, np.uint64)
+
+
+EDGES = np.array([0, 1, 2, 2**32 - 1, 2**32, 2**63, 2**64 - 1], np.uint64)
+
+
+def test_inverse_of_fingerprints_equals_oracle() -> None:
+    keys = np.concatenate([random_words(500), EDGES])
+    prints, back = np.empty_like(keys), np.empty_like(keys)
+    hash_integers(keys, np.uint64(42), prints)
+    sparse.invert_fingerprints(prints, back)
+    assert back.tolist() == keys.tolist()
+
+
+@pytest.mark.parametrize("domain", [2, 3, 2**32, 2**40 + 1, 10**15, 2**63 + 7, 2**64 - 1])
+def test_range_reduction_equals_oracle(domain: int) -> None:
+    prints = np.concatenate([random_words(300), EDGES])
+    places = np.empty_like(prints)
+    sparse.reduce_range(prints, np.uint64(domain), places)
+    assert places.tolist() == [f * domain >> 64 for f in prints.tolist()]
+
+
+@pytest.mark.parametrize(("keys", "columns", "words"), [(0, 3, 1), (1, 1, 1), (40, 7, 3), (200, 20, 5)])
+def test_projecting_and_reading_equals_oracle(keys: int, columns: int, words: int) -> None:
+    rng = np.random.default_rng(keys)
+    positions, column_keys, coins = random_words(keys), random_words(columns, seed=2), random_words(keys, seed=3)
+    units = rng.integers(0, 3 * columns, keys)
+    scale = np.uint64(2**47 + 12345)
+    table = np.zeros((columns, words), np.uint64)
+    sparse.project(table, positions, units, scale, coins, column_keys)
+    expected = oracle.project(
+        64 * words, positions.tolist(), units.tolist(), int(scale), coins.tolist(), column_keys.tolist()
+    )
+    assert oracle.unpack(table) == expected
+
+    noisy = random_words(columns, words, seed=4)
+    ones = oracle.unpack(noisy)
+    asked = np.concatenate([positions, EDGES])
+    bits = sparse.read(noisy, asked, column_keys)
+    assert bits.tolist() == [
+        [int((j, oracle.place(position, key, 64 * words)) in ones) for position in asked.tolist()]
+        for j, key in enumerate(column_keys.tolist())
+    ]
+
+
+def test_rounding_at_random_equals_oracle_at_the_edges() -> None:
+    """A coin of exactly the fraction rounds down; one below it rounds up."""
+    column_keys = random_words(4, seed=2)
+    fraction = 2**46
+    for coin, ones in ((fraction - 1, 1), (fraction, 0), (0, 1), (2**48 - 1, 0)):
+        table = np.zeros((4, 1), np.uint64)
+        coins = np.array([coin << 16], np.uint64)
+        sparse.project(table, np.array([5], np.uint64), np.array([1]), np.uint64(fraction), coins, column_keys)
+        assert len(oracle.unpack(table)) == ones
+
+
+@pytest.mark.parametrize("alpha", [1, 2, 3, 6])
+def test_flips_equal_oracle(alpha: int) -> None:
+    numerator, bits = flip_odds(alpha)
+    random = random_words(30, bits)
+    words = random_words(30, seed=9)
+    expected = [a ^ b for a, b in zip(words.tolist(), oracle.flips(random.tolist(), numerator), strict=True)]
+    sparse.flip(words, numerator, random)
+    assert words.tolist() == expected
+
+
+@pytest.mark.parametrize("alpha", range(1, 63))
+def test_flip_odds_are_at_least_one_in_alpha_plus_two(alpha: int) -> None:
+    numerator, bits = flip_odds(alpha)
+    assert numerator * (alpha + 2) >= 2**bits
+    assert (numerator / 2**bits - 1 / (alpha + 2)) < 2**-16
+
+
+def test_flip_law_over_all_numbers_equals_oracle() -> None:
+    """Every number of b bits occurs once among the 64 lanes of a word, so the share of flips is numerator / 2^b."""
+    for numerator, bits in ((1, 2), (5, 4), (21, 6), (63, 6)):
+        random = np.array([[sum((lane >> k & 1) << lane for lane in range(64)) for k in range(bits)]], np.uint64)
+        words = np.zeros(1, np.uint64)
+        sparse.flip(words, numerator, random)
+        assert int(np.bitwise_count(words)[0]) == numerator * 64 // 2**bits
+
+
+@pytest.mark.parametrize("columns", [1, 2, 30])
+def test_walk_equals_oracle(columns: int) -> None:
+    bits = np.random.default_rng(columns).integers(0, 2, (columns, 300), np.uint8)
+    assert sparse.walk(bits).tolist() == [oracle.walk(line) for line in bits.T.tolist()]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("columns", [1, 12, 1100])
+def test_posterior_equals_oracle(columns: int, rate: float) -> None:
+    """1,100 columns carry the likelihood far past what a double holds: it is rescaled on the way."""
+    rng = np.random.default_rng(columns)
+    keys = 3 if columns > 100 else 20
+    bits = rng.integers(0, 2, (columns, keys), np.uint8)
+    if columns > 100:
+        bits[:] = rng.random((columns, keys)) < np.where(np.arange(columns)[:, None] < 900, 0.75, 0.25)
+    ones = np.full(columns, 0.25) + 0.2 * np.linspace(1, 0, columns)
+    ratio = np.column_stack([0.25 / (1 - ones), 0.75 / ones])
+    points = 2 * columns + 1
+    value = 3.0 * np.arange(points)
+    whole = np.minimum(np.arange(points) // 2, columns).astype(np.int32)
+    fraction = np.where(whole < columns, np.arange(points) % 2 / 2, 0.0)
+    prior = rng.random(points) + 0.5
+    dropped = prior * np.exp(-rate * np.maximum(0, value - value[-1] / 2))
+    observed = (
+        np.where(np.arange(keys) % 3 == 0, -1.0, rng.uniform(0, value[-1], keys)) if rate else np.full(keys, -1.0)
+    )
+    for tail in (0.05, 1e-12):
+        found = sparse.posterior(bits, ratio, whole, fraction, value, prior, dropped, observed, rate, tail)
+        for i in range(keys):
+            expected = oracle.posterior(
+                bits[:, i].tolist(),
+                ratio,
+                whole.tolist(),
+                fraction,
+                value.tolist(),
+                prior,
+                dropped,
+                observed[i],
+                rate,
+                tail,
+            )
+            assert found[i] == pytest.approx(expected, rel=1e-9)
+
+
+def test_kernels_are_right_without_the_compiler() -> None:
+    """The same comparisons with oracles, in a process where numba compiles nothing and every warning is an error."""
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "oracle"]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    folder = Path(__file__).parents[2]
+    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,150 @@
+"""Cutting a sorted source so that each user lies in one batch, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch.bounding import whole, whole_users
+from dpsketch.errors import InvalidInput
+from dpsketch.sources import Batch, Columns, open_source
+
+
+def sketch(max_keys: int = 4, max_weight: float = 3, **changes: object) -> dps.CountSketch:
+    unit = dps.per_user(max_keys, max_weight=max_weight)
+    return dps.CountSketch(**{"rows": 3, "width": 8, "unit": unit, "seed": 5, **changes})
+
+
+def batches(users: list[object], keys: list[object], weights: list[float] | None, size: int) -> Iterator[Batch]:
+    for start in range(0, len(users), size):
+        part = slice(start, start + size)
+        weight = None if weights is None else pa.array(weights[part], pa.float64())
+        yield Batch(pa.array(keys[part]), pa.array(users[part]), weight, (), len(users[part]))
+
+
+def fed(batched: Iterator[Batch], **changes: object) -> tuple[dps.CountSketch, list[Batch]]:
+    some = sketch(**changes)
+    cut = list(whole_users(batched, some.spec))
+    for batch in cut:
+        some.update(batch.key, users=batch.user, weights=batch.weight)
+    return some, cut
+
+
+@pytest.mark.parametrize("fold_bytes", [0, 200, 1 << 25])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
+@pytest.mark.parametrize("kind", ["int", "text"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_any_cut_gives_the_table_of_one_update(
+    fold_bytes: int, size: int, kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "_FOLD_BYTES", fold_bytes)
+    rng = np.random.default_rng(2)
+    users = np.sort(np.concatenate([rng.integers(0, 40, 120), np.full(150, 17)]))  # one of them in many batches
+    keys = rng.integers(0, 30, len(users))
+    weights = (rng.integers(0, 9, len(users)) / 2).tolist() if weighted else None
+    as_key = (lambda x: f"{x:03}") if kind == "text" else int
+    people, things = [as_key(x) for x in users.tolist()], [as_key(x) for x in keys.tolist()]
+    once = sketch(grid=0.1)
+    once.update(things, users=people, weights=weights)
+    some, cut = fed(batches(people, things, weights, size), grid=0.1)
+    assert some.to_sensitive_bytes() == once.to_sensitive_bytes()
+    if fold_bytes == 1 << 25:
+        assert sum(batch.rows for batch in cut) == len(users)
+
+
+def test_an_enormous_user_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user of 200,000 records among others; what is held while reading never grows with them."""
+    monkeypatch.setattr(whole, "_FOLD_BYTES", 10_000)
+    held = []
+    join = whole._join
+
+    def watched(pieces, grid):
+        held.append(sum(map(whole._bytes, pieces)))
+        return join(pieces, grid)
+
+    monkeypatch.setattr(whole, "_join", watched)
+    users, keys = [1] * 5 + [2] * 200_000 + [3] * 5, list(range(200_010))
+    once = sketch()
+    once.update(keys, users=users)
+    some, cut = fed(batches(users, keys, None, 1000))
+    assert some.to_sensitive_bytes() == once.to_sensitive_bytes()
+    assert max(held) < 10_000 + 3 * 16_000
+    assert sum(batch.rows for batch in cut) < 2000
+
+
+def test_a_user_who_keeps_many_keys_is_folded_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "_FOLD_BYTES", 1000)
+    folds = []
+    fold = whole._fold
+    monkeypatch.setattr(whole, "_fold", lambda *given: folds.append(1) or fold(*given))
+    users, keys = [1] * 4000, list(range(4000))
+    once = sketch(10_000)
+    once.update(keys, users=users)
+    some, _ = fed(batches(users, keys, None, 10), max_keys=10_000)
+    assert some.to_sensitive_bytes() == once.to_sensitive_bytes()
+    assert len(folds) < 15
+
+
+def test_null_keys_are_counted_once_folded_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, keys = [1] * 9 + [2] * 3, [None] * 9 + [4, None, 5]
+    for fold_bytes in (1 << 25, 0):
+        monkeypatch.setattr(whole, "_FOLD_BYTES", fold_bytes)
+        some, cut = fed(batches(users, keys, None, 2), key_type="int")
+        assert some.skipped_nulls + sum(batch.skipped for batch in cut) == 10
+        assert len(some._counted.to_array()) == 1
+
+
+def test_skipped_records_are_reported_on() -> None:
+    parts = [
+        Batch(pa.array([1, 2]), pa.array(["a", "a"]), None, (), 2, skipped=3),
+        Batch(pa.array([1, 2]), pa.array(["a", "b"]), None, (), 2, skipped=4),
+        Batch(pa.array([], pa.int64()), pa.array([], pa.string()), None, (), 0, skipped=5),
+    ]
+    assert sum(batch.skipped for batch in whole_users(parts, sketch().spec)) == 12
+    assert list(whole_users([], sketch().spec)) == []
+
+
+def test_points_are_cut_and_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parts() -> Iterator[Batch]:
+        for x in range(40):
+            points = (pa.array([float(x), float(x)]), pa.array([0.5, 0.5]))
+            yield Batch(None, pa.array(["a", "a"]), None, points, 2)
+
+    (batch,) = whole_users(parts(), sketch().spec)
+    assert (batch.rows, batch.weight) == (80, None)
+    monkeypatch.setattr(whole, "_FOLD_BYTES", 500)
+    (batch,) = whole_users(parts(), sketch().spec)
+    assert batch.rows < 40
+    xs, ys = (column.to_pylist() for column in batch.points)
+    assert len(set(xs)) >= 4
+    assert set(ys) == {0.5}
+
+
+def test_a_source_that_is_not_sorted_is_refused_by_the_sketch() -> None:
+    with pytest.raises(InvalidInput, match="counted before"):
+        fed(batches(["a", "b", "a", "c"], [1, 2, 3, 4], None, 2))
+
+
+def test_records_without_users_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="user's column"):
+        list(whole_users([Batch(pa.array([1]), None, None, (), 1)], sketch().spec))
+
+
+def test_files_in_any_order_give_one_table(tmp_path) -> None:
+    """The command line's path: two files that share users, sorted through the disk."""
+    rng = np.random.default_rng(4)
+    users, keys = rng.integers(0, 300, 5000), rng.integers(0, 50, 5000)
+    for name, part in (("one.csv", slice(0, 2000)), ("two.csv", slice(2000, None))):
+        lines = [f"{user},{key}" for user, key in zip(users[part], keys[part], strict=True)]
+        (tmp_path / name).write_text("who,what\n" + "\n".join(lines) + "\n")
+    once = sketch()
+    once.update(keys.astype(str), users=users.astype(str))
+    columns = Columns(key="what", user="who")
+    for size in (100, 131072):
+        paths = [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")]
+        some, _ = fed(open_source(paths, columns, sort_by_user=True, batch_rows=size))
+        assert some.to_sensitive_bytes() == once.to_sensitive_bytes()
