@@ -48,8 +48,12 @@ P3_INVERSE = np.uint64(pow(0x165667B19E3779F9, -1, 1 << 64))
 P4 = np.uint64(0x85EBCA77C2B2AE63)
 START = np.uint64(0x27D4EB2F165667C5 + 42 + 8)
 
-# A likelihood is rescaled when it passes LARGE; below SMALL, relative to the largest so far, it counts as 0.
-LARGE = 2.0**512
+# Keys whose posterior is computed side by side.
+LANES = 16
+# A likelihood changes by less than 2⁶ a column. Looked at so often, it stays within the range of a double if it is
+# rescaled where it has passed LARGE; below SMALL, relative to the largest before, it counts as 0 from there on.
+RESCALED = 64
+LARGE = 2.0**256
 SMALL = 2.0**-512
 
 
@@ -217,57 +221,109 @@ def posterior(
     """
     columns, n = bits.shape
     points = len(value)
-    # One place more than can be read with a fraction above 0.
-    likelihood = np.zeros(columns + 2)
-    weight = np.empty(points)
     result = np.empty((n, 4))
-    for i in range(n):
-        current = 1.0
-        likelihood[0] = 1.0
-        for j in range(columns):
-            current *= ratio[j, bits[j, i]]
-            if current > LARGE:
-                current *= SMALL
-                for before in range(j + 1):
-                    likelihood[before] *= SMALL
-            elif current < SMALL:
-                current = 0.0
-            likelihood[j + 1] = current
+    # One place more than can be read with a fraction above 0.
+    likelihood = np.zeros((columns + 2, LANES))
+    current = np.empty(LANES)
+    weight = np.empty((points, LANES))
+    below = np.empty((points, LANES))
+    above = np.empty((points, LANES))
+    for start in range(0, n, LANES):
+        # Several keys at a time, which the compiler vectorises.
+        lanes = min(LANES, n - start)
+        _likelihoods(bits[:, start : start + lanes], ratio, likelihood, current)
         for k in range(points):
             at = whole[k]
-            weight[k] = likelihood[at] + fraction[k] * (likelihood[at + 1] - likelihood[at])
-        if observed[i] < 0.0:
-            for k in range(points):
-                weight[k] *= dropped[k]
-        else:
-            for k in range(points):
-                weight[k] *= prior[k] * math.exp(-rate * abs(observed[i] - value[k]))
-        total = 0.0
-        moment = 0.0
-        for k in range(points):
-            total += weight[k]
-            moment += weight[k] * value[k]
-        result[i, 0] = moment / total
-        k = -1
-        below = 0.0
-        while below <= 0.5 * tail * total and k < points - 1:
-            k += 1
-            below += weight[k]
-        result[i, 2] = value[k]
-        while below < 0.5 * total and k < points - 1:
-            k += 1
-            below += weight[k]
-        result[i, 1] = value[k]
-        k = points
-        above = 0.0
-        while above <= 0.5 * tail * total and k > 0:
-            k -= 1
-            above += weight[k]
-        result[i, 3] = value[k]
-        if rate > 0.0:
-            # Beyond the last point all weights fall by the same factor from each point to the next.
-            shrink = math.exp(-rate * (value[points - 1] - value[points - 2]))
-            beyond = weight[points - 1] * shrink / (1.0 - shrink)
-            if beyond > 0.5 * tail * total:
-                result[i, 3] = value[points - 1] + math.log(2.0 * beyond / (tail * total)) / rate
+            f = fraction[k]
+            d = dropped[k]
+            for i in range(lanes):
+                weight[k, i] = (likelihood[at, i] + f * (likelihood[at + 1, i] - likelihood[at, i])) * d
+        for i in range(lanes):
+            seen = observed[start + i]
+            if seen >= 0.0:
+                for k in range(points):
+                    at = whole[k]
+                    w = likelihood[at, i] + fraction[k] * (likelihood[at + 1, i] - likelihood[at, i])
+                    weight[k, i] = w * prior[k] * math.exp(-rate * abs(seen - value[k]))
+        for i in range(lanes):
+            below[0, i] = weight[0, i]
+            above[points - 1, i] = weight[points - 1, i]
+            current[i] = weight[0, i] * value[0]
+        for k in range(1, points):
+            v = value[k]
+            for i in range(lanes):
+                below[k, i] = below[k - 1, i] + weight[k, i]
+                current[i] += weight[k, i] * v
+        for k in range(points - 2, -1, -1):
+            for i in range(lanes):
+                above[k, i] = above[k + 1, i] + weight[k, i]
+        for i in range(lanes):
+            total = below[points - 1, i]
+            half = 0.5 * tail * total
+            result[start + i, 0] = current[i] / total
+            result[start + i, 1] = value[_first_above(below, i, np.nextafter(0.5 * total, 0.0))]
+            result[start + i, 2] = value[_first_above(below, i, half)]
+            result[start + i, 3] = value[_last_above(above, i, half)]
+            if rate > 0.0:
+                # Beyond the last point all weights fall by the same factor from each point to the next.
+                shrink = math.exp(-rate * (value[points - 1] - value[points - 2]))
+                beyond = weight[points - 1, i] * shrink / (1.0 - shrink)
+                if beyond > half:
+                    result[start + i, 3] = value[points - 1] + math.log(beyond / half) / rate
     return result
+
+
+@kernel
+def _likelihoods(
+    bits: npt.NDArray[np.uint8],
+    ratio: npt.NDArray[np.float64],
+    likelihood: npt.NDArray[np.float64],
+    current: npt.NDArray[np.float64],
+) -> None:
+    """Fill in ``likelihood[y, i]``: that of key i filling y columns, up to a factor of its own."""
+    columns, lanes = bits.shape
+    for i in range(lanes):
+        current[i] = 1.0
+        likelihood[0, i] = 1.0
+    for j in range(columns):
+        zero = ratio[j, 0]
+        more = ratio[j, 1] - zero
+        for i in range(lanes):
+            current[i] *= zero + more * bits[j, i]
+            likelihood[j + 1, i] = current[i]
+        if j % RESCALED == RESCALED - 1:
+            for i in range(lanes):
+                while current[i] > LARGE:
+                    current[i] /= LARGE
+                    for before in range(j + 2):
+                        likelihood[before, i] /= LARGE
+                if current[i] < SMALL:
+                    current[i] = 0.0
+
+
+@kernel
+def _first_above(sums: npt.NDArray[np.float64], i: int, target: float) -> int:
+    """Return the first place where increasing sums pass a target, or the last place."""
+    low = 0
+    high = len(sums) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle, i] > target:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
+def _last_above(sums: npt.NDArray[np.float64], i: int, target: float) -> int:
+    """Return the last place where decreasing sums pass a target, or the first place."""
+    low = 0
+    high = len(sums) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sums[middle, i] > target:
+            low = middle
+        else:
+            high = middle - 1
+    return low

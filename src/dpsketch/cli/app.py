@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dpsketch.cli import asking, demo, ledger, local, making
+from dpsketch.cli import asking, demo, ledger, local, making, planning
 
 __all__ = ["app"]
 

@@ -125,6 +125,6 @@ def _show(book: Ledger, spent: Spent) -> None:
 
 
 def _entries(entries: list[Any]) -> None:
-    rows = [[str(entry.id), entry.time, entry.cost_words, entry.note, entry.digest[:12]] for entry in entries]
+    rows = [[str(entry.id), entry.time[:19], entry.cost_words, entry.note, entry.digest[:12]] for entry in entries]
     if rows:
         table(["release", "time (UTC)", "cost", "what", "digest"], rows)

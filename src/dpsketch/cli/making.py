@@ -35,6 +35,8 @@ def run(
         _preview(sketch, budget, target, as_json)
         return
     _writable(output)
+    # A budget that this kind cannot take is refused before an hour of reading, not after it.
+    sketch.spec.preview(**budget.amount)
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
     _report(reading)

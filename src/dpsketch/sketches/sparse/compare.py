@@ -87,7 +87,7 @@ def by_value(probes: int = 2000) -> Iterator[Line]:
         yield Line(f"threshold's ε = {share}, walk, α = 3, collisions .1", tuple(found))
     data = Data(probes, heavy_keys())
     for delta in (0.0, 1e-6):
-        histogram = SparseHistogram(unit=per_record(), domain=DOMAIN, expected_keys=2 * OTHERS)
+        histogram = SparseHistogram(unit=per_record(), domain=DOMAIN, expected_keys=OTHERS + 4 * probes)
         data.fill(histogram)
         private = histogram.release(epsilon=1, delta=delta)
         words = f"δ = {delta:g}"

@@ -58,7 +58,7 @@ class SparseHistogram(Sensitive):
     Examples
     --------
     >>> import dpsketch as dps
-    >>> histogram = SparseHistogram(unit=dps.per_record(), domain=2**32, max_value=100)
+    >>> histogram = dps.SparseHistogram(unit=dps.per_record(), domain=2**32, max_value=100)
     >>> histogram.update([7, 9], counts=[90, 20])
     >>> private = histogram.release(epsilon=1.0, delta=0)
     >>> bool(private.estimate([7]).value[0] > private.estimate([8]).value[0])
