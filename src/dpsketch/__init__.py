@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from dpsketch.sketches.density import PrivateDensity as PrivateDensity
     from dpsketch.sketches.distinct import DistinctSketch as DistinctSketch
     from dpsketch.sketches.distinct import PrivateDistinct as PrivateDistinct
+    from dpsketch.sketches.distinct import PrivateDistinctBitmap as PrivateDistinctBitmap
     from dpsketch.sketches.heavy import HeavyHitters as HeavyHitters
     from dpsketch.sketches.heavy import PrivateHeavyHitters as PrivateHeavyHitters
     from dpsketch.sketches.moment import MomentProfile as MomentProfile
     from dpsketch.sketches.moment import MomentSketch as MomentSketch
+    from dpsketch.sketches.moment import MomentSketchAsPublished as MomentSketchAsPublished
     from dpsketch.sketches.moment import PrivateMoment as PrivateMoment
     from dpsketch.sketches.moment import PrivateMomentProfile as PrivateMomentProfile
     from dpsketch.sketches.ranges import PrivateRanges as PrivateRanges
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "PrivateDistinctBitmap": "dpsketch.sketches.distinct",
+    "MomentSketchAsPublished": "dpsketch.sketches.moment",
     "CountSketch": "dpsketch.sketches.countsketch",
     "DensityClassifier": "dpsketch.sketches.density",
     "DensitySketch": "dpsketch.sketches.density",
@@ -87,10 +91,12 @@ __all__ = [
     "Ledger",
     "MomentProfile",
     "MomentSketch",
+    "MomentSketchAsPublished",
     "PanPrivateCountSketch",
     "PrivateCountSketch",
     "PrivateDensity",
     "PrivateDistinct",
+    "PrivateDistinctBitmap",
     "PrivateHeavyHitters",
     "PrivateMoment",
     "PrivateMomentProfile",

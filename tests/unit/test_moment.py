@@ -117,6 +117,8 @@ def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
     ):
         with pytest.raises(ReleaseRefused, match="released, which ends it"):
             use()
+    with pytest.raises(ReleaseRefused, match="destroyed"):
+        partial.update(["c"])
     assert "ended" in repr(built)
     assert private.guarantee.holds
 
@@ -406,6 +408,8 @@ def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
     ledger.create("web", epsilon=2.0, delta=1e-6, unit=per_record())
     profile = MomentProfile(p=[0.25, 0.5, 1], size=50, unit=per_record())
     part = MomentProfile.from_sensitive_bytes(profile.to_sensitive_bytes(include_secret=True)).empty_like()
+    previews = profile.preview(epsilon=2.0, delta=1e-6)
+    assert [p.guarantee.epsilon for p in previews] == [2.0] * 3
     profile.update(np.arange(4000))
     part.update(np.arange(2000), weights=np.ones(2000))
     profile.merge(part)

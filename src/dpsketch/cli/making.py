@@ -14,6 +14,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.cli.recipes import Reading
+    from dpsketch.sketches.releasing import ReleasePreview
 
 __all__ = ["build", "merge", "release", "run"]
 
@@ -36,7 +37,7 @@ def run(
         return
     _writable(output)
     # A budget that this kind cannot take is refused before an hour of reading, not after it.
-    sketch.spec.preview(**budget.amount)
+    _planned(sketch, budget)
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
     _report(reading)
@@ -153,9 +154,16 @@ def _release(sketch: Any, budget: Budget, target: Target, output: Path, as_json:
         say(f"Wrote {output}. Guarantee: {private.guarantee}")
 
 
+def _planned(sketch: Any, budget: Budget) -> ReleasePreview:
+    """Say what a release would be; several moments at once know it together, other sketches by their spec."""
+    planner = sketch if hasattr(sketch, "preview") else sketch.spec
+    plan: ReleasePreview = planner.preview(**budget.amount)
+    return plan
+
+
 def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool) -> None:
     """Print what a release would cost and be worth, touching no budget."""
-    plan = sketch.spec.preview(**budget.amount)
+    plan = _planned(sketch, budget)
     answer: dict[str, Any] = {
         "mechanism": plan.guarantee.mechanism,
         "guarantee": plan.guarantee.to_json(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -17,11 +18,11 @@ from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.documents import read_charge, read_guarantee
 from dpsketch.sketches.moment.calibration import calibrate_together
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator
+from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.releasing import ReleasePreview, Sensitive, charge_ledger
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
@@ -150,6 +151,18 @@ class MomentProfile(Sensitive):
             for sketch, floor in zip(self._sketches, calibrated.floors, strict=True)
         )
         return PrivateMomentProfile(moments, promise, charge)
+
+    def preview(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> list[ReleasePreview]:
+        """Say what a release at this budget would promise, and the error that each moment's floor would leave."""
+        calibrated = calibrate_together(self.specs, epsilon, delta, rho)
+        promise = calibrated.guarantee(self.spec, "mle")
+        errors = [
+            floor * math.sqrt(pivot_variance(spec.p, spec.size, "mle"))
+            for spec, floor in zip(self.specs, calibrated.floors, strict=True)
+        ]
+        return [ReleasePreview(promise, error, error) for error in errors]
 
     def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
         """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""

@@ -52,10 +52,6 @@ class Secret:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise SensitiveData("a moment sketch's secret cannot be pickled or copied.")
 
-    def copy(self) -> Self:
-        """Return a second copy, to be destroyed by itself."""
-        return type(self)(self._key().copy(), for_tests=self._for_tests)
-
     def reveal_for_sensitive_file(self) -> npt.NDArray[np.uint32]:
         """Return a copy of the key, for a file inside the trust boundary."""
         return self._key().copy()

@@ -93,6 +93,7 @@ class MomentSketch(Sensitive):
         """Start an empty partial that shares this sketch's secret, so that it can be merged into it.
 
         A partial cannot be released by itself: two releases under one secret would give away what changed between them.
+        When the sketch is released, its partials in this process lose the secret with it.
         """
         if self._secret is None:
             self._refuse_ended()
@@ -101,7 +102,7 @@ class MomentSketch(Sensitive):
                 "to_sensitive_bytes(include_secret=True)."
             )
         sketch = type(self).__new__(type(self))
-        sketch._start(self._spec, self._secret.copy(), True)
+        sketch._start(self._spec, self._secret, True)
         return sketch
 
     @property
