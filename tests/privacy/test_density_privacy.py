@@ -11,11 +11,13 @@ import dpsketch as dps
 from dpsketch import accounting, audit, kernels, noise
 from dpsketch.privacy import GaussianCost, PureCost
 from dpsketch.sketches.density import DensityClassifier, DensitySketch, PrivateDensity
+from dpsketch.sketches.density.centre import centre_part, centre_vector
 
 ROWS = 4
 TRIALS = 20_000
 # Every audit is certified at 1 - 1e-9: a false alarm in the whole file is below 1e-7.
 CONFIDENCE = 1 - 1e-9
+MU = accounting.gaussian_mu(1.0, 1e-6)
 LINE = kernels.Euclidean(1, 1.0)
 
 UNITS = [
@@ -156,13 +158,15 @@ def test_classes_share_one_budget() -> None:
     model = DensityClassifier(epsilon=1.0, delta=1e-6, bounds=(-5, 5), classes=[0, 1, 2], rows=ROWS)
     model.fit(X, y)
     for private in model.densities_:
-        assert private.noise == noise.RoundedGaussian(private.noise.sigma)
-        assert private.noise.sigma == pytest.approx(math.sqrt(ROWS) / accounting.gaussian_mu(1.0, 1e-6), rel=1e-12)
+        assert isinstance(private.noise, noise.RoundedGaussian)
+        assert (math.sqrt(ROWS) / private.noise.sigma) ** 2 == pytest.approx(0.95 * MU**2, rel=1e-12)
         assert private.guarantee == model.guarantee_
         assert private.noisy_count is None
 
     def tables(labels: np.ndarray, points: np.ndarray) -> np.ndarray:
-        model = DensityClassifier(epsilon=1e6, delta=1e-6, bounds=(-5, 5), classes=[0, 1, 2], rows=ROWS)
+        model = DensityClassifier(
+            epsilon=1e6, delta=1e-6, bounds=(-5, 5), classes=[0, 1, 2], rows=ROWS, centre="middle"
+        )
         return np.stack([private.table for private in model.fit(points, labels).densities_])
 
     whole = tables(y, X)
@@ -172,10 +176,41 @@ def test_classes_share_one_budget() -> None:
     assert math.sqrt((moved**2).sum()) == math.sqrt(2 * ROWS)
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.level} {unit.neighbours}")
+def test_a_private_centre_moves_by_at_most_what_it_is_charged_for(unit: dps.Unit) -> None:
+    """Random and extreme neighbours, and the two parts' costs, which add up to the budget."""
+    rng = np.random.default_rng(2)
+    points, dim = unit.max_keys, 5
+    part = centre_part(unit, dim, 0.1)
+    for _ in range(300):
+        corners = rng.choice([-1.0, 1.0, 7.0, 0.3], size=(2, points, dim))
+        others = rng.uniform(-1, 1, size=(10, dim))
+        without = np.concatenate([others, corners[1]]) if unit.neighbours == "replace" else others
+        moved = centre_vector(np.concatenate([others, corners[0]])) - centre_vector(without)
+        assert np.abs(moved).sum() <= part.sensitivity.l1
+        assert math.sqrt((moved.astype(float) ** 2).sum()) <= part.sensitivity.l2
+    corner = np.ones((points, dim))
+    extreme = centre_vector(corner) - (centre_vector(-corner) if unit.neighbours == "replace" else 0)
+    assert math.sqrt((extreme.astype(float) ** 2).sum()) > 0.85 * part.sensitivity.l2
+    spec = DensitySketch(kernel=kernels.Angular(dim, 3), rows=ROWS, unit=unit).spec
+    split = spec.calibrated(part, 1.0, 1e-6, None)
+    assert isinstance(split.table, noise.RoundedGaussian)
+    assert isinstance(split.beside, noise.RoundedGaussian)
+    square = (spec.sensitivity.l2 / split.table.sigma) ** 2 + (part.sensitivity.l2 / split.beside.sigma) ** 2
+    assert square <= MU**2
+    assert square == pytest.approx(MU**2, rel=1e-12)
+
+
 def test_users_are_bounded_over_all_classes_together() -> None:
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
     model = DensityClassifier(
-        epsilon=1e6, delta=1e-6, bounds=(0, 40), classes=[0, 1], rows=ROWS, unit=dps.per_user(max_keys=3)
+        epsilon=1e6,
+        delta=1e-6,
+        bounds=(0, 40),
+        classes=[0, 1],
+        rows=ROWS,
+        unit=dps.per_user(max_keys=3),
+        centre="middle",
     )
     model.fit(X, y, users=["one"] * 20)
     assert sum(private.table[0].sum() for private in model.densities_) == 3

@@ -101,6 +101,10 @@ def test_it_works_with_the_tools() -> None:
         ({"kernel": "jaccard"}, "kernel is"),
         ({"kernel": "euclidean"}, "bandwidth"),
         ({"smoothing": -1}, "smoothing"),
+        ({"centre": "mean"}, "centre is"),
+        ({"centre": [1.0]}, "each of the 2 features"),
+        ({"centre": [1.0, float("nan")]}, "each of the 2 features"),
+        ({"centre_share": 1.0}, "share of the budget"),
         ({"rows": 0}, "rows"),
         ({"unit": dps.per_user(max_keys=2)}, "users="),
     ],
@@ -124,6 +128,17 @@ def test_values_outside_the_bounds_are_moved_to_them() -> None:
     assert np.array_equal(fitted.kernel_sums([[1e9, 0.0]]), fitted.kernel_sums([[8.0, 0.0]]))
 
 
+def test_centres() -> None:
+    """Public ones are as given, in the features' units; a private one is near the mean, and in the middle of noise."""
+    assert model(centre="middle").fit(X, Y).centre_.tolist() == [0, 0]
+    assert model(centre=[4.0, -8.0]).fit(X, Y).centre_.tolist() == [0.5, -1]
+    private = model(epsilon=100.0).fit(X, Y)
+    assert private.centre_ == pytest.approx(X.mean(axis=0) / 8, abs=0.05)
+    assert "on the features' sums" in private.guarantee_.mechanism
+    assert "sums" not in model(centre="middle").fit(X, Y).guarantee_.mechanism
+    assert np.all(np.abs(model(epsilon=1e-3).fit(X, Y).centre_) <= 1)
+
+
 def test_every_fit_is_charged(tmp_path) -> None:
     ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create("points", epsilon=1.2, delta=1e-6, unit=dps.per_record())
@@ -137,3 +152,9 @@ def test_scikit_learn_is_loaded_only_when_used() -> None:
     code = "import sys, dpsketch.sketches.density as d; d.DensityClassifier(); print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_without_scikit_learn_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.utils.multiclass", None)
+    with pytest.raises(dps.DpsketchError, match=r"dpsketch\[learn\]"):
+        model().fit(X, Y)

@@ -1,4 +1,4 @@
-"""How a density's budget is split between its table and its number of records, and the noise that follows."""
+"""How the budget of a release is split between its tables and one more statistic, and the noise that follows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpsketch.privacy import Guarantee, PureCost, Unit, requested
 from dpsketch.sketches import releasing
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["COUNT_SHARE", "DensityNoise", "calibrate"]
+__all__ = ["COUNT_SHARE", "DensityNoise", "Part", "calibrate", "count_part"]
 
 # A normalised density divides by the number of records. At this share its error stays below that of the kernel sum,
 # whose own noise grows by 2.6% (δ > 0) or 5% (δ = 0).
@@ -19,55 +19,63 @@ COUNT_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A statistic that is released beside the tables: what it is, how far a unit moves it, its share of the budget."""
+
+    words: str
+    sensitivity: Sensitivity
+    share: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 <= self.share < 1:
+            raise InvalidInput(f"the share of the budget for {self.words} must be at least 0 and below 1.")
+
+
+def count_part(unit: Unit, share: float) -> Part:
+    """Return the number of records as a part of a release; a unit has at most ``max_keys`` of them."""
+    return Part("the number of records", Sensitivity(unit.max_keys, float(unit.max_keys)), share)
+
+
+@dataclass(frozen=True, slots=True)
 class DensityNoise:
-    """The noise of one release: on each counter, and on the number of records (None where no share is spent on it)."""
+    """The noise of one release: on each counter, and on the part beside them (None where no share is spent on it)."""
 
     calibrated: releasing.AdditiveNoise
     table: Noise
-    count: Noise | None
+    beside: Noise | None
+    part: Part
 
     def guarantee(self, unit: Unit, caveat: str | None = None) -> Guarantee:
         """State what a release with this noise promises."""
         stated = releasing.guarantee(self.calibrated, unit, caveat=caveat)
         words = f"{self.table.words}, on every counter"
-        if self.count is not None:
-            words += f"; {self.count.words}, on the number of records"
+        if self.beside is not None:
+            words += f"; {self.beside.words}, on {self.part.words}"
         return replace(stated, mechanism=words)
 
 
 def calibrate(
-    sensitivity: Sensitivity,
-    unit: Unit,
-    placement: str,
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    count_share: float,
+    tables: Sensitivity, part: Part, epsilon: float | None, delta: float | None, rho: float | None
 ) -> DensityNoise:
-    """Calibrate the noise of table and count to one budget.
+    """Calibrate the noise of the tables and of the part beside them to one budget.
 
     Privacy
     -------
-    A unit moves the table by ``sensitivity`` and the number of records by at most its own number of points. Gaussian:
-    (Δ_table/σ_table)² + (Δ_count/σ_count)² = μ², of which the count has the share asked for, so the two together are
-    one Gaussian mechanism of the whole budget's μ. Pure: the two parts' ε add up to at most ε.
+    Gaussian: (Δ_tables/σ_tables)² + (Δ_part/σ_part)² = μ², of which the part has its share, so the two together are one
+    Gaussian mechanism of the whole budget's μ, also where the tables depend on the part's release (Dong, Roth and Su,
+    2022). Pure: the two parts' ε add up to at most ε.
     """
-    if isinstance(count_share, bool) or not isinstance(count_share, int | float) or not 0 <= count_share < 1:
-        raise InvalidInput("count_share must be at least 0 and below 1.")
     budget = requested(epsilon, delta, rho)
-    if placement == "one_row" and not isinstance(budget, PureCost):
-        raise InvalidInput("a sketch with placement='one_row' is released with pure ε: say delta=0.")
-    points = unit.max_keys
     if isinstance(budget, PureCost):
-        spent = budget.epsilon * count_share
+        spent = budget.epsilon * part.share
         # Rounded down, so that the exact sum of the two parts does not pass ε.
         left = math.nextafter(budget.epsilon - spent, 0) if spent else budget.epsilon
-        table: Noise = DiscreteLaplace(left, sensitivity.l1)
-        count: Noise | None = DiscreteLaplace(spent, points) if spent else None
-        return DensityNoise(releasing.AdditiveNoise(table, budget, budget.epsilon, 0.0, None), table, count)
-    calibrated = _gaussian(epsilon, delta, rho, sensitivity.l2, 1 - count_share)
-    on_count = _gaussian(epsilon, delta, rho, float(points), count_share).noise if count_share else None
-    return DensityNoise(calibrated, calibrated.noise, on_count)
+        table: Noise = DiscreteLaplace(left, tables.l1)
+        beside: Noise | None = DiscreteLaplace(spent, part.sensitivity.l1) if spent else None
+        return DensityNoise(releasing.AdditiveNoise(table, budget, budget.epsilon, 0.0, None), table, beside, part)
+    calibrated = _gaussian(epsilon, delta, rho, tables.l2, 1 - part.share)
+    beside = _gaussian(epsilon, delta, rho, part.sensitivity.l2, part.share).noise if part.share else None
+    return DensityNoise(calibrated, calibrated.noise, beside, part)
 
 
 def _gaussian(

@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.bounding import CountedUsers
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.privacy import Guarantee, Unit, per_record
+from dpsketch.sketches.density.centre import centre_part, private_centre
 from dpsketch.sketches.density.functions import row_functions
+from dpsketch.sketches.density.permit import Permit, obtain
 from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.sketch import DensitySketch, bounded_points, release_partition
+from dpsketch.sketches.density.sketch import DensitySketch, bounded_points
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, default_width, read_bounds
 
 if TYPE_CHECKING:
@@ -60,6 +62,11 @@ class DensityClassifier:
     smoothing : float
         For the angular kernel: planes that pass near a point are blurred, so that it reads a few counters of a row
         instead of one, and their noise averages out; 0 reads one. In units of the typical distance of a plane.
+    centre : "private", "middle", or one number for each feature
+        For the angular kernel, from where directions are taken: a private mean of the features, paid for by
+        ``centre_share`` of the budget; the middle of the bounds; or a public point.
+    centre_share : float
+        The share of the budget for a private centre.
     unit : Unit, optional
         ``dps.per_record()`` by default. With ``dps.per_user(…)``, ``fit`` takes ``users``.
     seed : int
@@ -75,8 +82,15 @@ class DensityClassifier:
         The release of each class.
     guarantee_ : Guarantee
         What the fit promised, for all of them together.
+    centre_ : numpy.ndarray
+        From where directions are taken, after scaling.
     n_features_in_ : int
         Number of features.
+
+    Notes
+    -----
+    All of scikit-learn's estimator checks pass but ``check_fit_idempotent`` and ``check_supervised_y_2d``: they compare
+    two fits, and each fit draws noise of its own.
 
     Examples
     --------
@@ -92,6 +106,7 @@ class DensityClassifier:
     classes_: npt.NDArray[Any]
     densities_: list[PrivateDensity]
     guarantee_: Guarantee
+    centre_: Floats
     n_features_in_: int
 
     def __init__(
@@ -106,7 +121,9 @@ class DensityClassifier:
         rows: int = 800,
         power: int = 4,
         bandwidth: float | None = None,
-        smoothing: float = 0.3,
+        smoothing: float = 0.6,
+        centre: Any = "private",
+        centre_share: float = 0.05,
         unit: Unit | None = None,
         seed: int = DEFAULT_SEED,
         ledger: Ledger | str | None = None,
@@ -122,6 +139,8 @@ class DensityClassifier:
         self.power = power
         self.bandwidth = bandwidth
         self.smoothing = smoothing
+        self.centre = centre
+        self.centre_share = centre_share
         self.unit = unit
         self.seed = seed
         self.ledger = ledger
@@ -141,52 +160,49 @@ class DensityClassifier:
 
         Privacy
         -------
-        A record lies in one class, so all classes' tables together move as far as one table does: the whole budget is
-        each table's. Nothing else is read from the data but, with ``classes="as_in_y"``, the list of labels.
+        A record lies in one class, so all classes' tables together move as far as one table does: each table has the
+        noise of the whole budget, less the private centre's share. Nothing else is read from the data but, with
+        ``classes="as_in_y"``, the list of labels.
         """
-        from sklearn.utils.multiclass import check_classification_targets
-        from sklearn.utils.validation import validate_data
-
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
+        utils = _scikit_learn()
+        X, y = utils.validation.validate_data(self, X, y, dtype=np.float64)
+        utils.multiclass.check_classification_targets(y)
         spec = self._spec(X.shape[1])
         labels, codes = self._labels(y)
-        scaled = self._scaled(X)
         chosen = self._bounded(spec, X, codes, users)
-        sketches = []
+        scaled, codes = self._scaled(X)[chosen], codes[chosen]
+        centre = self._public_centre(spec)
+        permit = self._permit(spec, 0.0 if centre is not None else self.centre_share)
+        if centre is None:
+            centre = np.zeros(spec.dim)
+            if permit.noise.beside is not None:
+                centre = private_centre(scaled, permit.noise.beside)
+        releases = []
         for code in range(len(labels)):
             sketch = DensitySketch.from_spec(spec)
-            sketch.add_bounded(VectorBatch(scaled[chosen[codes[chosen] == code]], None, 0))
-            sketches.append(sketch)
-        caveat = None
-        if isinstance(self.classes, str):
-            caveat = "The list of labels was read from the records, and stated to be public knowledge."
-        self.densities_ = release_partition(
-            sketches,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rho=self.rho,
-            ledger=self.ledger,
-            dataset=self.dataset,
-            count_share=0.0,
-            note="density classifier",
-            caveat=caveat,
-        )
-        self.guarantee_ = self.densities_[0].guarantee
+            sketch._add_bounded(VectorBatch(scaled[codes == code] - centre, None, 0))
+            releases.append(sketch._release_under(permit))
+        self.centre_ = centre
+        self.densities_ = releases
+        self.guarantee_ = permit.guarantee
         self.classes_ = labels
         return self
 
     def kernel_sums(self, X: Any) -> Floats:
-        """Return the estimated kernel sum of each point in each class, an array of n × classes."""
-        from sklearn.utils.validation import check_is_fitted, validate_data
+        """Return the estimated kernel sum of each point in each class, an array of n × classes.
 
-        check_is_fitted(self)
-        scaled = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
+        For the angular kernel, what points at a right angle have, 2^−power a record, is subtracted: the classes then
+        differ by what is alike, and not by the noise in their sizes.
+        """
+        checks = _scikit_learn().validation
+        checks.check_is_fitted(self)
+        scaled = self._scaled(checks.validate_data(self, X, reset=False, dtype=np.float64)) - self.centre_
         spec = self.densities_[0].spec
         if isinstance(spec.kernel, Angular):
             functions = row_functions(spec.kernel, spec.rows, spec.seed)
             tables = np.stack([density.table for density in self.densities_])
-            return functions.smoothed_sums(VectorBatch(scaled, None, 0), tables, self.smoothing)
+            sums = functions.smoothed_sums(VectorBatch(scaled, None, 0), tables, self.smoothing)
+            return np.asarray(sums - tables.mean(axis=(1, 2)))
         return np.stack([density.estimate(scaled).value for density in self.densities_], axis=1)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -223,13 +239,12 @@ class DensityClassifier:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        return Tags(
+        utils = _scikit_learn()
+        return utils.Tags(
             estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(),
+            target_tags=utils.TargetTags(required=True),
+            classifier_tags=utils.ClassifierTags(),
+            input_tags=utils.InputTags(),
             non_deterministic=True,
         )
 
@@ -245,8 +260,35 @@ class DensityClassifier:
         if isinstance(self.smoothing, bool) or not 0 <= self.smoothing < np.inf:
             raise InvalidInput("smoothing must be a number of at least 0.")
         unit = per_record() if self.unit is None else self.unit
-        bounds = read_bounds(_SCALED, features)
-        return DensitySpec(kernel, self.rows, default_width(kernel, bounds), unit, self.seed, bounds)
+        width = default_width(kernel, read_bounds(_SCALED, features))
+        return DensitySpec(kernel, self.rows, width, unit, self.seed)
+
+    def _public_centre(self, spec: DensitySpec) -> Floats | None:
+        """Return the origin of directions, after scaling; None where it is to be private."""
+        if not isinstance(spec.kernel, Angular):
+            return np.zeros(spec.dim)
+        if not isinstance(self.centre, str):
+            point = np.asarray(self.centre, dtype=np.float64)
+            if point.shape != (spec.dim,) or not np.all(np.isfinite(point)):
+                raise InvalidInput(f"centre must have a finite number for each of the {spec.dim} features.")
+            return np.asarray(self._scaled(point[None, :])[0])
+        if self.centre not in ("private", "middle"):
+            raise InvalidInput("centre is 'private', 'middle', or one number for each feature.")
+        return np.zeros(spec.dim) if self.centre == "middle" else None
+
+    def _permit(self, spec: DensitySpec, centre_share: float) -> Permit:
+        caveat = "The list of labels was read from the records, and stated to be public knowledge."
+        return obtain(
+            spec,
+            centre_part(spec.unit, spec.dim, centre_share),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rho=self.rho,
+            ledger=self.ledger,
+            dataset=self.dataset,
+            note="density classifier",
+            caveats=[caveat if isinstance(self.classes, str) else None],
+        )
 
     def _kernel(self, features: int) -> Kernel:
         match self.kernel:
@@ -295,3 +337,16 @@ class DensityClassifier:
             return np.arange(len(X))
         keys = VectorBatch(np.column_stack([X, codes]), None, 0).keys()
         return bounded_points(spec, keys, users, CountedUsers(), False)[0]
+
+
+def _scikit_learn() -> Any:
+    try:
+        import sklearn.utils.multiclass
+        import sklearn.utils.validation
+    except ModuleNotFoundError:
+        missing = True
+    else:
+        missing = False
+    if missing:
+        raise DpsketchError("a DensityClassifier checks its input with scikit-learn: pip install 'dpsketch[learn]'.")
+    return sklearn.utils

@@ -18,19 +18,20 @@ from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
 from dpsketch.privacy import Unit
-from dpsketch.sketches.density.calibration import COUNT_SHARE, calibrate
+from dpsketch.sketches.density.calibration import COUNT_SHARE, count_part
+from dpsketch.sketches.density.permit import Permit, obtain
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.releasing import Sensitive
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["DensitySketch", "bounded_points", "release_partition"]
+__all__ = ["DensitySketch", "bounded_points"]
 
 _CELLS = 1 << 20  # columns computed at a time
 
@@ -141,17 +142,17 @@ class DensitySketch(Sensitive):
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self.add_bounded(batch)
+            self._add_bounded(batch)
             self._skipped += batch.skipped
         else:
             rows, skipped, counted = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
-            self.add_bounded(batch.take(rows))
+            self._add_bounded(batch.take(rows))
             self._skipped += skipped
             self._counted = counted
         if isinstance(batch, SetBatch) and self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
 
-    def add_bounded(self, batch: VectorBatch | SetBatch) -> None:
+    def _add_bounded(self, batch: VectorBatch | SetBatch) -> None:
         """Add points that were read and, where the unit is a user, bounded: :meth:`update` does both."""
         spec = self._spec
         total = checked_total(self._records, 1, 1, len(batch))
@@ -228,16 +229,22 @@ class DensitySketch(Sensitive):
         :attr:`DensitySpec.sensitivity`; table and number of records together cost one budget. Two releases of one
         sketch compose: each is charged.
         """
-        return release_partition(
-            [self],
+        permit = obtain(
+            self._spec,
+            count_part(self._spec.unit, count_share),
             epsilon=epsilon,
             delta=delta,
             rho=rho,
             ledger=ledger,
             dataset=dataset,
-            count_share=count_share,
             note="density",
-        )[0]
+            caveats=[self._counted.caveat],
+        )
+        return permit.release(self._table, self._records)
+
+    def _release_under(self, permit: Permit) -> PrivateDensity:
+        """Release under a permit that was charged for several sketches of disjoint records, without their number."""
+        return permit.release(self._table, None)
 
     def to_sensitive_bytes(self) -> bytes:
         """Return the sketch with its content, for use inside the trust boundary only."""
@@ -288,36 +295,3 @@ def bounded_points(
     )
     rows = bounded.rows if keys.kept is None else (np.cumsum(keys.kept) - 1)[bounded.rows]
     return rows.astype(np.intp), bounded.skipped, counted.extended(bounded, disjoint_users=disjoint_users)
-
-
-def release_partition(
-    sketches: Sequence[DensitySketch],
-    *,
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    ledger: Ledger | str | None,
-    dataset: str | None,
-    count_share: float,
-    note: str,
-    caveat: str | None = None,
-) -> list[PrivateDensity]:
-    """Release sketches of one spec over disjoint parts of the records, at the price of one.
-
-    Privacy
-    -------
-    A record lies in one part only, so a unit moves all tables together as far as it would move a single one: each
-    table has the noise of the whole budget, and the guarantee is that of all of them together.
-    """
-    spec = sketches[0].spec
-    noise = calibrate(spec.sensitivity, spec.unit, spec.placement, epsilon, delta, rho, count_share)
-    costs = (noise.calibrated.cost,)
-    charge = charge_ledger(ledger, dataset, costs, spec.unit, f"{note} {fingerprint_of(spec)}")
-    caveats = [caveat, *{sketch._counted.caveat for sketch in sketches}]
-    stated = noise.guarantee(spec.unit, " ".join(filter(None, caveats)) or None)
-    releases = []
-    for sketch in sketches:
-        table: npt.NDArray[np.int64] = sketch._table + noise.table.sample(sketch._table.size).reshape(spec.rows, -1)
-        count = None if noise.count is None else sketch._records + int(noise.count.sample(1)[0])
-        releases.append(PrivateDensity(sketch.spec, table, count, noise.table, noise.count, stated, charge))
-    return releases

@@ -13,7 +13,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan, kernel_from_json
 from dpsketch.privacy import Unit
-from dpsketch.sketches.density.calibration import COUNT_SHARE, calibrate
+from dpsketch.sketches.density.calibration import COUNT_SHARE, DensityNoise, Part, calibrate, count_part
 from dpsketch.sketches.density.functions import collides, folds, row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
 from dpsketch.sketches.releasing import ReleasePreview
@@ -164,10 +164,16 @@ class DensitySpec:
         """
         if not (0 <= similarity <= 1 and records >= 0 and math.isfinite(records)):
             raise InvalidInput("records must be a number of at least 0, and similarity lie between 0 and 1.")
-        calibrated = calibrate(self.sensitivity, self.unit, self.placement, epsilon, delta, rho, count_share)
+        calibrated = self.calibrated(count_part(self.unit, count_share), epsilon, delta, rho)
         noise = self.noise_factor * math.sqrt(calibrated.table.variance)
         hashing = records * math.sqrt(similarity * (1 - similarity) / self.rows)
         return ReleasePreview(calibrated.guarantee(self.unit), noise, math.hypot(noise, hashing))
+
+    def calibrated(self, part: Part, epsilon: float | None, delta: float | None, rho: float | None) -> DensityNoise:
+        """Return the noise of a release at this budget, with a part of it beside the tables."""
+        if self.placement == "one_row" and (rho is not None or delta):
+            raise InvalidInput("a sketch with placement='one_row' is released with pure ε: say delta=0.")
+        return calibrate(self.sensitivity, part, epsilon, delta, rho)
 
     @property
     def noise_factor(self) -> float:
