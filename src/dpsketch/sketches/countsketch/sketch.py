@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,13 +14,14 @@ from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Unit
+from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.releasing import Sensitive, additive_noise, charge_ledger, guarantee
+from dpsketch.sketches.releasing import additive_noise, charge_ledger, guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CountSketch"]
 
 
-class CountSketch(Sensitive):
+class CountSketch(Accumulator[CountSketchSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     Parameters
@@ -85,27 +85,6 @@ class CountSketch(Sensitive):
         self._skipped = 0
         self._clipped = 0
         self._counted = CountedUsers()
-
-    @classmethod
-    def from_spec(cls, spec: CountSketchSpec) -> Self:
-        """Start an empty sketch of a spec."""
-        sketch = cls.__new__(cls)
-        sketch._start(spec)
-        return sketch
-
-    def empty_like(self) -> Self:
-        """Start an empty sketch that will merge with this one."""
-        return type(self).from_spec(self._spec)
-
-    @property
-    def spec(self) -> CountSketchSpec:
-        """The public spec."""
-        return self._spec
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     @property
     def clipped_users(self) -> int:
@@ -259,14 +238,6 @@ class CountSketch(Sensitive):
         promise = guarantee(calibrated, self._spec.unit, caveat=self._counted.caveat)
         return PrivateCountSketch(self._spec, noisy, (calibrated.noise,), promise, charge)
 
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
         arrays: dict[str, files.Array] = {"table": self._table}
@@ -286,8 +257,3 @@ class CountSketch(Sensitive):
             sketch._clipped = int(document.header["clipped"])
             sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))

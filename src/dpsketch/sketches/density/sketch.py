@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,13 +17,13 @@ from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
 from dpsketch.privacy import Unit
+from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.density.calibration import COUNT_SHARE, count_part
 from dpsketch.sketches.density.permit import Permit, obtain
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.releasing import Sensitive
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total
 
@@ -36,7 +35,7 @@ __all__ = ["DensitySketch", "bounded_points"]
 _CELLS = 1 << 20  # columns computed at a time
 
 
-class DensitySketch(Sensitive):
+class DensitySketch(Accumulator[DensitySpec]):
     """The sensitive sketch of a density: takes points, merges, and is released once its budget is charged.
 
     Parameters
@@ -95,27 +94,6 @@ class DensitySketch(Sensitive):
         self._records = 0
         self._skipped = 0
         self._counted = CountedUsers()
-
-    @classmethod
-    def from_spec(cls, spec: DensitySpec) -> Self:
-        """Start an empty sketch of a spec."""
-        sketch = cls.__new__(cls)
-        sketch._start(spec)
-        return sketch
-
-    def empty_like(self) -> Self:
-        """Start an empty sketch that will merge with this one."""
-        return type(self).from_spec(self._spec)
-
-    @property
-    def spec(self) -> DensitySpec:
-        """The public spec."""
-        return self._spec
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records missed a coordinate or a user and were left out. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -246,14 +224,6 @@ class DensitySketch(Sensitive):
         """Release under a permit that was charged for several sketches of disjoint records, without their number."""
         return permit.release(self._table, None)
 
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
     def _to_document(self) -> files.Document:
         spec = self._spec
         header: dict[str, Any] = {"spec": spec.to_json(), "records": str(self._records), "skipped": self._skipped}
@@ -273,11 +243,6 @@ class DensitySketch(Sensitive):
         if sketch._spec.unit.level == "user":
             sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
 def bounded_points(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,10 +14,11 @@ from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Guarantee, PureCost, Unit, requested
+from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_bits, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, DistinctSpec
-from dpsketch.sketches.releasing import Sensitive, charge_ledger, guarantee
+from dpsketch.sketches.releasing import charge_ledger, guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DistinctSketch"]
 
 
-class DistinctSketch(Sensitive):
+class DistinctSketch(Accumulator[DistinctSpec]):
     """The sensitive sketch of the number of distinct keys.
 
     Parameters
@@ -62,27 +62,6 @@ class DistinctSketch(Sensitive):
         self._bitmap = np.zeros(spec.buckets, np.uint64)
         self._skipped = 0
         self._counted = CountedUsers()
-
-    @classmethod
-    def from_spec(cls, spec: DistinctSpec) -> Self:
-        """Start an empty sketch of a spec."""
-        sketch = cls.__new__(cls)
-        sketch._start(spec)
-        return sketch
-
-    def empty_like(self) -> Self:
-        """Start an empty sketch that will merge with this one."""
-        return type(self).from_spec(self._spec)
-
-    @property
-    def spec(self) -> DistinctSpec:
-        """The public spec."""
-        return self._spec
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     def __repr__(self) -> str:
         return f"<DistinctSketch {self._spec.buckets} buckets, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -217,14 +196,6 @@ class DistinctSketch(Sensitive):
     def _charge(self, ledger: Ledger | str | None, dataset: str | None, cost: Any) -> Any:
         return charge_ledger(ledger, dataset, (cost,), self._spec.unit, f"distinct {fingerprint_of(self._spec)}")
 
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
         arrays: dict[str, files.Array] = {"bitmap": self._bitmap}
@@ -245,8 +216,3 @@ class DistinctSketch(Sensitive):
         if sketch._spec.unit.level == "user":
             sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,7 +13,8 @@ from dpsketch.bounding import Bounded, CountedUsers, bound
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
-from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.releasing import charge_ledger
 from dpsketch.sketches.sparse.entries import Entries
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
@@ -31,7 +31,7 @@ Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 
 
-class SparseHistogram(Sensitive):
+class SparseHistogram(Accumulator[SparseHistogramSpec]):
     """The sensitive histogram: takes records, merges, and is released once its budget is charged.
 
     Parameters
@@ -91,27 +91,6 @@ class SparseHistogram(Sensitive):
         self._mass = 0
         self._skipped = 0
         self._counted = CountedUsers()
-
-    @classmethod
-    def from_spec(cls, spec: SparseHistogramSpec) -> Self:
-        """Start an empty histogram of a spec."""
-        histogram = cls.__new__(cls)
-        histogram._start(spec)
-        return histogram
-
-    def empty_like(self) -> Self:
-        """Start an empty histogram that will merge with this one."""
-        return type(self).from_spec(self._spec)
-
-    @property
-    def spec(self) -> SparseHistogramSpec:
-        """The public spec."""
-        return self._spec
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     def __repr__(self) -> str:
         return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -255,14 +234,6 @@ class SparseHistogram(Sensitive):
         promise = mechanism.guarantee(spec.unit, caveat=self._counted.caveat)
         return PrivateSparseHistogram(spec, mechanism, table, kept, promise, charge)
 
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the histogram with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the histogram with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
     def _to_document(self) -> files.Document:
         positions, units = self._entries.arrays()
         header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
@@ -285,11 +256,6 @@ class SparseHistogram(Sensitive):
         if histogram._spec.unit.level == "user":
             histogram._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return histogram
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a histogram from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
 def _bounded_positions(spec: SparseHistogramSpec, bounded: Bounded, key_type: KeyType | None) -> tuple[Words, Integers]:
