@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from dpsketch.privacy import per_record as per_record
     from dpsketch.privacy import per_user as per_user
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
+    from dpsketch.sketches.countsketch import LocalCountSketch as LocalCountSketch
     from dpsketch.sketches.countsketch import PanPrivateCountSketch as PanPrivateCountSketch
     from dpsketch.sketches.countsketch import PrivateCountSketch as PrivateCountSketch
+    from dpsketch.sketches.countsketch import Share as Share
+    from dpsketch.sketches.countsketch import merge_releases as merge_releases
     from dpsketch.sketches.density import DensityClassifier as DensityClassifier
     from dpsketch.sketches.density import DensitySketch as DensitySketch
     from dpsketch.sketches.density import PrivateDensity as PrivateDensity
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from dpsketch.sketches.moment import PrivateMoment as PrivateMoment
     from dpsketch.sketches.moment import PrivateMomentProfile as PrivateMomentProfile
     from dpsketch.sketches.ranges import PrivateRanges as PrivateRanges
+    from dpsketch.sketches.ranges import Quantile as Quantile
     from dpsketch.sketches.ranges import RangeSketch as RangeSketch
     from dpsketch.sketches.sparse import PrivateSparseHistogram as PrivateSparseHistogram
     from dpsketch.sketches.sparse import SparseHistogram as SparseHistogram
@@ -45,6 +49,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Quantile": "dpsketch.sketches.ranges",
+    "LocalCountSketch": "dpsketch.sketches.countsketch",
+    "merge_releases": "dpsketch.sketches.countsketch",
+    "Share": "dpsketch.sketches.countsketch",
     "PrivateDistinctBitmap": "dpsketch.sketches.distinct",
     "MomentSketchAsPublished": "dpsketch.sketches.moment",
     "CountSketch": "dpsketch.sketches.countsketch",
@@ -89,6 +97,7 @@ __all__ = [
     "Guarantee",
     "HeavyHitters",
     "Ledger",
+    "LocalCountSketch",
     "MomentProfile",
     "MomentSketch",
     "MomentSketchAsPublished",
@@ -102,13 +111,16 @@ __all__ = [
     "PrivateMomentProfile",
     "PrivateRanges",
     "PrivateSparseHistogram",
+    "Quantile",
     "RangeSketch",
+    "Share",
     "SparseHistogram",
     "Unit",
     "kernels",
     "load",
     "load_sensitive",
     "local",
+    "merge_releases",
     "per_record",
     "per_user",
 ]

@@ -162,6 +162,22 @@ def test_users_are_bounded_and_parts_merge_to_one_pass(dpsketch, words, tmp_path
     assert not (tmp_path / "x.sketch").exists()
 
 
+def test_parties_share_the_noise(dpsketch, words, tmp_path) -> None:
+    dpsketch("build", "counts", words, "--key", "word", "-o", "a.sketch")
+    for party in ("0", "1", "2"):
+        share = ["--parties", "3", "--party", party]
+        made = dpsketch("release", "a.sketch", *BUDGET, *share, "-o", f"{party}.dps", "--dataset", f"of {party}")
+        assert made.code == 0, made.err
+    merged = dpsketch("merge", "0.dps", "1.dps", "2.dps", "-o", "all.dps")
+    assert merged.code == 0, merged.err
+    assert "ε = 2" in merged.err
+    found = dpsketch("query", "all.dps", "w1", "--json").json["estimates"][0]
+    assert found["value"] == pytest.approx(3 * truth(words, "word")["w1"], abs=300)
+    refused = dpsketch("merge", "0.dps", "1.dps", "-o", "two.dps")
+    assert refused.code == 1
+    assert dpsketch("merge", "0.dps", "1.dps", "--missing", "1", "-o", "two.dps").code == 0
+
+
 def test_local_reports(dpsketch, words, tmp_path) -> None:
     report = ["local", "report", words, "--user", "user", "--key", "word", "--spec", "spec.json"]
     made = dpsketch(*report, "--epsilon", "4", "--max-items", "10", "-o", "reports.jsonl")

@@ -71,18 +71,28 @@ def build(
 
 
 def merge(
-    sketches: Annotated[list[Path], typer.Argument(metavar="A B…", help="Partial .sketch files of one spec.")],
+    sketches: Annotated[
+        list[Path], typer.Argument(metavar="A B…", help="Partial .sketch files of one spec, or .dps shares of parties.")
+    ],
     output: OutputOption,
     disjoint_users: Annotated[
         bool, typer.Option("--disjoint-users", help="State that no user is in two of them; it is then not checked.")
     ] = False,
+    missing: Annotated[int, typer.Option("--missing", help="Shares: so many parties may be missing.")] = 0,
 ) -> None:
-    """Merge partial sketches into one; the result is that of one pass over all their records."""
-    from dpsketch.kinds import load_sensitive
+    """Merge partial sketches, as one pass over all their records; or the released shares of several parties."""
+    from dpsketch import files
+    from dpsketch.kinds import load, load_sensitive
+    from dpsketch.sketches.countsketch import merge_releases
 
     if len(sketches) < 2:
-        raise InvalidInput("merge needs two or more .sketch files.")
+        raise InvalidInput("merge needs two or more files.")
     _writable(output)
+    if not files.read(sketches[0], allow_sensitive=True).sensitive:
+        together = merge_releases([load(path) for path in sketches], missing=missing, disjoint_users=disjoint_users)
+        together.save(output)
+        say(f"Merged {len(sketches)} shares into {output}. Guarantee: {together.guarantee}")
+        return
     merged = load_sensitive(sketches[0])
     stated = {"disjoint_users": True} if disjoint_users else {}
     for path in sketches[1:]:
@@ -96,6 +106,9 @@ def release(
     budget: Budget,
     sketch: Annotated[Path, typer.Argument(help="A .sketch file.")],
     output: OutputOption,
+    parties: Annotated[int | None, typer.Option("--parties", help="Release one share of so many; counts only.")] = None,
+    honest: Annotated[float, typer.Option("--honest", help="The fraction of parties sure to be honest.")] = 1.0,
+    party: Annotated[int | None, typer.Option("--party", help="Which of the parties this is, from 0 on.")] = None,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -111,7 +124,7 @@ def release(
         _preview(loaded, budget, target, as_json)
         return
     _writable(output)
-    _release(loaded, budget, target, output, as_json)
+    _release(loaded, budget, target, output, as_json, _share(loaded, parties, honest, party))
     if KINDS[files.read(sketch, allow_sensitive=True).kind].released_once:
         _destroy(sketch)
         say(f"Destroyed {sketch}: a sketch of this kind is private for one release only.")
@@ -133,8 +146,26 @@ def _report(reading: Reading) -> None:
     say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
 
 
-def _release(sketch: Any, budget: Budget, target: Target, output: Path, as_json: bool) -> None:
-    private = sketch.release(**budget.amount, ledger=target.ledger, dataset=target.dataset)
+def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -> dict[str, Any]:
+    """Read the options about several parties; empty where there is one."""
+    from dpsketch.sketches.countsketch import CountSketch, Share
+
+    if parties is None:
+        return {}
+    if not isinstance(sketch, CountSketch):
+        raise InvalidInput("--parties shares the noise of counts; this is another kind of sketch.")
+    return {"share": Share(parties, honest, party)}
+
+
+def _release(
+    sketch: Any,
+    budget: Budget,
+    target: Target,
+    output: Path,
+    as_json: bool,
+    share: dict[str, Any] | None = None,
+) -> None:
+    private = sketch.release(**budget.amount, ledger=target.ledger, dataset=target.dataset, **(share or {}))
     private.save(output)
     if target.ledger is not None and target.dataset is not None:
         spent = target.ledger.spent(target.dataset)

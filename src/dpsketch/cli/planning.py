@@ -23,7 +23,7 @@ def plan(
     target_error: Annotated[
         float | None, typer.Option("--target-error", help="The wanted error, in records. Default: as small as fits.")
     ] = None,
-    memory: Annotated[int, typer.Option("--memory", help="The most bytes that the sketch may take.")] = 1 << 24,
+    memory: Annotated[int, typer.Option("--memory", help="The most bytes that the sketch may take.")] = 1 << 22,
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="Protect users, of so many keys each.")] = None,
     max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,
     neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
@@ -60,8 +60,10 @@ def plan(
         print_json(found.to_json())
         return
     shape = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in found.shape.items())
-    budget = " ".join(f"--{name} {value:g}" for name, value in found.budget.items() if value is not None)
-    print(f"Proposed: dpsketch run {found.kind} SOURCE… {shape} {budget} -o out.dps")
+    amounts = (("epsilon", epsilon), ("delta", delta), ("rho", rho))
+    budget = " ".join(f"--{name} {value:g}" for name, value in amounts if value is not None)
+    user = "" if max_keys is None else f" --user COLUMN --max-keys {max_keys}"
+    print(f"Proposed: dpsketch run {found.kind} SOURCE…{user} {shape} {budget} -o out.dps")
     print(f"Predicted error: {number(found.error)} ({found.error_of}).")
     for name, value in found.also.items():
         print(f"  {name.replace('_', ' ')}: {number(value)}")

@@ -10,9 +10,23 @@ the sensitivity under replacement is 2w√k (the two records may share every cel
 estimate with known noise scale instead of the plain median, which remains as ``estimator="median"``.
 """
 
+from dpsketch.sketches.countsketch.continual import ContinualCountSketch
+from dpsketch.sketches.countsketch.local_model import LocalCountSketch
 from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
+from dpsketch.sketches.countsketch.parties import merge_releases
 from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
+from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 
-__all__ = ["CountSketch", "CountSketchSpec", "Estimator", "PanPrivateCountSketch", "PrivateCountSketch"]
+__all__ = [
+    "ContinualCountSketch",
+    "CountSketch",
+    "CountSketchSpec",
+    "Estimator",
+    "LocalCountSketch",
+    "PanPrivateCountSketch",
+    "PrivateCountSketch",
+    "Share",
+    "merge_releases",
+]

@@ -22,7 +22,7 @@ from dpsketch.sketches.weights import COUNTER_LIMIT
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["merge_releases", "release_share"]
+__all__ = ["largest_size", "merge_releases", "release_share"]
 
 Table = npt.NDArray[np.int64]
 
@@ -188,10 +188,15 @@ def _caveat(terms: ShareTerms, present: int, spec: CountSketchSpec) -> str:
 
 def _summed(releases: Sequence[PrivateCountSketch], finer: int) -> Table:
     """Return the sum of the tables, rounded to the sketch's own grid."""
-    if sum(int(np.abs(release.table).max()) for release in releases) >= 2**62:
+    if sum(largest_size(release.table) for release in releases) > COUNTER_LIMIT:
         raise CounterOverflow("the sum of the shares' counters would pass what 64 bits hold.")
     total = np.zeros(releases[0].table.shape, dtype=np.int64)
     for release in releases:
         total += release.table
     rounded: Table = (total + finer // 2) // finer
     return rounded
+
+
+def largest_size(table: Table) -> int:
+    """Return the largest magnitude in a table; that of −2⁶³, which 64 bits do not hold, included."""
+    return max(int(table.max()), -int(table.min()))

@@ -208,6 +208,11 @@ class KeySpace:
             return 1 << (self.bits - 8 * (self.size - self.dense_depth))
         return _texts(self.dense_depth) + 1
 
+    @property
+    def branches(self) -> int:
+        """How many children a prefix has: one for each byte, and the text that ends with it."""
+        return 256 if self.key_type == "int" else 257
+
     def parse(self, column: pa.ChunkedArray) -> Keys:
         """Read a column of keys of this kind; a null becomes some key, to be left out by its place."""
         if self.key_type == "int":

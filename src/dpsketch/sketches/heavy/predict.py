@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import betaincinv, ndtr
 
-from dpsketch.noise import Noise
-from dpsketch.sketches.heavy.search import INNER, scale_of_estimates, smallest_reach
+from dpsketch.noise import Noise, RoundedGaussian
+from dpsketch.sketches.heavy.search import BRANCHING, INNER, confidence_in_each, scale_of_estimates, smallest_reach
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float64]
 # Joint decoding takes keys that stand out by so many standard errors.
 _STANDS_OUT = 5.0
 _ROUNDS = 4
+_CONFIDENCE = 0.95
 # Points at which a law is tabulated, and the relative breadth of a bin of counts.
 _POINTS = 1 << 12
 _BIN = 0.05
@@ -40,16 +41,16 @@ class Prediction:
     Attributes
     ----------
     threshold : float
-        The threshold in force: that asked for, or the lowest that can be told from noise.
+        The threshold in force: that asked for, or the lowest at which keys can be told from noise with confidence 0.95.
     frequent : int
-        How many keys have at least that many records.
+        How many keys are at or above the threshold asked for.
     found : float
         How many keys the list is expected to have.
     recall, precision : float
         Of the frequent keys, the part that is listed; of the listed keys, the part that is frequent.
     lenient_recall, lenient_precision : float
-        The same with the benefit of the doubt: recall over keys of at least 1.15 times the threshold, precision
-        counting those of at least half of it as right.
+        The same with the benefit of the doubt: recall over keys of at least 1.15 times the threshold asked for,
+        precision counting those of at least half of it as right.
     error : float
         Standard deviation of a listed key's estimate.
     """
@@ -70,18 +71,23 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
 
     def cell(law: Noise, cut: float) -> CellLaw:
         """Return the law of a table's cells; keys of at least ``cut`` are decoded, and are in no other key's way."""
-        return CellLaw.of(spec.grid * math.sqrt(law.variance), counts[: np.searchsorted(counts, cut)], spec.width)
+        return CellLaw.of(law, spec.grid, counts[: np.searchsorted(counts, cut)], spec.width)
 
     tables = [noise.inner] * (spec.tables > 1) + [noise.leaf]
-    spreads = [cell(law, math.inf).ordinary for law in tables]
+    raw = [cell(law, math.inf) for law in tables]
     dense = spec.grid * math.sqrt(noise.dense.variance)
-    errors = [scale_of_estimates(spread, spec.rows) for spread in spreads]
-    threshold = max(asked, smallest_reach([dense, *errors[:-1]], errors[-1]))
+    errors = [scale_of_estimates(law.ordinary, spec.rows) for law in raw]
+    branching = max(law.half_width(BRANCHING, spec.rows) for law in raw)
+    threshold = max(asked, branching / INNER, smallest_reach([dense, *errors[:-1]], errors[-1]))
     for _ in range(_ROUNDS):  # what stands out depends on the error, and the error on what stands out
         cuts = [max(INNER * threshold, _STANDS_OUT * error) for error in errors]
-        errors = [cell(law, cut).error / math.sqrt(spec.rows) for law, cut in zip(tables, cuts, strict=True)]
+        left = [cell(law, cut) for law, cut in zip(tables, cuts, strict=True)]
+        errors = [law.error / math.sqrt(spec.rows) for law in left]
+    # A key is listed if its interval, corrected for selection, excludes 0.
+    looked_at = 257 * (1 + int(np.count_nonzero(counts >= INNER * threshold)))
+    in_force = max(threshold, left[-1].half_width(confidence_in_each(_CONFIDENCE, looked_at), spec.rows))
 
-    chance = ndtr((counts - threshold) / errors[-1]) * ndtr((counts - INNER * threshold) / dense)
+    chance = ndtr((counts - in_force) / errors[-1]) * ndtr((counts - INNER * threshold) / dense)
     chance *= ndtr((counts - INNER * threshold) / errors[0]) ** (spec.tables - 1)
     found = float(chance.sum())
 
@@ -89,11 +95,11 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
         start = np.searchsorted(counts, at_least)
         return float(chance[start:].sum()), len(counts) - int(start)
 
-    right, frequent = listed(threshold)
-    surely, clear = listed(1.15 * threshold)
-    nearly, _ = listed(0.5 * threshold)
+    right, frequent = listed(asked)
+    surely, clear = listed(1.15 * asked)
+    nearly, _ = listed(0.5 * asked)
     return Prediction(
-        threshold=threshold,
+        threshold=in_force,
         frequent=frequent,
         found=found,
         recall=right / frequent if frequent else 1.0,
@@ -112,29 +118,43 @@ class CellLaw:
     ----------
     places, density : numpy.ndarray
         Points, and the probability at each. Counts beyond the points wrap around; what is far out is far out anyhow.
+    noise_scale : float
+        Standard deviation of the noise alone.
     """
 
     places: Floats
     density: Floats
+    noise_scale: float
 
     @classmethod
-    def of(cls, noise_scale: float, counts: Floats, width: int) -> CellLaw:
-        """Return the law for Gaussian noise and these counts, compound Poisson, by its characteristic function."""
-        step = noise_scale / 4
+    def of(cls, noise: Noise, grid: float, counts: Floats, width: int) -> CellLaw:
+        """Return the law for this noise and these counts, compound Poisson, by its characteristic function."""
+        scale = grid * math.sqrt(noise.variance)
+        step = scale / 4
         values, weights = _binned(counts)
         frequencies = 2 * math.pi * np.arange(_POINTS // 2 + 1) / (_POINTS * step)
         waves = np.cos(np.outer(frequencies, values)) - 1
-        transform = np.exp(waves @ weights / width - (noise_scale * frequencies) ** 2 / 2)
-        density = np.maximum(np.fft.irfft(transform, n=_POINTS), 0)
+        energy = (scale * frequencies) ** 2 / 2
+        alone = np.exp(-energy) if isinstance(noise, RoundedGaussian) else 1 / (1 + energy)
+        density = np.maximum(np.fft.irfft(alone * np.exp(waves @ weights / width), n=_POINTS), 0)
         places: Floats = step * np.fft.fftfreq(_POINTS, 1 / _POINTS).astype(np.float64)
-        return cls(places, density / density.sum())
+        return cls(places, density / density.sum(), scale)
 
     @property
     def ordinary(self) -> float:
         """The standard deviation that the median size of a cell suggests, as a search reads it off a table."""
+        return max(self.noise_scale, self._size(0.5) / 0.6745)
+
+    def half_width(self, confidence: float, rows: int) -> float:
+        """Half-width of an interval around the median of the rows, as a search reads it off a table."""
+        share = (rows + 1) / 2
+        return self._size(2 * float(betaincinv(share, share, (1 + confidence) / 2)) - 1)
+
+    def _size(self, level: float) -> float:
+        """Return the size that a cell stays within with this probability."""
         half = _POINTS // 2
         within = 2 * np.cumsum(self.density[:half]) - self.density[0]  # the law is symmetric, and a point has a breadth
-        return float(np.interp(0.5, within, self.places[:half] + self.places[1] / 2)) / 0.6745
+        return float(np.interp(level, within, self.places[:half] + self.places[1] / 2))
 
     @property
     def error(self) -> float:
@@ -144,9 +164,8 @@ class CellLaw:
         """
         step = self.places[1] - self.places[0]
         least = math.inf
-        for threshold in step * (
-            np.geomspace(2, _POINTS / 2, 40).astype(np.int64) + 0.5
-        ):  # a point has half a step aside
+        for points in np.geomspace(2, _POINTS / 2, 40).astype(np.int64):
+            threshold = step * (points + 0.5)  # a point stands for half a step on either side
             inside = float(self.density[np.abs(self.places) <= threshold].sum())
             pull = float((np.clip(self.places, -threshold, threshold) ** 2) @ self.density)
             least = min(least, math.sqrt(pull) / inside)

@@ -21,7 +21,7 @@ from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import check_confidence
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.heavy.search import Found, lowest_threshold, search, standard_error
+from dpsketch.sketches.heavy.search import lowest_threshold, search, standard_error
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of, whole_number
 
@@ -107,7 +107,7 @@ class PrivateHeavyHitters:
             Look at these keys only; then there is no lowest threshold.
         confidence : float
             The intervals hold for all keys listed at once with this probability, although the keys were picked by the
-            very noise they are about.
+            very noise they are about. A key whose interval reaches 0 may be absent, and is not listed.
         """
         check_confidence(confidence)
         limit = None if n is None else whole_number("n", n, low=1, high=2**31)
@@ -115,14 +115,13 @@ class PrivateHeavyHitters:
             raise InvalidInput("threshold must be a finite number.")
         if candidates is not None:
             return self._top_of(candidates, limit, threshold, confidence)
-        found = self._search(threshold)
-        keys, values = found.keys.take(np.arange(len(found.values))[:limit]), self.spec.grid * found.values[:limit]
-        half = self.spec.grid * found.half_width(confidence)
-        return Estimates(keys.plain(), values, values - half, values + half, confidence)
-
-    def _search(self, threshold: float | None) -> Found:
         lowest = lowest_threshold(self)
-        return search(self, lowest if threshold is None else max(lowest, threshold / self.spec.grid))
+        found = search(self, lowest if threshold is None else max(lowest, threshold / self.spec.grid))
+        half = found.half_width(confidence)
+        listed = np.arange(np.count_nonzero(found.values > half))[:limit]
+        values = self.spec.grid * found.values[listed]
+        half *= self.spec.grid
+        return Estimates(found.keys.take(listed).plain(), values, values - half, values + half, confidence)
 
     def _top_of(self, candidates: Any, limit: int | None, threshold: float | None, confidence: float) -> Estimates:
         column = self._column(candidates)
@@ -184,9 +183,11 @@ class PrivateHeavyHitters:
             error = standard_error(decoded)
             value -= float(decoded.values.sum())
             variance += len(prints) * error**2
-            # Σ E[error; picked] is (keys a unit of count at the threshold)·error²; the former from two errors' breadth.
+            # Keys picked by their estimates exceed the truth by error²·(how many there are a unit of count, at the
+            # threshold) in all. That density is read off two errors' breadth above the smallest, and doubled: below,
+            # where it matters too, keys are denser.
             near = np.count_nonzero(decoded.values < decoded.values.min() + 2 * error)
-            picked = near / 2 * error
+            picked = near * error
         half = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
         grid = self.spec.grid
         return Estimate(grid * value, grid * (value - half), grid * (value + half + picked), confidence)

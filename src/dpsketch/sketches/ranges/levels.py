@@ -10,21 +10,32 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.heavy.keys import IntegerKeys
 from dpsketch.sketches.heavy.search import standard_error
 from dpsketch.sketches.ranges.chain import Counts, Floats, Nodes
 
-__all__ = ["Cells", "Table", "cell_levels", "combined_variance", "prefix_prints", "table_levels"]
+__all__ = ["Cells", "Table", "cell_levels", "combined_variance", "noise_variance", "prefix_prints", "table_levels"]
 
-# Children of so many nodes are looked for in the next table: those that hold much, and would hide others.
+# Children of at most so many nodes are looked for in the next table, of those that hold much and would hide others: an
+# estimate of so many standard errors. Fewer are better, because a child that is not there may share cells with one that
+# is, and be taken for it.
 _PARENTS = 4096
+_STANDS_OUT = 4.0
+# Noise that rounds to nothing still has to be divided by.
+_LEAST_VARIANCE = 1e-9
 _CHUNK = 1 << 16
 
 
 def prefix_prints(nodes: Nodes) -> npt.NDArray[np.uint64]:
     """Return the fingerprints of nodes, which are leading bits of a value."""
     return IntegerKeys(nodes, 8).prints()
+
+
+def noise_variance(law: Noise) -> float:
+    """Return the variance of the noise in one counter, as a number to divide by."""
+    return max(law.variance, _LEAST_VARIANCE)
 
 
 def combined_variance(own: float, children: float) -> float:
@@ -141,7 +152,7 @@ def table_levels(
     tables: npt.NDArray[np.int64],
     depths: Sequence[int],
     row_keys: npt.NDArray[np.uint64],
-    noise_variance: float,
+    law: Noise,
     above: Cells,
 ) -> list[Table]:
     """Decode the sketched levels from above, looking for the children of the nodes that hold most.
@@ -151,12 +162,17 @@ def table_levels(
     parent that does, so the children of the largest parents are enough to look at.
     """
     levels: list[Table] = []
-    parents, sizes, depth = np.arange(len(above.best), dtype=np.uint64), above.best, above.depth
+    noise = noise_variance(law)
+    parents, sizes = np.arange(len(above.best), dtype=np.uint64), above.best
+    depth, variance = above.depth, above.sibling_variance
     for table, below, keys in zip(tables, depths, row_keys, strict=True):
-        largest = np.sort(parents[np.argsort(-sizes, kind="stable")[:_PARENTS]])
+        likely = np.flatnonzero(sizes > _STANDS_OUT * math.sqrt(variance))
+        largest = np.sort(parents[likely[np.argsort(-sizes[likely], kind="stable")[:_PARENTS]]])
         step = below - depth
         nodes: Nodes = ((largest[:, np.newaxis] << np.uint64(step)) | np.arange(1 << step, dtype=np.uint64)).ravel()
-        decoded = joint_decode(table, prefix_prints(nodes), keys, math.sqrt(noise_variance))
-        levels.append(Table(below, nodes, decoded, keys, standard_error(decoded) ** 2))
+        decoded = joint_decode(table, prefix_prints(nodes), keys, math.sqrt(noise))
+        # No estimate is better than the mean of rows that collide with nothing.
+        variance = max(standard_error(decoded) ** 2, noise / table.shape[0])
+        levels.append(Table(below, nodes, decoded, keys, variance))
         parents, sizes, depth = nodes, decoded.values, below
     return levels

@@ -22,7 +22,7 @@ from dpsketch.sketches.documents import integer_array, read_charge, read_guarant
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
-from dpsketch.sketches.ranges.levels import cell_levels, table_levels
+from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of, whole_number
 
@@ -105,11 +105,11 @@ class PrivateRanges:
     def _levels(self) -> list[Level]:
         """The tree made ready to be asked; kept, because decoding the tables takes a second or so."""
         depths = self.spec.dense_depths
-        variances = [(self.noise.dense if depth else self.noise.total).variance for depth in depths]
+        variances = [noise_variance(self.noise.dense if depth else self.noise.total) for depth in depths]
         counters = np.split(self.dense, np.cumsum([1 << depth for depth in depths])[:-1])
         cells = cell_levels(counters, depths, variances)
         keys, below = level_keys(self.spec), self.spec.table_depths
-        return [*cells, *table_levels(self.tables, below, keys, self.noise.leaf.variance, cells[-1])]
+        return [*cells, *table_levels(self.tables, below, keys, self.noise.leaf, cells[-1])]
 
     def range(self, low: int, high: int, *, confidence: float = 0.95) -> Estimate:
         """Estimate how many records have a value from ``low`` to ``high``, both included."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,13 +14,14 @@ from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Unit
+from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.levels import prefix_prints
 from dpsketch.sketches.ranges.private import PrivateRanges, level_keys
 from dpsketch.sketches.ranges.spec import LEVEL_BITS, RangeSketchSpec
-from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.releasing import charge_ledger
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -37,7 +37,7 @@ Offsets = npt.NDArray[np.uint64]
 Units = npt.NDArray[np.int64]
 
 
-class RangeSketch(Sensitive):
+class RangeSketch(Accumulator[RangeSketchSpec]):
     """The sensitive sketch: takes whole numbers, merges, and is released once its budget is charged.
 
     Parameters
@@ -95,27 +95,6 @@ class RangeSketch(Sensitive):
         self._mass = 0
         self._skipped = 0
         self._counted = CountedUsers()
-
-    @classmethod
-    def from_spec(cls, spec: RangeSketchSpec) -> Self:
-        """Start an empty sketch of a spec."""
-        sketch = cls.__new__(cls)
-        sketch._start(spec)
-        return sketch
-
-    def empty_like(self) -> Self:
-        """Start an empty sketch that will merge with this one."""
-        return type(self).from_spec(self._spec)
-
-    @property
-    def spec(self) -> RangeSketchSpec:
-        """The public spec."""
-        return self._spec
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records had a null value or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     def __repr__(self) -> str:
         return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -246,14 +225,6 @@ class RangeSketch(Sensitive):
         tables = self._tables + noise.leaf.sample(self._tables.size).reshape(self._tables.shape)
         return PrivateRanges(spec, dense, tables, noise, calibrated.guarantee, charge)
 
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
         arrays: dict[str, files.Array] = {"cells": self._cells, "tables": self._tables}
@@ -273,8 +244,3 @@ class RangeSketch(Sensitive):
         if sketch._spec.unit.level == "user":
             sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))

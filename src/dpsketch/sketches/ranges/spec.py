@@ -17,7 +17,7 @@ from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.heavy.spec import Calibrated, TreeNoise, TreeSensitivity
 from dpsketch.sketches.ranges.chain import Level, Silent, segments
 from dpsketch.sketches.ranges.domain import Domain, Outside
-from dpsketch.sketches.ranges.levels import combined_variance
+from dpsketch.sketches.ranges.levels import combined_variance, noise_variance
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
 from dpsketch.sketches.sharing import part_noise
 from dpsketch.sketches.specs import Sensitivity, whole_number
@@ -255,7 +255,7 @@ class RangeSketchSpec:
             levels.append(Silent(depth, variance, variance))
         below: Silent | None = None
         for depth in self.dense_depths[::-1]:
-            own = (noise.dense if depth else noise.total).variance
+            own = noise_variance(noise.dense if depth else noise.total)
             known = own
             if below is not None:
                 known = combined_variance(own, 2.0 ** (below.depth - depth) * below.sibling_variance)
@@ -269,7 +269,7 @@ class RangeSketchSpec:
         A mass in pieces of a size each puts mass·size/width into the square of a cell. The size is at most five
         standard errors s, whence s² = noise + s·5·mass/(rows·width); over so many nodes it is that of a Poisson law.
         """
-        alone = noise.leaf.variance / (_EFFICIENCY * self.rows)
+        alone = noise_variance(noise.leaf) / (_EFFICIENCY * self.rows)
         crowd = mass / (self.rows * self.width)
         half = _STANDS_OUT * crowd / 2
         worst = (half + math.sqrt(half**2 + alone)) ** 2

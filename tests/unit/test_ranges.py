@@ -1,0 +1,372 @@
+"""RangeSketch through its public names: what goes in, what is refused, what comes out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import accounting, files
+from dpsketch.errors import CounterOverflow, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.sketches.ranges import PrivateRanges, RangeSketch, RangeSketchSpec
+from dpsketch.sketches.ranges.chain import segments
+from dpsketch.sketches.ranges.levels import Cells, cell_levels
+from oracles import ranges as oracle
+
+
+def sketch(**changes: object) -> RangeSketch:
+    arguments: dict[str, object] = {"unit": dps.per_record(), "bits": 20, "rows": 3, "width": 32, "seed": 7, **changes}
+    return RangeSketch(**arguments)
+
+
+def content(some: RangeSketch) -> tuple[np.ndarray, np.ndarray]:
+    """The exact counters, by way of the sensitive bytes."""
+    arrays = files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays
+    return np.asarray(arrays["cells"]), np.asarray(arrays["tables"])
+
+
+def same(one: RangeSketch, other: RangeSketch) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(content(one), content(other), strict=True))
+
+
+NUMBERS = [0, 5, 5, 2**20 - 1, 77_000, 65_536]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        tuple(NUMBERS),
+        np.array(NUMBERS),
+        np.array(NUMBERS, dtype=np.uint64),
+        np.array(NUMBERS, dtype=">i4"),
+        pa.array(NUMBERS, pa.int32()),
+        pa.array(NUMBERS).dictionary_encode(),
+        pa.chunked_array([NUMBERS[:2], [], NUMBERS[2:]]),
+        pd.Series(NUMBERS),
+        pl.Series(NUMBERS),
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_every_kind_of_column_gives_the_same_tree(column: object) -> None:
+    one_by_one, other = sketch(), sketch()
+    for number in NUMBERS:
+        one_by_one.update([number])
+    other.update(column)
+    assert same(one_by_one, other)
+
+
+def test_levels_count_leading_bits() -> None:
+    """Without noise to speak of, every node has the number of values that begin with its bits."""
+    some = sketch(bits=6, level_bits=2)
+    values = np.array([0, 1, 17, 17, 63, 40])
+    some.update(values)
+    private = some.release(epsilon=1e6, delta=0.5)
+    expected = [np.bincount(values >> (6 - depth), minlength=1 << depth) for depth in (0, 2, 4, 6)]
+    assert np.array_equal(private.dense, np.concatenate(expected))
+    assert private.spec.dense_depths == (0, 2, 4, 6)
+    assert private.spec.tables == 0
+
+
+@pytest.mark.parametrize(
+    ("bits", "level_bits"), [(20, 2), (21, 2), (19, 3), (24, 8), (17, 1), (1, 2), (64, 2), (63, 4)]
+)
+def test_exact_answers_without_noise(bits: int, level_bits: int) -> None:
+    """With next to no noise and few values, ranges, ranks and quantiles are exact, whatever the shape of the tree."""
+    last = 2**bits - 1
+    values = [0, 0, last // 3, last // 2, last // 2, last // 2 + 1, last]
+    some = sketch(bits=bits, level_bits=level_bits, width=512, rows=5)
+    some.update(np.array(values, dtype=np.uint64), counts=[1000] * len(values))
+    private = some.release(epsilon=1e6, delta=0.5)
+    cuts = [0, 1, last // 3, last // 2, last]
+    for low in cuts:
+        for high in cuts:
+            if low <= high:
+                truth = 1000 * sum(low <= value <= high for value in values)
+                assert private.range(low, high).value == pytest.approx(truth, abs=10), (low, high)
+    assert private.total().value == pytest.approx(7000, abs=5)
+    assert private.rank(last // 2).value == pytest.approx(1000 * sum(value <= last // 2 for value in values), abs=10)
+    if bits > 2:
+        assert private.quantile(0.5).value == last // 2
+        assert private.quantile(0.2).value == 0
+
+
+def test_the_chain_is_least_squares_over_the_whole_tree() -> None:
+    """Against least squares on all leaves at once, for levels that use the whole tree below and levels that do not."""
+    bits, depths = 6, (0, 1, 3, 4, 6)
+    rng = np.random.default_rng(4)
+    variances = [3.0, 1.0, 2.0, 5.0, 0.5]
+    counters = [rng.integers(-50, 50, 1 << depth) for depth in depths]
+    whole = 3  # levels 0, 1 and 3 are made consistent; 4 and 6 are asked along the paths only, as sketches are
+    levels: list[Cells] = cell_levels(counters[:whole], depths[:whole], variances[:whole])
+    for cells, depth, variance in list(zip(counters, depths, variances, strict=True))[whole:]:
+        values = cells.astype(float)
+        levels.append(Cells(depth, values, values, np.append(0, np.cumsum(values)), variance, variance))
+    measured = [
+        oracle.Measured(depth, cells, variance, place < whole)
+        for place, (cells, depth, variance) in enumerate(zip(counters, depths, variances, strict=True))
+    ]
+    pairs = [(0, 63), (5, 5), (0, 0), (63, 63), (3, 4), (7, 8), (31, 32), (16, 47), (1, 62), (40, 43), (12, 55)]
+    low, high = (np.array(ends, dtype=np.uint64) for ends in zip(*pairs, strict=True))
+    found = segments(levels, low, high)
+    for weights in ((0.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.3, 0.3, -0.7)):
+        values, spreads = found.combined(np.tile(weights, (len(pairs), 1)))
+        for place, (first, last) in enumerate(pairs):
+            value, variance = oracle.least_squares(measured, bits, first, last, weights)
+            assert values[place] == pytest.approx(value, abs=1e-8)
+            assert spreads[place] == pytest.approx(variance, rel=1e-8)
+
+
+def test_values_outside_are_refused_or_clamped() -> None:
+    strict, loose, by_hand = (sketch(start=-100, bits=18, outside=rule) for rule in ("refuse", "clamp", "clamp"))
+    end = -100 + 2**18 - 1
+    for wrong in ([-101], [end + 1], [0, 2**40], np.array([2**64 - 1], dtype=np.uint64)):
+        with pytest.raises(InvalidInput, match="outside") as refusal:
+            strict.update(wrong)
+        assert str(wrong[-1]) not in str(refusal.value)
+    strict.update([-100, end, None])
+    assert strict.skipped_nulls == 1
+    loose.update(pa.array([-101, -(2**63), end + 1, 2**62, None, 7]))
+    loose.update(np.array([2**64 - 1], dtype=np.uint64))
+    by_hand.update([-100, -100, end, end, 7, end])
+    assert same(loose, by_hand)
+
+
+def test_a_null_in_a_domain_without_zero_is_no_value() -> None:
+    some = sketch(start=1000, bits=8)
+    some.update(pa.array([None, 1001, None]))
+    assert some.skipped_nulls == 2
+    assert content(some)[0].sum() == 1
+
+
+def test_starts_and_ends_of_64_bits(seeded: None) -> None:
+    signed, unsigned = sketch(bits=64, start=-(2**63), level_bits=8), sketch(bits=64, level_bits=8)
+    signed.update([-(2**63), 0, 2**63 - 1], counts=[5000] * 3)
+    unsigned.update(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), counts=[5000] * 3)
+    assert same(signed, unsigned)
+    private = signed.release(epsilon=100, delta=1e-6)
+    assert private.quantile(0.5).value == 0
+    assert private.range(1, 2**63 - 1).value == pytest.approx(5000, abs=200)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bits": 0}, {"bits": 65}, {"bits": 8.0}, {"bits": True}, {"rows": 4}, {"width": 1}, {"unit": None},
+        {"start": 0.5}, {"start": 2**63}, {"start": -1, "bits": 64}, {"start": 2**63 - 1, "bits": 64},
+        {"outside": "wrap"}, {"level_bits": 0}, {"level_bits": 9}, {"grid": 0},
+        {"bits": 64, "rows": 1023, "width": 2**20},
+    ],
+)  # fmt: skip
+def test_bad_shapes_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        sketch(**changes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keys": ["a"]}, "integer"),
+        ({"keys": [1.5]}, "cannot be counted"),
+        ({"keys": [True]}, "cannot be counted"),
+        ({"keys": [1], "weights": [-1]}, "negative"),
+        ({"keys": [1], "weights": [0.5]}, "grid"),
+        ({"keys": [1], "counts": [-1]}, "negative"),
+        ({"keys": [1], "users": ["u"]}, "per_user"),
+        ({"keys": [1], "disjoint_users": True}, "per_user"),
+    ],
+)
+def test_bad_records_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
+    some = sketch()
+    some.update([3])
+    before = content(some)
+    keys = arguments.pop("keys")
+    with pytest.raises((InvalidInput, SpecMismatch), match=message):
+        some.update(keys, **arguments)
+    assert all(np.array_equal(a, b) for a, b in zip(content(some), before, strict=True))
+
+
+def test_users_are_bounded_and_not_counted_twice() -> None:
+    some = sketch(unit=dps.per_user(max_keys=2, max_weight=3))
+    some.update([1, 1, 1, 1, 9, 2**19, 4], users=["a", "a", "a", "a", "a", "a", "b"])
+    assert content(some)[0].sum() <= 3 + 1 + 1
+    with pytest.raises(InvalidInput, match="counted before"):
+        some.update([3], users=["b"])
+    with pytest.raises(InvalidInput, match="users="):
+        some.update([3])
+    with pytest.raises(InvalidInput, match="counts="):
+        some.update([3], users=["c"], counts=[1])
+    other = sketch(unit=dps.per_user(max_keys=2, max_weight=3))
+    other.update([3], users=["b"])
+    with pytest.raises(InvalidInput, match="in both"):
+        some.merge(other)
+    some.merge(other, disjoint_users=True)
+    assert "not checked" in str(some.release(epsilon=1, delta=1e-6).guarantee)
+
+
+def test_merging_is_one_pass_and_refuses_other_specs() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 2**20, 3000)
+    whole, *parts = (sketch() for _ in range(4))
+    whole.update(values)
+    for part, piece in zip(parts, np.array_split(values, 3), strict=True):
+        part.update(piece)
+    first = parts[0]
+    for part in parts[1:]:
+        first.merge(part)
+    assert same(whole, first)
+    assert same(whole.empty_like(), sketch())
+    for changes in ({"seed": 8}, {"bits": 21}, {"start": 1}, {"level_bits": 4}, {"outside": "clamp"}):
+        with pytest.raises(SpecMismatch, match="differs"):
+            whole.merge(sketch(**changes))
+    with pytest.raises(SpecMismatch):
+        whole.merge(dps.CountSketch(rows=3, width=32, unit=dps.per_record()))
+    with pytest.raises(InvalidInput, match="per_user"):
+        whole.merge(sketch(), disjoint_users=True)
+
+
+def test_counters_never_wrap() -> None:
+    full = sketch()
+    full.update([1], counts=[2**62 - 5])
+    with pytest.raises(CounterOverflow):
+        full.update([2], counts=[6])
+    other = sketch()
+    other.update([2], counts=[6])
+    with pytest.raises(CounterOverflow):
+        full.merge(other)
+    assert full.release(epsilon=1, delta=1e-6).total().value == pytest.approx(2**62, rel=1e-9)
+
+
+def test_a_sensitive_sketch_does_not_leak_by_accident() -> None:
+    some = sketch()
+    some.update([12_345] * 500)
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(SensitiveData):
+            leak(some)
+    assert repr(some) == repr(sketch())
+
+
+@pytest.mark.parametrize("unit", [dps.per_record(), dps.per_user(max_keys=2)], ids=["record", "user"])
+def test_files_round_trip(tmp_path: Path, unit: dps.Unit) -> None:
+    some = sketch(unit=unit)
+    some.update([1, 2, 2**20 - 1], users=["a", "b", "c"] if unit.level == "user" else None)
+    again = RangeSketch.from_sensitive_bytes(some.to_sensitive_bytes())
+    assert same(some, again)
+    if unit.level == "user":
+        with pytest.raises(InvalidInput, match="counted before"):
+            again.update([1], users=["a"])
+    some.save_sensitive(tmp_path / "part.sketch")
+    assert (tmp_path / "part.sketch").stat().st_mode & 0o777 == 0o600
+    private = some.release(epsilon=0.5, delta=1e-9)
+    private.save(tmp_path / "ranges.dps")
+    loaded = PrivateRanges.from_document(files.read(tmp_path / "ranges.dps", allow_sensitive=False))
+    assert np.array_equal(loaded.dense, private.dense)
+    assert np.array_equal(loaded.tables, private.tables)
+    assert (loaded.spec, loaded.noise, loaded.guarantee) == (private.spec, private.noise, private.guarantee)
+    assert pickle.loads(pickle.dumps(private)).range(0, 7) == loaded.range(0, 7)
+    for part in (loaded.dense, private.tables):
+        with pytest.raises(ValueError, match="read-only"):
+            part[0] = 1
+
+
+def test_queries_are_checked() -> None:
+    private = sketch(start=10).release(epsilon=1, delta=1e-6)
+    for low, high in ((9, 20), (10, 10 + 2**20), (5.5, 20), (30, 20), (None, 20)):
+        with pytest.raises(InvalidInput):
+            private.range(low, high)
+    with pytest.raises(InvalidInput, match="equally many"):
+        private.ranges([10, 11], [12])
+    for share in (-0.1, 1.1, math.nan, "0.5", True, None):
+        with pytest.raises(InvalidInput):
+            private.quantile(share)
+    for confidence in (0, 1, 2, math.nan):
+        with pytest.raises(InvalidInput):
+            private.rank(11, confidence=confidence)
+        with pytest.raises(InvalidInput):
+            private.quantile(0.5, confidence=confidence)
+    assert len(private.ranges([], [])) == 0
+    assert private.quantiles([]) == []
+
+
+def test_quantiles_are_in_order_and_in_the_domain(seeded: None) -> None:
+    """Whatever the noise: also on an empty sketch, where it is all there is."""
+    for records in (0, 2000):
+        some = sketch(bits=18, start=-50)
+        some.update(np.arange(records))
+        shares = np.linspace(0, 1, 41)
+        found = some.release(epsilon=0.5, delta=1e-6).quantiles(shares)
+        for one in found:
+            assert -50 <= one.low <= one.value <= one.high < -50 + 2**18
+        if records:
+            assert all(a.value <= b.value for a, b in pairwise(found))
+
+
+def test_weights_and_the_grid() -> None:
+    some = sketch(unit=dps.per_record(max_weight=2.0), grid=0.5, bits=8)
+    some.update([3] * 4000 + [200] * 4000, weights=[1.5] * 4000 + [9.0] * 4000)
+    private = some.release(epsilon=1, delta=1e-6)
+    assert private.range(0, 100).value == pytest.approx(6000, abs=150)
+    assert private.range(101, 255).value == pytest.approx(8000, abs=150)
+
+
+def test_pure_privacy_gets_laplace_noise_at_every_level() -> None:
+    spec = RangeSketchSpec(20, dps.per_record(), rows=3, width=32)
+    calibrated = spec.calibrate(1.0, 0, None)
+    assert calibrated.guarantee.delta == 0
+    spent = calibrated.noise.total.epsilon + 8 * calibrated.noise.dense.epsilon + 2 * calibrated.noise.leaf.epsilon
+    assert 1 - 1e-9 < spent <= 1.0
+    assert calibrated.noise.leaf.sensitivity == 3
+
+
+def test_the_base_is_the_best_one() -> None:
+    """Standard deviations of a rank over 32 bits, as the spec's notes give them, in units of one counter's noise."""
+    unit = 1 / accounting.gaussian_mu(1.0, 1e-6)
+    spec = RangeSketchSpec(32, dps.per_record())
+    figures = {
+        bits: replace(spec, level_bits=bits).preview(epsilon=1.0, delta=1e-6).predicted_error / unit
+        for bits in (1, 2, 3, 4, 8)
+    }
+    assert figures == pytest.approx({1: 11.4, 2: 11.2, 3: 12.0, 4: 13.4, 8: 29.0}, rel=0.04)
+    assert min(figures, key=figures.__getitem__) == 2
+    pure = {bits: replace(spec, level_bits=bits).preview(epsilon=1.0, delta=0).predicted_error for bits in (2, 4)}
+    assert pure[4] < pure[2]
+
+
+def test_predictions_grow_with_what_may_collide() -> None:
+    spec = RangeSketchSpec(32, dps.per_record())
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    worst = spec.predict_rank_error(records=10**6, **budget)
+    spread = spec.predict_rank_error(records=10**6, span=2**31, **budget)
+    few = spec.predict_rank_error(records=100, **budget)
+    assert few.noise == spread.noise == worst.noise == pytest.approx(spec.preview(**budget).predicted_error)
+    assert few.noise <= few.typical < spread.typical < worst.typical < worst.largest
+    dense = RangeSketchSpec(16, dps.per_record()).predict_rank_error(records=10**9, **budget)
+    assert dense.noise == dense.typical
+    for wrong in ({"records": 0}, {"records": math.nan}, {"records": 5, "span": -1}, {"records": "5"}):
+        with pytest.raises(InvalidInput):
+            spec.predict_rank_error(**wrong, **budget)
+
+
+def test_a_release_tells_about_itself(tmp_path: Path, seeded: None) -> None:
+    some = sketch(bits=18)
+    some.update(np.arange(0, 2**18, 13))
+    private = some.release(epsilon=1, delta=1e-6)
+    facts = private.facts()
+    assert facts["levels"] == 10
+    assert facts["records"]["low"] < 2**18 / 13 < facts["records"]["high"]
+    assert len(facts["quartiles"]) == 3
+    private.plot(points=50).savefig(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 5000
+    assert "NOT PRIVATE" in repr(private)
+    found = private.ranges([0, 5], [10, 2**18 - 1])
+    assert found.key == [(0, 10), (5, 2**18 - 1)]
+    assert private.ranks([4, 9]).key == [4, 9]
