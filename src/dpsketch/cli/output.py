@@ -17,9 +17,15 @@ __all__ = ["number", "print_estimates", "print_json", "progress_bar", "say", "ta
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
+    """Print one JSON document on standard output; keys that are not UTF-8 have their odd bytes escaped."""
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False, default=_escaped)
     sys.stdout.write("\n")
+
+
+def _escaped(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    raise TypeError(f"{type(value).__name__} is not JSON.")
 
 
 def say(message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,13 +16,14 @@ from dpsketch.bounding import Bounded, CountedUsers, bound
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Unit
+from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
-from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.releasing import charge_ledger
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -38,7 +38,7 @@ _BLOCK = 1 << 16
 Units = npt.NDArray[np.int64]
 
 
-class HeavyHitters(Sensitive):
+class HeavyHitters(Accumulator[HeavyHittersSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     Parameters
@@ -89,27 +89,6 @@ class HeavyHitters(Sensitive):
         self._skipped = 0
         self._clipped = 0
         self._counted = CountedUsers()
-
-    @classmethod
-    def from_spec(cls, spec: HeavyHittersSpec) -> Self:
-        """Start an empty sketch of a spec."""
-        sketch = cls.__new__(cls)
-        sketch._start(spec)
-        return sketch
-
-    def empty_like(self) -> Self:
-        """Start an empty sketch that will merge with this one."""
-        return type(self).from_spec(self._spec)
-
-    @property
-    def spec(self) -> HeavyHittersSpec:
-        """The public spec."""
-        return self._spec
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     @property
     def clipped_users(self) -> int:
@@ -301,14 +280,6 @@ class HeavyHitters(Sensitive):
         total = np.array([self._mass], dtype=np.int64) + noise.total.sample(1)
         return PrivateHeavyHitters(self._spec, total, dense, tables, noise, calibrated.guarantee, charge)
 
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
         arrays: dict[str, files.Array] = {"dense": self._dense, "tables": self._tables}
@@ -329,11 +300,6 @@ class HeavyHitters(Sensitive):
             sketch._clipped = int(document.header["clipped"])
             sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
 def _once_a_user(batch: Bounded, prints: npt.NDArray[np.uint64], present: npt.NDArray[np.bool_] | None) -> Bounded:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, assert_never
+from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.noise import Noise, noise_from_json
 from dpsketch.privacy import Cost, Guarantee, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
+from dpsketch.sketches.sharing import part_noise
 from dpsketch.sketches.specs import Sensitivity, whole_number
 from dpsketch.sketches.weights import WeightGrid
 
@@ -174,10 +175,10 @@ class HeavyHittersSpec:
         bound = self.sensitivity
         share = (1 - LEAF_SHARE - TOTAL_SHARE) / self.tables
         noise = TreeNoise(
-            total=_part(whole.noise, bound.total, TOTAL_SHARE),
-            dense=_part(whole.noise, bound.dense, share),
-            inner=_part(whole.noise, bound.table, share),
-            leaf=_part(whole.noise, bound.table, LEAF_SHARE),
+            total=part_noise(whole.noise, bound.total, TOTAL_SHARE),
+            dense=part_noise(whole.noise, bound.dense, share),
+            inner=part_noise(whole.noise, bound.table, share),
+            leaf=part_noise(whole.noise, bound.table, LEAF_SHARE),
         )
         words = (
             f"a prefix tree of {self.tables + 1} levels: {noise.leaf.words} on the keys, {noise.inner.words} on the "
@@ -243,16 +244,3 @@ class HeavyHittersSpec:
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild a spec from :meth:`to_json`."""
         return cls(**{**value, "unit": Unit.from_json(value["unit"])})
-
-
-def _part(whole: Noise, bound: Sensitivity, share: float) -> Noise:
-    """Return the noise of a part that gets a share of the budget, given the noise of all of it at sensitivity 1."""
-    # A trillionth more than needed outweighs every rounding here and in the sum of the shares.
-    margin = 1 + 1e-12
-    match whole:
-        case RoundedGaussian(sigma):
-            return RoundedGaussian(sigma * bound.l2 / math.sqrt(share) * margin)
-        case DiscreteLaplace(epsilon):
-            return DiscreteLaplace(epsilon * share / margin, bound.l1)
-        case _:
-            assert_never(whole)
