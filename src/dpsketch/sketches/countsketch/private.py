@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import accounting, files, plots
+from dpsketch import files, plots
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.estimates import Estimate, Estimates, key_list
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
@@ -24,6 +24,7 @@ from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choos
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.releasing import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch, whole_number
 from dpsketch.sketches.weights import real_numbers
 
@@ -68,6 +69,8 @@ class PrivateCountSketch:
     charge: Charge | None = None
     share: ShareTerms | None = None
 
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
     def __post_init__(self) -> None:
         self.table.flags.writeable = False
 
@@ -107,7 +110,7 @@ class PrivateCountSketch:
         check_confidence(confidence)
         location = self._location(estimator)
         values = self._values(prints, location)
-        half = self.spec.grid * half_width(self.table, location, confidence)
+        half = self._half_width(location, confidence)
         return Estimates(asked, values, values - half, values + half, confidence)
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
@@ -126,7 +129,7 @@ class PrivateCountSketch:
         location = self._location(estimator)
         values = self._values(prints[first], location)
         order = np.argsort(-values, kind="stable")[:n]
-        half = self.spec.grid * half_width(self.table, location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))
+        half = self._half_width(location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))
         chosen = values[order]
         return Estimates([asked[first[i]] for i in order], chosen, chosen - half, chosen + half, confidence)
 
@@ -188,7 +191,7 @@ class PrivateCountSketch:
         """Return what a reader of the file may want to know beside spec and guarantee."""
         return {
             "noise_scale": self.noise_scale,
-            "half_width_95": self.spec.grid * half_width(self.table, self._location("robust"), 0.95),
+            "half_width_95": self._half_width(self._location("robust"), 0.95),
         }
 
     def _fingerprints(self, keys: Any) -> tuple[list[Any], npt.NDArray[np.uint64]]:
@@ -206,6 +209,12 @@ class PrivateCountSketch:
             )
         return result * self.spec.grid
 
+    def _half_width(self, location: Location, confidence: float) -> float:
+        if (location, confidence) not in self._known:
+            self._known[location, confidence] = self.spec.grid * half_width(self.table, location, confidence)
+        half: float = self._known[location, confidence]
+        return half
+
     def _location(self, estimator: Estimator) -> Location:
         match estimator:
             case "median":
@@ -213,7 +222,11 @@ class PrivateCountSketch:
             case "mean":
                 return MEAN
             case "robust":
-                return choose_location(self.table, self.noise_scale / self.spec.grid)
+                # A function of the release alone, so it is worked out once.
+                if "location" not in self._known:
+                    self._known["location"] = choose_location(self.table, self.noise_scale / self.spec.grid)
+                chosen: Location = self._known["location"]
+                return chosen
             case _:
                 raise InvalidInput(f"estimator is 'robust', 'median' or 'mean', not {estimator!r}.")
 
@@ -227,17 +240,7 @@ class PrivateCountSketch:
 
     def _combine(self, other: PrivateCountSketch, sign: int) -> PrivateCountSketch:
         refuse_mismatch(self.spec, other.spec, "combine")
-        costs = self.guarantee.costs + other.guarantee.costs
-        delta = max(self.guarantee.delta, other.guarantee.delta)
-        stated = Guarantee(
-            epsilon=accounting.compose(costs, delta=delta),
-            delta=delta,
-            unit=self.spec.unit,
-            costs=costs,
-            mechanism=f"{self.guarantee.mechanism}; {other.guarantee.mechanism}",
-            caveat="Stated for someone who may be in both releases.",
-            holds=self.guarantee.holds and other.guarantee.holds,
-        )
+        stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         return PrivateCountSketch(self.spec, self.table + sign * other.table, self.noise + other.noise, stated)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -255,11 +258,13 @@ class PrivateCountSketch:
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
         spec = CountSketchSpec.from_json(document.header["spec"])
-        share = document.header.get("share")
+        share, noise = document.header.get("share"), document.header["noise"]
+        if not noise:
+            raise FileRefused("the file does not say which noise its counters have.")
         return cls(
             spec,
             integer_array(document, "table", (spec.rows, spec.width)),
-            tuple(noise_from_json(law) for law in document.header["noise"]),
+            tuple(noise_from_json(law) for law in noise),
             read_guarantee(document),
             read_charge(document),
             None if share is None else ShareTerms.from_json(share),
