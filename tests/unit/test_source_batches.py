@@ -43,6 +43,15 @@ def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> Non
         assert (only.rows, only.skipped) == (0, 1)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "arrow", "arrows", "feather", "csv.gz"])
+def test_a_table_without_rows_gives_no_batch(suffix: str, tmp_path: Path) -> None:
+    path = write(pa.table({"k": pa.array([], pa.string()), "u": pa.array([], pa.int64())}), tmp_path / f"t.{suffix}")
+    for options in ({}, {"sort_by_user": True}):
+        told: list[Progress] = []
+        assert list(open_source([str(path)], Columns(key="k", user="u"), progress=told.append, **options)) == []
+        assert told[-1].done == told[-1].total
+
+
 @pytest.mark.parametrize("suffix", FILES)
 def test_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
     path = write(pa.table({"k": range(1000)}), tmp_path / f"t.{suffix}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 
 __all__ = ["main"]
@@ -16,9 +17,15 @@ def main() -> None:
     from dpsketch.cli.app import app
     from dpsketch.errors import DpsketchError
 
+    # An orderly end removes temporary files, which hold records.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TYPER_INTERRUPTED))
     try:
         app()
     except DpsketchError as error:
+        hint = getattr(error, "sensitive_hint", None)
+        if hint and sys.stderr.isatty():
+            # Where a bad record is may be told to whoever holds the records, and to nobody else.
+            print(f"(For your eyes: {hint})", file=sys.stderr)
         _fail(f"{type(error).__name__}: {error}")
     except SystemExit as stop:
         if stop.code == _TYPER_INTERRUPTED:

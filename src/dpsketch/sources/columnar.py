@@ -54,6 +54,8 @@ def _read_parquet(path: Path, place: str, size: int, columns: Columns, batch_row
         for batch in guarded_iterator(batches, explain):
             done += batch.num_rows
             yield batch.rename_columns(list(columns.names)), size * done // max(1, rows)
+    if done != rows:
+        raise SourceError(f"{place} is damaged: it does not hold as many rows as it declares. Write it anew.")
 
 
 def read_arrow(
