@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +13,6 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from dpsketch.errors import SourceError
-from dpsketch.sources.engine import connect
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import HEAD_BYTES, File, StandardInput, check_magic
 from dpsketch.sources.records import Columns
@@ -41,19 +39,19 @@ def _read_parquet(path: Path, place: str, size: int, columns: Columns, batch_row
             return SourceError(f"{place} holds text that is not UTF-8. Convert it to UTF-8.")
         return unreadable(place, error)
 
-    with guarded(lambda: pyarrow.parquet.ParquetFile(path), explain) as file:
+    # Read in slices: a row group's column may be as large as the file.
+    def opened() -> pyarrow.parquet.ParquetFile:
+        return pyarrow.parquet.ParquetFile(path, buffer_size=_READ_AT_ONCE, pre_buffer=False)
+
+    with guarded(opened, explain) as file:
         names, rows = guarded(lambda: (file.schema_arrow.names, file.metadata.num_rows), explain)
-    _check_schema(names, columns, place)
-    # By position: DuckDB's names do not tell upper from lower case. It would also take the path for a pattern.
-    wanted = ", ".join(f"#{names.index(name) + 1} AS column_{i}" for i, name in enumerate(columns.names))
-    pattern = re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute()))
-    with connect() as connection:
-        table = guarded(lambda: connection.read_parquet(pattern, hive_partitioning=False), explain)
-        batches = guarded(lambda: table.project(wanted).to_arrow_reader(batch_rows), explain)
+        _check_schema(names, columns, place)
+        wanted = list(columns.names)
+        batches = guarded(lambda: file.iter_batches(batch_rows, columns=wanted, use_threads=False), explain)
         done = 0
         for batch in guarded_iterator(batches, explain):
             done += batch.num_rows
-            yield batch.rename_columns(list(columns.names)), size * done // max(1, rows)
+            yield batch.select(wanted), size * done // max(1, rows)
     if done != rows:
         raise SourceError(f"{place} is damaged: it does not hold as many rows as it declares. Write it anew.")
 

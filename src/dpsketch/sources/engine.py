@@ -1,4 +1,4 @@
-"""DuckDB, set up for one task: to stream Parquet, or to sort through a private directory."""
+"""DuckDB, set up for one task: to sort through a private directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,5 @@ def connect(*, memory_limit: str | None = None, temp_directory: str = "") -> duc
     if memory_limit is not None:
         settings["memory_limit"] = memory_limit
     connection = duckdb.connect(":memory:", config=settings)
-    # Prefetching would read a row group's column whole, whatever its size.
-    connection.execute("SET disable_parquet_prefetching = true")
     connection.execute("SET enable_progress_bar = false")  # it writes on standard output
     return connection

@@ -103,7 +103,7 @@ def _read(
     for location in located:
         done = 0
         kind = None if isinstance(location, Database) else location.format
-        place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind not in ("jsonl", "arrow"))
+        place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"))
         for piece, done in _pieces(location, columns, batch_rows, temp_directory):
             rows += piece.num_rows
             for start in range(0, piece.num_rows, batch_rows):
