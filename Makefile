@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-full check format bench clean
+.PHONY: demo test test-full check docs format bench clean
 
 $(VENV)/demo.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,11 +30,15 @@ test-full: $(VENV)/dev.stamp
 	find src -name '*.nb[ic]' -delete
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(VENV)/dev.stamp
+check: $(VENV)/dev.stamp docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Strict: a broken link, a missing page or a name that cannot be resolved fails.
+docs: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .

@@ -1,0 +1,105 @@
+"""What the site generates: the command line's reference from ``--help``, and a page for each notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+_ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):<code>~?([^<]+)</code>")
+
+
+def on_config(config: Any) -> Any:
+    """List pages that the navigation does not name under Explanation, so that none is lost."""
+    named = set(_leaves(config["nav"]))
+    section = next(part["Explanation"] for part in config["nav"] if "Explanation" in part)
+    section.extend(page.name for page in sorted(DOCS.glob("*.md")) if page.name not in named)
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages."""
+    from mkdocs.structure.files import File
+
+    pages = {"reference/cli.md": cli_reference()}
+    pages |= {f"notebooks/{path.stem}.md": notebook_page(path) for path in (DOCS / "notebooks").glob("*.ipynb")}
+    for name, content in pages.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Turn the roles of docstrings into plain names: they are written for readers of the source."""
+    return _ROLE.sub(lambda role: f"<code>{role[1].rpartition('.')[2] if role[0].count('~') else role[1]}</code>", html)
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """Yield every command that can be typed, as its words."""
+    import typer.main
+
+    from dpsketch.cli.app import app
+
+    yield from _walk((), typer.main.get_command(app))
+
+
+def _walk(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
+    if not hasattr(command, "commands"):
+        yield words
+        return
+    for name, inner in command.commands.items():
+        yield from _walk((*words, name), inner)
+
+
+def help_of(*words: str) -> str:
+    """Return what a command prints with ``--help``."""
+    from typer.testing import CliRunner
+
+    from dpsketch.cli.app import app
+
+    shown = CliRunner().invoke(app, [*words, "--help"], prog_name="dpsketch", env={"COLUMNS": "110", "TERM": "dumb"})
+    return shown.output.strip()
+
+
+def cli_reference() -> str:
+    """Return the reference of the command line: what every command prints with ``--help``."""
+    parts = [
+        "# Command line",
+        "Results go to standard output, messages to standard error. Exit code 0: done; 1: refused, with a sentence "
+        "that says why; 2: wrong usage.",
+        f"```text\n{help_of()}\n```",
+    ]
+    for words in commands():
+        parts += [f"## dpsketch {' '.join(words)}", f"```text\n{help_of(*words)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def notebook_page(path: Path) -> str:
+    """Return a notebook as a page: its text, its code, and what the code printed."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        printed = "".join("".join(output.get("text", [])) for output in cell["outputs"])
+        if printed:
+            parts.append(f"```text\n{printed.rstrip()}\n```")
+    parts.append(f"The notebook is `docs/notebooks/{path.name}` in the repository.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _leaves(nav: Any) -> Iterator[str]:
+    match nav:
+        case str():
+            yield nav
+        case list():
+            for part in nav:
+                yield from _leaves(part)
+        case dict():
+            for part in nav.values():
+                yield from _leaves(part)

@@ -1,0 +1,127 @@
+"""Plans for sketches with one size to choose: sparse histograms, moments, densities, distinct counts."""
+
+from __future__ import annotations
+
+import math
+
+from dpsketch.kernels import Euclidean
+from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
+from dpsketch.sketches.density import DensitySketch
+from dpsketch.sketches.density.spec import DensitySpec, default_width
+from dpsketch.sketches.distinct import DistinctSketch
+from dpsketch.sketches.distinct.spec import DistinctSpec
+from dpsketch.sketches.moment import MomentSketch
+from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.sparse import SparseHistogram
+from dpsketch.sketches.sparse.spec import SparseHistogramSpec
+
+__all__ = ["plan_density", "plan_distinct", "plan_moment", "plan_sparse"]
+
+# Without a wanted error: the smallest size within so much of the least error.
+_NEARLY = 1.05
+
+
+def _sizes(low: int, high: int) -> list[int]:
+    """Return sizes about a tenth apart."""
+    steps = math.ceil(math.log(high / low) / math.log(1.1))
+    return sorted({round(low * (high / low) ** (i / steps)) for i in range(steps + 1)})
+
+
+def _smallest(errors: dict[int, float], target: float | None, memory: int) -> int:
+    """Return the smallest size that reaches the target, or nearly the least error where there is none."""
+    least = min(errors.values())
+    wanted = _NEARLY * least if target is None else target
+    for size, error in errors.items():
+        if error <= wanted:
+            return size
+    raise out_of_reach(wanted, least, f"within {memory:,} bytes")
+
+
+def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None, memory: int) -> Proposal:
+    """Say what a sparse histogram for so many keys is worth; its error hardly depends on its size."""
+    spec = SparseHistogramSpec(amount.unit, expected_keys=guess.keys)
+    error = spec.preview(**amount.budget).predicted_error
+    if target_error is not None and error > target_error:
+        raise out_of_reach(target_error, error, "whatever the size")
+    return Proposal(
+        kind="sparse",
+        shape={"expected_keys": guess.keys},
+        budget=amount.budget,
+        error=error,
+        error_of="the estimate of a mid-sized count, standard deviation",
+        memory=spec.memory,
+        seconds=seconds_for(SparseHistogram.from_spec(spec), guess.records),
+    )
+
+
+def plan_moment(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, p: float) -> Proposal:
+    """Propose the size of a moment sketch."""
+    moment = float((guess.counts**p).sum())
+    errors = {
+        size: MomentSpec(p, size, amount.unit).preview(**amount.budget, moment=moment).predicted_error
+        for size in (20, 30, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600)
+        if 8 * size <= memory
+    }
+    size = _smallest(errors, target_error, memory)
+    spec = MomentSpec(p, size, amount.unit)
+    return Proposal(
+        kind="moment",
+        shape={"p": p, "size": size},
+        budget=amount.budget,
+        error=errors[size],
+        error_of="the estimated moment, standard deviation",
+        memory=spec.memory,
+        seconds=seconds_for(MomentSketch.from_spec(spec), guess.records),
+        also={"moment": moment, "relative_error": errors[size] / moment},
+    )
+
+
+def plan_density(
+    amount: Amount, guess: Guess, *, target_error: float | None, memory: int, dim: int, similarity: float
+) -> Proposal:
+    """Propose the rows of a density sketch, by a bound that holds whatever the data are."""
+    kernel = Euclidean(dim=dim, bandwidth=1.0)
+    width = default_width(kernel)
+
+    def spec_of(rows: int) -> DensitySpec:
+        return DensitySpec(kernel, rows, width, amount.unit)
+
+    errors = {
+        rows: spec_of(rows).preview(**amount.budget, records=guess.records, similarity=similarity).predicted_error
+        for rows in _sizes(10, max(11, min(20_000, memory // (8 * width))))
+    }
+    rows = _smallest(errors, target_error, memory)
+    spec = spec_of(rows)
+    kernel_sum = guess.records * similarity
+    return Proposal(
+        kind="density",
+        shape={"rows": rows},
+        budget=amount.budget,
+        error=errors[rows],
+        error_of="a kernel sum, standard deviation at most",
+        memory=spec.memory,
+        seconds=seconds_for(DensitySketch.from_spec(spec), guess.records, dim=dim),
+        also={"kernel_sum": kernel_sum, "relative_error": errors[rows] / kernel_sum},
+    )
+
+
+def plan_distinct(amount: Amount, guess: Guess, *, target_error: float | None, memory: int) -> Proposal:
+    """Propose the buckets of a distinct count."""
+    errors = {
+        buckets: DistinctSpec(buckets, amount.unit).preview(**amount.budget, distinct=guess.keys).predicted_error
+        for buckets in (1 << bits for bits in range(4, 21))
+        if 8 * buckets <= memory
+    }
+    buckets = _smallest(errors, target_error, memory)
+    spec = DistinctSpec(buckets, amount.unit)
+    return Proposal(
+        kind="distinct",
+        shape={"buckets": buckets},
+        budget=amount.budget,
+        error=errors[buckets],
+        error_of="the number of distinct keys, standard deviation",
+        memory=spec.memory,
+        seconds=seconds_for(DistinctSketch.from_spec(spec), guess.records),
+        also={"relative_error": errors[buckets] / guess.keys},
+    )

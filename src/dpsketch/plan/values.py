@@ -1,0 +1,124 @@
+"""What a plan is asked and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.privacy import Unit, requested
+from dpsketch.sketches.guessing import guessed_counts
+
+__all__ = ["Amount", "Budget", "Guess", "Proposal", "Shape", "out_of_reach"]
+
+Shape = dict[str, int | float]
+
+
+class Budget(TypedDict):
+    """A budget as ``release`` takes it."""
+
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How the data may look: records over distinct keys, the i-th in proportion to i^-skew. Public knowledge only.
+
+    Attributes
+    ----------
+    records : float
+        How many records there may be.
+    keys : int
+        How many distinct keys.
+    skew : float
+        Zipf's exponent: 0 where all keys are alike, about 1 for words, pages and products.
+    """
+
+    records: float
+    keys: int
+    skew: float
+
+    @property
+    def counts(self) -> npt.NDArray[np.float64]:
+        """The counts of all keys, largest first."""
+        return guessed_counts(self.records, self.keys, self.skew, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """The budget of the planned release, and whose presence it hides.
+
+    Attributes
+    ----------
+    unit : Unit
+        The unit of privacy.
+    epsilon, delta, rho : float or None
+        The budget, as a release takes it.
+    """
+
+    unit: Unit
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        requested(self.epsilon, self.delta, self.rho)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget itself, as ``release`` takes it."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A shape, and what it is expected to be worth.
+
+    Attributes
+    ----------
+    kind : str
+        The kind of sketch.
+    shape : dict
+        Arguments of the sketch (and options of ``dpsketch run``).
+    budget : dict
+        The budget it was planned for.
+    error : float
+        The predicted error.
+    error_of : str
+        What that is the error of.
+    memory : int
+        Bytes of the sketch while it counts.
+    seconds : float
+        Time to count the guessed records on one core of this machine, as measured on a few of them.
+    also : dict
+        Further figures, by name.
+    notes : tuple of str
+        What else to know.
+    """
+
+    kind: str
+    shape: Shape
+    budget: Budget
+    error: float
+    error_of: str
+    memory: int
+    seconds: float
+    also: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the proposal as JSON-ready values."""
+        return {**asdict(self), "notes": list(self.notes)}
+
+
+def out_of_reach(target: float, least: float, where: str) -> InvalidInput:
+    """Return the refusal for a wanted error below what can be had."""
+    return InvalidInput(
+        f"no shape reaches an error of {target:g}: the least is about {least:.3g}, {where}. Allow a larger error, more "
+        "memory or a larger budget."
+    )

@@ -1,0 +1,49 @@
+"""`dpsketch plan`: proposals for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Runner = Callable[..., Any]
+
+BUDGET = ("--epsilon", 1, "--delta", "1e-6")
+DATA = ("--records", 20_000, "--keys", 1_000, "--skew", 1.0)
+
+
+def test_a_proposal_is_a_command_to_run(dpsketch: Runner) -> None:
+    found = dpsketch("plan", "counts", *BUDGET, *DATA, "--max-keys", 5, "--target-error", 60)
+    assert found.code == 0
+    assert found.out.startswith("Proposed: dpsketch run counts SOURCE… --user COLUMN --max-keys 5 --rows ")
+    assert "Predicted error: " in found.out
+    assert "Memory: " in found.out
+
+
+@pytest.mark.parametrize("kind", ["counts", "heavy", "sparse", "moment", "density", "distinct", "ranges"])
+def test_programs_read_a_plan_and_use_its_shape(dpsketch: Runner, kind: str) -> None:
+    own = ("--p", 0.5) if kind == "moment" else ()
+    found = dpsketch("plan", kind, *BUDGET, *DATA, *own, "--memory", 1 << 20, "--json").json
+    assert found["kind"] == kind
+    assert found["error"] > 0
+    assert found["memory"] <= 1 << 20
+    assert found["budget"] == {"epsilon": 1.0, "delta": 1e-6, "rho": None}
+
+
+def test_a_proposed_shape_is_what_run_takes(dpsketch: Runner, tmp_path: Any) -> None:
+    (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 20)
+    shape = dpsketch("plan", "heavy", *BUDGET, *DATA, "--key-bytes", 8, "--json").json["shape"]
+    options = [part for name, value in shape.items() for part in (f"--{name.replace('_', '-')}", value)]
+    run = dpsketch("run", "heavy", "visits.csv", "--key", "page", *options, *BUDGET, "-o", "out.dps")
+    assert run.code == 0, run.err
+
+
+def test_refusals_say_what_can_be_had(dpsketch: Runner) -> None:
+    found = dpsketch("plan", "counts", *BUDGET, *DATA, "--target-error", 0.01)
+    assert found.code == 1
+    assert "the least is about" in found.err
+    assert dpsketch("plan", "moment", *BUDGET, *DATA).code == 1
+    assert dpsketch("plan", "counts", *DATA).code == 1
+    assert dpsketch("plan", "counts", *BUDGET).code == 2
+    assert dpsketch("plan", "medians", *BUDGET, *DATA).code == 2

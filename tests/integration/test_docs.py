@@ -1,0 +1,142 @@
+"""The documentation is true: its examples run, and every name, command, option and error is in it."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import typer.main
+
+import dpsketch as dps
+from doc_pages import PAGES, ROOT, assert_alike, run_page
+from dpsketch import errors, local, plan
+from dpsketch.cli.app import app
+
+DOCS = ROOT / "docs"
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the records that the README speaks of, and a ledger of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    (tmp_path / "visits.csv").write_text("url,visitor\n" + "/index.html,1\n/about.html,1\n/index.html,2\n" * 50)
+    (tmp_path / "urls.txt").write_text("/index.html\n/about.html\n/help.html\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
+    """Some pages speak of keys and counts that a reader brings along."""
+    brought = {"keys": np.arange(100), "counts": np.arange(100) + 1, "keys_of_interest": np.arange(50)}
+    run_page(page, {"__name__": "__main__", **brought})
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_prints_what_it_shows(
+    notebook: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(json.loads(notebook.read_text(encoding="utf-8"))["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec"), names)
+            shown = "".join("".join(output["text"]) for output in cell["outputs"])
+            assert_alike(shown, capsys.readouterr().out, f"{notebook.name}, cell {number}")
+
+
+def test_there_are_three_notebooks() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["app-telemetry", "places", "web-analytics"]
+
+
+def documented() -> set[str]:
+    """Everything that the reference asks mkdocstrings for."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+    return set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    listed = documented()
+    names = {path.rpartition(".")[2] for path in listed} | set(errors.__all__)
+    missing = [name for name in dps.__all__ if name not in names]
+    protocols = [one.__name__ for one in local.PROTOCOLS.values()]
+    missing += [name for name in protocols if f"dpsketch.local.{name}" not in listed]
+    missing += [name for name in ("Amount", "Guess", "Proposal", "propose") if f"dpsketch.plan.{name}" not in listed]
+    assert not missing
+    assert all(inspect.getdoc(getattr(plan, name)) for name in ("Amount", "Guess", "Proposal", "propose"))
+
+
+def test_every_public_name_has_words_of_its_own() -> None:
+    bare = [name for name in dps.__all__ if not inspect.getdoc(getattr(dps, name))]
+    for name in dps.__all__:
+        thing = getattr(dps, name)
+        if inspect.isclass(thing) and thing.__module__.startswith("dpsketch"):
+            bare += [
+                f"{name}.{member}"
+                for member, value in vars(thing).items()
+                if not member.startswith("_")
+                and (inspect.isfunction(value) or isinstance(value, property | classmethod))
+                and not inspect.getdoc(value)
+            ]
+    assert not bare
+
+
+def test_every_error_class_is_documented() -> None:
+    """The reference takes the whole module, and the module exports every class in it."""
+    assert "dpsketch.errors" in documented()
+    classes = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert classes == set(errors.__all__)
+    assert all(inspect.getdoc(getattr(errors, name)) for name in classes)
+
+
+def site_hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_command_and_option_is_documented() -> None:
+    hooks = site_hooks()
+    reference = hooks.cli_reference()
+    found = list(hooks.commands())
+    assert len(found) >= 17
+    for words in found:
+        command: Any = typer.main.get_command(app)
+        for word in words:
+            command = command.commands[word]
+        section = reference.split(f"## dpsketch {' '.join(words)}\n")[1].split("\n## ")[0]
+        assert command.help, words
+        for parameter in command.params:
+            assert parameter.help, (words, parameter.name)
+            assert all(name in section for name in parameter.opts if name.startswith("-")), (words, parameter.name)
+
+
+def test_examples_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the check: wrong code, a wrong exit code and a wrong output are noticed."""
+    monkeypatch.chdir(tmp_path)
+    for text in (
+        "```python\n1 / 0\n```",
+        "```console\n$ dpsketch query nothing.dps\n```",
+        "```console\n$ dpsketch --version\nversion 0.1.0\n```",
+        "```python\nprint('a')\n```\n\n```text\nb\n```",
+    ):
+        page = ROOT / "docs" / "index.md"
+        monkeypatch.setattr(type(page), "read_text", lambda self, encoding, text=text: text)
+        with pytest.raises((AssertionError, ZeroDivisionError)):
+            run_page(page, {})
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
