@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dpsketch.estimates import Estimates
 
-__all__ = ["bars", "counters", "curve", "heat_map", "new_figure", "save"]
+__all__ = ["audits", "bars", "check_ending", "counters", "curve", "heat_map", "new_figure", "save"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,14 +32,17 @@ def new_figure(width: float = 8, height: float = 5) -> Figure:
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
+def check_ending(path: str | Path) -> None:
+    """Refuse a path whose ending names no picture format, before anything is computed for it."""
+    suffix = Path(path).suffix
+    if suffix.lstrip(".").lower() not in new_figure().canvas.get_supported_filetypes():
+        raise InvalidInput(f"cannot draw into a file ending in {suffix or 'nothing'!r}; use .png, .svg or .pdf.")
+
+
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure; the format follows the file's ending."""
-    path = Path(path)
-    formats = figure.canvas.get_supported_filetypes()
-    ending = path.suffix.lstrip(".").lower()
-    if ending not in formats:
-        raise InvalidInput(f"cannot draw into a file ending in {path.suffix or 'nothing'!r}; use .png, .svg or .pdf.")
-    figure.savefig(path)
+    check_ending(path)
+    figure.savefig(Path(path))
 
 
 def bars(estimates: Estimates, title: str) -> Figure:
@@ -113,6 +116,21 @@ def heat_map(
     figure.colorbar(shown, ax=axes, label="density")
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
+    _titles(axes, title)
+    return figure
+
+
+def audits(names: Sequence[str], claimed: Sequence[float], audited: Sequence[float], title: str) -> Figure:
+    """Draw the claimed ε of each mechanism and the lower bound that an audit found; one beyond its claim is red."""
+    figure = new_figure(8, 1.2 + 0.24 * max(4, len(names)))
+    axes = figure.subplots()
+    places = np.arange(len(names))[::-1]
+    colours = ["#b22222" if found > claim else _INK for found, claim in zip(audited, claimed, strict=True)]
+    axes.barh(places, claimed, color=_LIGHT, height=0.7, label="claimed ε")
+    axes.scatter(audited, places, color=colours, s=18, zorder=3, label="audited lower bound")
+    axes.set_yticks(places, [_label(name) for name in names])
+    axes.set_xlabel("ε")
+    axes.legend(frameon=False, loc="best")
     _titles(axes, title)
     return figure
 

@@ -7,6 +7,7 @@ this module only says what they mean.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
@@ -28,6 +29,9 @@ __all__ = [
     "per_user",
     "requested",
 ]
+
+# Past this a budget protects nobody, and the ε it implies leaves the range in which it can be computed.
+_LARGEST_RHO = 1e9
 
 Neighbours = Literal["add_remove", "replace"]
 Level = Literal["record", "user"]
@@ -209,12 +213,12 @@ def requested(epsilon: float | None, delta: float | None, rho: float | None) -> 
     if rho is not None:
         if epsilon is not None or delta is not None:
             raise InvalidInput("give either rho, or epsilon and delta, not both.")
-        if not (math.isfinite(rho) and rho > 0):
-            raise InvalidInput(f"rho must be positive and finite, not {rho!r}.")
+        if not 0 < rho <= _LARGEST_RHO:
+            raise InvalidInput(f"rho must be positive and at most {_LARGEST_RHO:g}, not {rho!r}.")
         return ZcdpCost(float(rho))
     if epsilon is None:
         raise InvalidInput("a release needs a budget: epsilon= with delta= (delta=0 for pure privacy), or rho=.")
-    if not (math.isfinite(epsilon) and epsilon > 0):
+    if not 0 < epsilon <= sys.float_info.max:
         raise InvalidInput(f"epsilon must be positive and finite, not {epsilon!r}.")
     if delta is None:
         raise InvalidInput("say delta= as well: for example delta=1e-6, or delta=0 for pure privacy.")

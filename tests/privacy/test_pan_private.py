@@ -84,10 +84,11 @@ def test_a_released_table_cannot_be_updated() -> None:
 
 
 def test_no_exact_number_is_in_the_memory() -> None:
-    """Everything the object holds is the spec, the public calibration, hash keys and the noisy table."""
+    """Everything held is the spec, the public calibration, hash keys, the noisy table, and where noise came from."""
     sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_record(), epsilon=1.0, delta=0)
     sketch.update([1, 2, None, 3])
-    assert set(vars(sketch)) == {"_calibrated", "_charge", "_spec", "_row_keys", "_table"}
+    assert set(vars(sketch)) == {"_calibrated", "_charge", "_spec", "_row_keys", "_table", "_began_for_tests"}
+    assert sketch._began_for_tests is False
 
 
 def test_users_are_refused() -> None:

@@ -201,6 +201,7 @@ def _largest_mu(epsilon: float, delta: float) -> float:
     return _settle(mu, 0.0, lambda value: value == 0 or exact_delta(epsilon, value) <= delta)
 
 
+@lru_cache(maxsize=1024)
 def smallest_epsilon(mu: Any, delta: float) -> float:
     """Return the smallest double ε with δ(ε, μ) ≤ ``delta``; μ may be an mpmath number."""
     import mpmath

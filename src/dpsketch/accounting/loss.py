@@ -40,6 +40,8 @@ _STEPS = 1000
 # ε is in the hundreds, its exponentials overflow.
 _LEAST_DEVIATION = 1e-4
 _MOST_DEVIATION = 25.0
+# A Gaussian part below this, far below that of any release, has a standard deviation whose square overflows.
+_LEAST_MU_SQUARED = 1e-200
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def _deviation(tally: Tally) -> float:
 def _composed(tally: Tally) -> Any:
     """Return dp-accounting's distribution of the whole history, or None where a grid is of no use."""
     deviation = _deviation(tally)
-    if tally.rho or not _LEAST_DEVIATION < deviation < _MOST_DEVIATION:
+    if tally.rho or not _LEAST_DEVIATION < deviation < _MOST_DEVIATION or 0 < tally.mu_squared < _LEAST_MU_SQUARED:
         return None
     from dp_accounting.pld import privacy_loss_distribution as library
 

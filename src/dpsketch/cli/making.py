@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,7 +32,7 @@ def run(
 
     requested(**budget.amount)
     sketch = new_sketch(flags)
-    target = budget.target(_dataset_name(flags.source))
+    target = budget.target(lambda: _dataset_name(flags.source))
     if dry_run:
         _preview(sketch, budget, target, as_json)
         return
@@ -51,6 +52,7 @@ def build(
     like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch.")] = None,
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
+    from dpsketch import files
     from dpsketch.cli.recipes import SHAPE_FLAGS, feed, new_sketch
     from dpsketch.kinds import KINDS, load_sensitive
 
@@ -60,6 +62,9 @@ def build(
     else:
         if flags.max_keys is not None or any(getattr(flags, name) is not None for name in SHAPE_FLAGS):
             raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
+        found = files.read(like, allow_sensitive=True).kind
+        if KINDS.get(found) != KINDS[flags.kind.value] and (flags.kind.value, found) != ("moment", "moments"):
+            raise InvalidInput(f"{like} holds a sketch of kind {found}, and {flags.kind.value} was asked for.")
         sketch = load_sensitive(like).empty_like()
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
@@ -82,7 +87,7 @@ def merge(
 ) -> None:
     """Merge partial sketches, as one pass over all their records; or the released shares of several parties."""
     from dpsketch import files
-    from dpsketch.kinds import load, load_sensitive
+    from dpsketch.kinds import KINDS, load, load_sensitive
     from dpsketch.sketches.countsketch import merge_releases
 
     if len(sketches) < 2:
@@ -93,12 +98,20 @@ def merge(
         together.save(output)
         say(f"Merged {len(sketches)} shares into {output}. Guarantee: {together.guarantee}")
         return
+    if len({os.path.realpath(path) for path in sketches}) < len(sketches):
+        raise InvalidInput("a .sketch file is given twice, and each of its records would count twice. Name it once.")
     merged = load_sensitive(sketches[0])
     stated = {"disjoint_users": True} if disjoint_users else {}
     for path in sketches[1:]:
         merged.merge(load_sensitive(path), **stated)
+    once = KINDS[files.read(sketches[0], allow_sensitive=True).kind].released_once
     merged.save_sensitive(output)
     say(f"Merged {len(sketches)} sketches into {output}.")
+    if once:
+        for path in sketches:
+            if os.path.realpath(path) != os.path.realpath(output):
+                _destroy(path)
+        say("Destroyed the parts: they share one secret, which is good for one release only.")
 
 
 @with_groups(budget=Budget)
@@ -119,7 +132,7 @@ def release(
 
     requested(**budget.amount)
     loaded = load_sensitive(sketch)
-    target = budget.target(sketch.name)
+    target = budget.target(lambda: sketch.name)
     if dry_run:
         _preview(loaded, budget, target, as_json)
         return
@@ -223,8 +236,16 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool) -> None
 
 
 def _dataset_name(source: list[str]) -> str:
-    names = sorted({"standard input" if name == "-" else Path(name.split("?")[0]).name for name in source})
-    return ", ".join(names)
+    """Name a dataset after its only source. The name is published, and a list of files may be one of people."""
+    location = source[0]
+    if "://" in location:
+        location = urlsplit(location).path  # never the user and the password before it
+    name = "standard input" if location == "-" else Path(location).name
+    if len(source) > 1 or not name:
+        raise InvalidInput(
+            "say --dataset NAME: whose budget pays, and what the release will name. (Or --no-ledger, to charge none.)"
+        )
+    return name
 
 
 def _writable(output: Path) -> None:

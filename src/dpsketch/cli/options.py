@@ -121,7 +121,7 @@ class Budget:
     rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None
     ledger: LedgerOption = None
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="The dataset whose budget pays. Default: the source's file name.")
+        str | None, typer.Option("--dataset", help="Whose budget pays. Default: the file name of an only source.")
     ] = None
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")
@@ -132,8 +132,11 @@ class Budget:
         """The budget itself, as ``release`` takes it."""
         return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
 
-    def target(self, fallback: str) -> Target:
-        """Choose the ledger: the one named, else the user's own, unless the caller opted out by name."""
+    def target(self, fallback: Callable[[], str]) -> Target:
+        """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
+
+        ``fallback`` names the dataset where the caller did not.
+        """
         if self.no_ledger:
             if self.dataset is not None:
                 raise InvalidInput("--no-ledger and --dataset contradict each other.")
@@ -141,7 +144,7 @@ class Budget:
         from dpsketch.ledger import Ledger
 
         ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
-        return Target(ledger, self.dataset or fallback)
+        return Target(ledger, self.dataset or fallback())
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def new_sketch(flags: SketchFlags) -> Any:
 def _counts(unit: Unit, given: Given, flags: SketchFlags) -> Any:
     from dpsketch.sketches.countsketch import CountSketch
 
-    return CountSketch(**{"rows": 7, "width": 4096, **given}, unit=unit)
+    return CountSketch(**{"rows": 7, "width": 4096, **given}, unit=unit, key_type=_stated_type(flags))
 
 
 def _heavy(unit: Unit, given: Given, flags: SketchFlags) -> Any:
@@ -71,7 +71,7 @@ def _heavy(unit: Unit, given: Given, flags: SketchFlags) -> Any:
 def _sparse(unit: Unit, given: Given, flags: SketchFlags) -> Any:
     from dpsketch.sketches.sparse import SparseHistogram
 
-    return SparseHistogram(**given, unit=unit)
+    return SparseHistogram(**given, unit=unit, key_type=_stated_type(flags))
 
 
 def _moment(unit: Unit, given: Given, flags: SketchFlags) -> Any:
@@ -80,7 +80,7 @@ def _moment(unit: Unit, given: Given, flags: SketchFlags) -> Any:
     exponents = given.pop("p", None) or []
     if not exponents:
         raise InvalidInput("say which moment: --p 0.5, or several by repeating --p.")
-    shape = {"size": 200, **given}
+    shape = {"size": 200, "key_type": _stated_type(flags), **given}
     if len(exponents) == 1:
         return MomentSketch(p=exponents[0], **shape, unit=unit)
     return MomentProfile(p=exponents, **shape, unit=unit)
@@ -105,7 +105,7 @@ def _density(unit: Unit, given: Given, flags: SketchFlags) -> Any:
 def _distinct(unit: Unit, given: Given, flags: SketchFlags) -> Any:
     from dpsketch.sketches.distinct import DistinctSketch
 
-    return DistinctSketch(**given, unit=unit)
+    return DistinctSketch(**given, unit=unit, key_type=_stated_type(flags))
 
 
 def _ranges(unit: Unit, given: Given, flags: SketchFlags) -> Any:
@@ -146,21 +146,24 @@ def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] |
             skipped += batch.skipped
             yield batch
 
+    # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
+    weighted = flags.kind.value not in ("density", "distinct")
     if flags.user is None:
         for batch in counted():
-            _add(sketch, batch)
+            _add(sketch, batch, weighted)
     else:
         for batch in whole_users(counted(), sketch.spec):
-            _add(sketch, batch)
+            _add(sketch, batch, weighted)
     return Reading(read, skipped + sketch.skipped_nulls)
 
 
-def _add(sketch: Any, batch: Batch) -> None:
+def _add(sketch: Any, batch: Batch, weighted: bool) -> None:
     import numpy as np
 
     if batch.rows == 0:
         return
-    others = {name: column for name, column in (("users", batch.user), ("weights", batch.weight)) if column is not None}
+    columns = {"users": batch.user, "weights": batch.weight if weighted else None}
+    others = {name: column for name, column in columns.items() if column is not None}
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
     sketch.update(records, **others)
 
@@ -179,9 +182,13 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
     return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=_key_type(flags, sketch))
 
 
+def _stated_type(flags: SketchFlags) -> KeyType | None:
+    return None if flags.key_type is None else flags.key_type.value
+
+
 def _key_type(flags: SketchFlags, sketch: Any) -> KeyType | None:
     if flags.key_type is not None:
-        return flags.key_type.value
+        return _stated_type(flags)
     fixed: KeyType | None = "int" if flags.kind.value == "ranges" else sketch.spec.key_type
     return fixed
 

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Generic, Self, TypeVar
 
 from dpsketch import files
+from dpsketch.errors import SpecMismatch
 from dpsketch.sketches.releasing import Sensitive
 
 __all__ = ["Accumulator"]
@@ -43,6 +44,11 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
     def empty_like(self) -> Self:
         """Start an empty sketch that will merge with this one."""
         return type(self).from_spec(self._spec)
+
+    def _refuse_itself(self, other: object) -> None:
+        """Refuse to merge a sketch with itself: every record would count twice, and move twice what noise hides."""
+        if other is self:
+            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
 
     @property
     def spec(self) -> SpecT:

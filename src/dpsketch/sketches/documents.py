@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch import accounting
 from dpsketch.errors import FileRefused
 from dpsketch.files import Document
-from dpsketch.privacy import Guarantee
+from dpsketch.privacy import Guarantee, Unit, cost_to_json
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -28,8 +29,29 @@ def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | 
 
 
 def read_guarantee(document: Document) -> Guarantee:
-    """Read the guarantee of a release."""
-    return Guarantee.from_json(document.header["guarantee"])
+    """Read the guarantee of a release; refuse one that no release can have, or that is for another unit.
+
+    Whoever forges a file can promise anything. What is checked is that the promise can be printed and composed.
+    """
+    promise = Guarantee.from_json(document.header["guarantee"])
+    numbers = [promise.epsilon, promise.delta, *([] if promise.rho is None else [promise.rho])]
+    for cost in promise.costs:
+        numbers += [value for name, value in cost_to_json(cost).items() if name != "kind"]
+    sensible = all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+    sensible = sensible and isinstance(promise.mechanism, str) and isinstance(promise.caveat, str | None)
+    sensible = sensible and isinstance(promise.holds, bool) and bool(promise.costs)
+    if (
+        not sensible
+        or not (promise.epsilon >= 0 and 0 <= promise.delta < 1)
+        or (promise.rho is not None and promise.rho <= 0)
+    ):
+        raise FileRefused("the file's guarantee is not one that dpsketch writes.")
+    for cost in promise.costs:
+        accounting.check_cost(cost)
+    spec = document.header.get("spec")
+    if isinstance(spec, dict) and Unit.from_json(spec["unit"]) != promise.unit:
+        raise FileRefused("the file's guarantee is for another unit than its spec.")
+    return promise
 
 
 def read_charge(document: Document) -> Charge | None:

@@ -18,10 +18,19 @@ from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Guarantee, Pur
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
 
-__all__ = ["AdditiveNoise", "ReleasePreview", "Sensitive", "additive_noise", "charge_ledger", "guarantee"]
+__all__ = [
+    "AdditiveNoise",
+    "ReleasePreview",
+    "Sensitive",
+    "additive_noise",
+    "charge_ledger",
+    "combined_guarantee",
+    "guarantee",
+]
 
 # At this δ a release made with ρ also states its (ε, δ).
 DELTA_FOR_RHO = 1e-6
+_IN_BOTH = "Stated for someone who may be in both releases."
 
 
 class Sensitive:
@@ -110,9 +119,11 @@ def charge_ledger(
     return ledger.charge(dataset, costs, unit=unit, note=note)
 
 
-def guarantee(calibrated: AdditiveNoise, unit: Unit, *, caveat: str | None = None) -> Guarantee:
-    """State what a release with this noise promises."""
-    holds = not noise_is_for_tests()
+def guarantee(
+    calibrated: AdditiveNoise, unit: Unit, *, caveat: str | None = None, for_tests: bool = False
+) -> Guarantee:
+    """State what a release with this noise promises; ``for_tests`` if some of it was drawn from a seed before."""
+    holds = not (for_tests or noise_is_for_tests())
     if not holds:
         caveat = "the noise came from a seeded source that exists for tests only"
     return Guarantee(
@@ -123,5 +134,28 @@ def guarantee(calibrated: AdditiveNoise, unit: Unit, *, caveat: str | None = Non
         mechanism=calibrated.noise.words,
         rho=calibrated.rho,
         caveat=caveat,
+        holds=holds,
+    )
+
+
+def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:
+    """State what two releases promise together to someone who may be in both.
+
+    Each stays under the conditions it was made under: whatever caveat either has, the combination has too.
+    """
+    costs = first.costs + second.costs
+    delta = max(first.delta, second.delta)
+    holds = first.holds and second.holds
+    # Where one of them promises nothing, only its reason matters.
+    parts = [each.caveat for each in (first, second) if holds or not each.holds]
+    inherited = [part.replace(_IN_BOTH, "").strip() for part in parts if part]
+    caveats = dict.fromkeys(filter(None, [_IN_BOTH, *inherited] if holds else inherited))
+    return Guarantee(
+        epsilon=accounting.compose(costs, delta=delta),
+        delta=delta,
+        unit=unit,
+        costs=costs,
+        mechanism=f"{first.mechanism}; {second.mechanism}",
+        caveat=" ".join(caveats) or None,
         holds=holds,
     )

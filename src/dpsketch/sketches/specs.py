@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from dpsketch.errors import InvalidInput, SpecMismatch
 
-__all__ = ["Sensitivity", "Spec", "fingerprint_of", "refuse_mismatch", "whole_number"]
+__all__ = ["Sensitivity", "Spec", "check_key_type", "fingerprint_of", "refuse_mismatch", "whole_number"]
 
 
 class Spec(Protocol):
@@ -57,3 +57,9 @@ def whole_number(name: str, value: Any, *, low: int, high: int) -> int:
     if not low <= number <= high:
         raise InvalidInput(f"{name} must lie between {low} and {high}, not {number}.")
     return number
+
+
+def check_key_type(key_type: object) -> None:
+    """Refuse a key type that is not one."""
+    if key_type is not None and key_type != "int" and key_type != "text":
+        raise InvalidInput("key_type is 'int', 'text' or None.")

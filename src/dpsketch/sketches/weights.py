@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,12 @@ class WeightGrid:
 
     @property
     def max_units(self) -> int:
-        """The largest contribution of one record to one counter, in grid units."""
-        return math.floor(self.max_weight / self.step)
+        """The largest contribution of one record to one counter, in grid units.
+
+        Both numbers are read as the decimals they are written as: 0.3 is three steps of 0.1, which the quotient of the
+        two doubles, 2.9999999999999996, is not.
+        """
+        return math.floor(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))
 
     @property
     def one(self) -> int:
@@ -54,7 +59,8 @@ class WeightGrid:
         values = real_numbers("weights", weights, n)
         if np.any(values < 0):
             raise InvalidInput("weights must not be negative.")
-        steps = values / self.step
+        with np.errstate(over="ignore"):  # what overflows is clipped below
+            steps = values / self.step
         rounded = np.rint(steps)
         if self.step == 1 and np.any(rounded != steps):
             raise InvalidInput(

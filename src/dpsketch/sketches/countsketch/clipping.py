@@ -54,7 +54,12 @@ class Clip:
         """The largest squared L2 norm of a user's own sketch, c² rounded down."""
         mean = self.max_units**2 * self.rows * self.max_keys
         spread = math.isqrt(18 * mean**2 // (self.rows * self.width))
-        return min(mean + spread, mean * self.max_keys)
+        return min(mean + spread, self.worst_squared)
+
+    @property
+    def worst_squared(self) -> int:
+        """The squared norm of a user all of whose keys share their cells: w²m²k. Nobody has more."""
+        return self.max_units**2 * self.rows * self.max_keys**2
 
     def add(self, table: npt.NDArray[np.int64], batch: Bounded, row_keys: npt.NDArray[np.uint64]) -> int:
         """Add bounded users to a table in place; return how many had a key left out.
@@ -66,6 +71,9 @@ class Clip:
         reach = math.isqrt(self.squared) + self.max_units * (math.isqrt(self.rows) + 1)
         shift = max(0, reach.bit_length() - _NORM_BITS)
         limit = self.squared >> (2 * shift)
+        if self.squared == self.worst_squared:
+            # No user passes that, so that counting norms in coarse steps must not clip anybody either.
+            limit = 2**63 - 1
         return add_clipped(table, batch.starts, batch.fingerprints, batch.units, row_keys, limit, shift)
 
 

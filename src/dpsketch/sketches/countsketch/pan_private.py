@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
@@ -93,6 +94,7 @@ class PanPrivateCountSketch(Sensitive):
         )
         self._spec = spec
         self._row_keys = row_keys(seed, rows)
+        self._began_for_tests = noise_is_for_tests()
         self._table: npt.NDArray[np.int64] | None = self._calibrated.noise.sample(rows * width).reshape(rows, width)
 
     @property
@@ -125,8 +127,8 @@ class PanPrivateCountSketch(Sensitive):
         fresh = self._calibrated.noise.sample(table.size).reshape(table.shape)
         self._table = None
         laws = (self._calibrated.noise, self._calibrated.noise)
-        stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT)
-        return PrivateCountSketch(self._spec, table + fresh, laws, stated, self._charge)
+        stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
+        return PrivateCountSketch(self._spec.published, table + fresh, laws, stated, self._charge)
 
     def _open(self) -> npt.NDArray[np.int64]:
         if self._table is None:

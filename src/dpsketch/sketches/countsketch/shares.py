@@ -121,6 +121,9 @@ class ShareTerms:
         """Rebuild terms from :meth:`to_json`."""
         terms = cls(**value)
         whole_number("finer", terms.finer, low=1, high=2**40)
+        _ = terms.share  # refuses parties and fractions that there cannot be
+        if not isinstance(terms.name, str):
+            raise InvalidInput("a share's name is text.")
         requested(terms.epsilon, terms.delta, terms.rho)
         return terms
 

@@ -188,6 +188,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         if spec.clip is None and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._refuse_itself(other)
         self._mass = checked_total(self._mass, other._mass, 1, 1)
         self._table += other._table
         self._skipped += other._skipped
@@ -228,15 +229,14 @@ class CountSketch(Accumulator[CountSketchSpec]):
         if share is not None:
             budget = (epsilon, delta, rho)
             caveat = self._counted.caveat
-            return release_share(self._table, self._mass, self._spec, share, budget, ledger, dataset, caveat)
-        sensitivity = self._spec.sensitivity
+            return release_share(self._table, self._mass, self._spec.published, share, budget, ledger, dataset, caveat)
+        spec = self._spec.published
+        sensitivity = spec.sensitivity
         calibrated = additive_noise(epsilon, delta, rho, l1=sensitivity.l1, l2=sensitivity.l2)
-        charge = charge_ledger(
-            ledger, dataset, (calibrated.cost,), self._spec.unit, f"counts {fingerprint_of(self._spec)}"
-        )
+        charge = charge_ledger(ledger, dataset, (calibrated.cost,), spec.unit, f"counts {fingerprint_of(spec)}")
         noisy = self._table + calibrated.noise.sample(self._table.size).reshape(self._table.shape)
-        promise = guarantee(calibrated, self._spec.unit, caveat=self._counted.caveat)
-        return PrivateCountSketch(self._spec, noisy, (calibrated.noise,), promise, charge)
+        promise = guarantee(calibrated, spec.unit, caveat=self._counted.caveat)
+        return PrivateCountSketch(spec, noisy, (calibrated.noise,), promise, charge)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}

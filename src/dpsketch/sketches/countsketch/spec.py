@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.errors import InvalidInput
@@ -12,7 +12,7 @@ from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity, check_key_type, whole_number
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class CountSketchSpec:
     grid : float
         Weights are rounded to multiples of it.
     key_type : {"int", "text"} or None
-        Fixed by the first update.
+        Fixed by the first update; a release without any says "text".
     """
 
     rows: int
@@ -63,12 +63,22 @@ class CountSketchSpec:
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
         whole_number("max_keys", self.unit.max_keys, low=1, high=2**31)
+        check_key_type(self.key_type)
         WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def weight_grid(self) -> WeightGrid:
         """How weights become whole units."""
         return WeightGrid(self.grid, self.unit.max_weight)
+
+    @property
+    def published(self) -> Self:
+        """The spec as a release shows it: where no key was seen and no type was stated, keys are text.
+
+        Whether there was any record would otherwise show. The type of a column needs no record in it; only lists of
+        Python's objects are read by their values, so say ``key_type="int"`` for integers in lists that may be empty.
+        """
+        return self if self.key_type is not None else replace(self, key_type="text")
 
     @property
     def memory(self) -> int:

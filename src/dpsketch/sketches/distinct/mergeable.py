@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch import accounting, files
+from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import random_words
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.releasing import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 
 if TYPE_CHECKING:
@@ -132,16 +133,7 @@ class PrivateDistinctBitmap:
         result; a bit set in neither is a one with probability q + q' − 2qq'.
         """
         refuse_mismatch(self.spec, other.spec, "merge")
-        costs = self.guarantee.costs + other.guarantee.costs
-        stated = Guarantee(
-            epsilon=accounting.compose(costs, delta=0),
-            delta=0.0,
-            unit=self.spec.unit,
-            costs=costs,
-            mechanism=f"{self.guarantee.mechanism}; {other.guarantee.mechanism}",
-            caveat="Stated for someone who may be in both releases.",
-            holds=self.guarantee.holds and other.guarantee.holds,
-        )
+        stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         flip = self.flip + other.flip - 2 * self.flip * other.flip
         return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated)
 

@@ -36,6 +36,7 @@ from dpsketch._compiled import sparse as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
 from dpsketch.noise import random_words
+from dpsketch.privacy import requested
 from dpsketch.sketches.specs import whole_number
 
 __all__ = ["SCALE_BITS", "Projection", "flip_odds", "largest_step", "loss"]
@@ -127,8 +128,10 @@ class Projection:
         whole_number("scale", self.scale, low=_LEAST_SCALE, high=_LARGEST_SCALE)
         whole_number("columns", self.columns, low=1, high=MOST_COLUMNS)
         whole_number("rows", self.rows, low=64, high=MOST_BITS // self.columns)
+        whole_number("seed", self.seed, low=0, high=2**64 - 1)
         if self.rows % 64:
             raise InvalidInput("rows must be a multiple of 64.")
+        requested(self.epsilon, 0, None)
 
     @classmethod
     def for_budget(cls, epsilon: float, *, keys: int, units: int, top: int, rows: int, alpha: int, seed: int) -> Self:

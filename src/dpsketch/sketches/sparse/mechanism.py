@@ -72,6 +72,7 @@ class Mechanism:
     def __post_init__(self) -> None:
         # What the values considered when reading rest on; a file may have been written by anyone.
         whole_number("top", self.top, low=1, high=2**62)
+        requested(self.epsilon, self.delta, None)
         fits = self.projection.columns == self.projection.columns_for(self.top)
         if self.threshold is not None:
             beyond = self.projection.columns_a_unit / self.threshold.rate

@@ -183,6 +183,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._refuse_itself(other)
         self._mass = checked_total(self._mass, other._mass, 1, 1)
         self._entries.add(*other._entries.arrays())
         self._skipped += other._skipped
@@ -222,7 +223,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         A value up to the top is read with an error of O(w·k/ε), whatever the other keys' values are; the error of a
         larger one is that of the threshold part's Laplace noise.
         """
-        spec = self._spec
+        spec = self._spec.published
         mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho)
         charge = charge_ledger(ledger, dataset, mechanism.costs, spec.unit, f"sparse {fingerprint_of(spec)}")
         positions, units = self._entries.arrays()

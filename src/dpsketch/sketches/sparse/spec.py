@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from dpsketch.privacy import Unit
 from dpsketch.sketches.releasing import ReleasePreview
 from dpsketch.sketches.sparse.estimators import predicted_error
 from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity, check_key_type, whole_number
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
@@ -56,7 +56,7 @@ class SparseHistogramSpec:
     grid : float
         Weights are rounded to multiples of it.
     key_type : {"int", "text"} or None
-        Fixed by the first update.
+        Fixed by the first update; a release without any says "text".
     """
 
     unit: Unit
@@ -77,6 +77,7 @@ class SparseHistogramSpec:
         whole_number("expected_keys", self.expected_keys, low=1, high=2**28)
         whole_number("alpha", self.alpha, low=1, high=62)
         whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        check_key_type(self.key_type)
         _between("collisions", self.collisions, 0.001, 0.5)
         _between("threshold_share", self.threshold_share, 0.05, 0.95)
         grid = self.weight_grid
@@ -99,6 +100,18 @@ class SparseHistogramSpec:
     def rows(self) -> int:
         """Bits in a column of the table: expected keys over collisions, rounded up to whole words."""
         return 64 * math.ceil(self.expected_keys / self.collisions / 64)
+
+    @property
+    def published(self) -> Self:
+        """The spec as a release shows it: where no key was seen and no type was stated, keys are text.
+
+        (Integers, in a domain that is too small for text.) Whether there was any record would otherwise show. The type
+        of a column needs no record in it; only lists of Python's objects are read by their values, so say
+        ``key_type="int"`` for integers in lists that may be empty.
+        """
+        if self.key_type is not None:
+            return self
+        return replace(self, key_type="text" if self.domain >= LEAST_TEXT_DOMAIN else "int")
 
     @property
     def memory(self) -> int:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, random_below, random_words
+from dpsketch.sketches.specs import whole_number
 
 __all__ = ["Survivors", "Threshold", "draw_binomial", "stability_delta"]
 
@@ -77,8 +78,9 @@ class Threshold:
     delta: float
 
     def __post_init__(self) -> None:
-        if self.rule not in ("pure", "stability") or not 1 <= self.cutoff <= 2**60 or not 0 <= self.delta < 1:
-            raise InvalidInput("this is no threshold part: its rule, cutoff or delta is out of range.")
+        whole_number("cutoff", self.cutoff, low=1, high=2**60)
+        if self.rule not in ("pure", "stability") or not 0 <= self.delta < 1:
+            raise InvalidInput("this is no threshold part: its rule or delta is out of range.")
 
     @classmethod
     def pure(cls, epsilon: float, *, sensitivity: int, domain: int) -> Self:

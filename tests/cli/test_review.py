@@ -1,0 +1,98 @@
+"""Edges of the command line that a privacy review found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsketch as dps
+from dpsketch.bounding import whole
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+def write(path: Path, *rows: str) -> str:
+    path.write_text("".join(row + "\n" for row in rows))
+    return path.name
+
+
+@pytest.mark.parametrize("kind", ["counts", "sparse"])
+def test_a_table_without_records_looks_like_one_with_a_record(dpsketch: Any, tmp_path: Path, kind: str) -> None:
+    none, one = write(tmp_path / "none.csv", "key"), write(tmp_path / "one.csv", "key", "7")
+    for options, expected in (([], "text"), (["--key-type", "int"], "int")):
+        for source in (none, one):
+            made = dpsketch("run", kind, source, "--key", "key", *options, *BUDGET, "--dataset", "d", "-o", "out.dps")
+            assert made.code == 0, made.err
+            assert dps.load("out.dps").spec.key_type == expected
+
+
+def test_the_names_of_several_sources_are_not_published(dpsketch: Any, tmp_path: Path) -> None:
+    names = [write(tmp_path / f"patient-{i}.csv", "key", "a") for i in range(3)]
+    refused = dpsketch("run", "counts", *names, "--key", "key", *BUDGET, "-o", "out.dps")
+    assert refused.code == 1
+    assert "--dataset" in refused.err
+    assert "Read" not in refused.err
+    assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, "--dataset", "d", "-o", "out.dps").code == 0
+    assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, "--no-ledger", "-o", "out.dps").code == 0
+    assert b"patient" not in Path("out.dps").read_bytes()
+
+
+def test_a_database_is_not_named_by_its_password(dpsketch: Any, tmp_path: Path) -> None:
+    source = "postgresql://me:secret@host?table=visits"
+    refused = dpsketch("run", "counts", source, "--key", "key", *BUDGET, "--dry-run", "-o", "out.dps")
+    assert refused.code == 1
+    assert "--dataset" in refused.err
+    assert "secret" not in refused.err + refused.out
+
+
+def test_a_partial_is_not_merged_with_itself(dpsketch: Any, tmp_path: Path) -> None:
+    source = write(tmp_path / "one.csv", "key", "a")
+    dpsketch("build", "counts", source, "--key", "key", "-o", "a.sketch")
+    (tmp_path / "link.sketch").symlink_to(tmp_path / "a.sketch")
+    for other in ("a.sketch", "./a.sketch", "link.sketch"):
+        refused = dpsketch("merge", "a.sketch", other, "-o", "both.sketch")
+        assert refused.code == 1
+        assert "twice" in refused.err
+        assert not Path("both.sketch").exists()
+
+
+def test_parts_that_share_a_secret_end_with_their_merge(dpsketch: Any, tmp_path: Path) -> None:
+    source = write(tmp_path / "one.csv", "key", "a")
+    options = ["--key", "key", "--p", "0.5", "--size", "20"]
+    for output in ("both.sketch", "a.sketch"):
+        dpsketch("build", "moment", source, *options, "-o", "a.sketch")
+        dpsketch("build", "moment", source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch")
+        merged = dpsketch("merge", "a.sketch", "b.sketch", "-o", output)
+        assert merged.code == 0, merged.err
+        assert sorted(path.name for path in tmp_path.glob("*.sketch")) == [output]
+        assert dpsketch("release", output, *BUDGET, "-o", "out.dps").code == 0
+        assert list(tmp_path.glob("*.sketch")) == []
+
+
+def test_a_sketch_like_one_of_another_kind_is_refused(dpsketch: Any, tmp_path: Path) -> None:
+    source = write(tmp_path / "one.csv", "key", "a")
+    dpsketch("build", "counts", source, "--key", "key", "-o", "a.sketch")
+    refused = dpsketch("build", "moment", source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch")
+    assert refused.code == 1
+    assert "counts" in refused.err
+    profile = ["--p", "0.5", "--p", "1", "--size", "20"]
+    dpsketch("build", "moment", source, "--key", "key", *profile, "-o", "m.sketch")
+    like = dpsketch("build", "moment", source, "--key", "key", "--like", "m.sketch", "-o", "n.sketch")
+    assert like.code == 0, like.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("density", ["--columns", "x", "--bandwidth", "1", "--rows", "10"]), ("distinct", ["--key", "key"])],
+)
+def test_a_user_with_more_records_than_fit_is_counted(
+    dpsketch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: list[str]
+) -> None:
+    monkeypatch.setattr(whole, "_FOLD_BYTES", 64)
+    rows = [f"k{i % 5},{i // 100},{i % 7}" for i in range(300)]
+    source = write(tmp_path / "many.csv", "key,user,x", *rows)
+    users = ["--user", "user", "--max-keys", "3"]
+    made = dpsketch("run", kind, source, *options, *users, *BUDGET, "-o", "out.dps")
+    assert made.code == 0, made.err
