@@ -30,21 +30,16 @@ def test_a_table_without_records_looks_like_one_with_a_record(dpsketch: Any, tmp
 
 def test_the_names_of_several_sources_are_not_published(dpsketch: Any, tmp_path: Path) -> None:
     names = [write(tmp_path / f"patient-{i}.csv", "key", "a") for i in range(3)]
-    refused = dpsketch("run", "counts", *names, "--key", "key", *BUDGET, "-o", "out.dps")
-    assert refused.code == 1
-    assert "--dataset" in refused.err
-    assert "Read" not in refused.err
-    assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, "--dataset", "d", "-o", "out.dps").code == 0
-    assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, "--no-ledger", "-o", "out.dps").code == 0
-    assert b"patient" not in Path("out.dps").read_bytes()
+    for options in ([], ["--dataset", "d"], ["--no-ledger"]):
+        assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, *options, "-o", "out.dps").code == 0
+        assert b"patient" not in Path("out.dps").read_bytes()
 
 
 def test_a_database_is_not_named_by_its_password(dpsketch: Any, tmp_path: Path) -> None:
     source = "postgresql://me:secret@host?table=visits"
-    refused = dpsketch("run", "counts", source, "--key", "key", *BUDGET, "--dry-run", "-o", "out.dps")
-    assert refused.code == 1
-    assert "--dataset" in refused.err
-    assert "secret" not in refused.err + refused.out
+    shown = dpsketch("run", "counts", source, "--key", "key", *BUDGET, "--dry-run", "-o", "out.dps")
+    assert shown.code == 0
+    assert "secret" not in shown.err + shown.out
 
 
 def test_a_partial_is_not_merged_with_itself(dpsketch: Any, tmp_path: Path) -> None:

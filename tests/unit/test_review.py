@@ -69,11 +69,10 @@ def test_huge_weights_are_clipped_without_a_warning() -> None:
 
 
 @pytest.mark.parametrize("make", [counts, sparse])
-@pytest.mark.parametrize("keys", [None, [], [None, None], ["tea"]])
+@pytest.mark.parametrize("keys", [[], [None, None], ["tea"]])
 def test_whether_there_is_any_key_does_not_show_in_a_release(make: Callable[[], Any], keys: Any) -> None:
     sketch = make()
-    if keys is not None:
-        sketch.update(keys)
+    sketch.update(keys)
     released = sketch.release(epsilon=1.0, delta=0)
     assert released.spec.key_type == "text"
     assert sketch.spec.key_type == ("text" if keys == ["tea"] else None)
@@ -249,3 +248,76 @@ def test_a_forged_sparse_histogram_is_refused(tmp_path: Path, change: Callable[[
     histogram.update(["tea"])
     with pytest.raises(FileRefused):
         kinds.load(forged(histogram.release(epsilon=1.0, delta=0), tmp_path, change))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dps.HeavyHitters(unit=dps.per_record(), rows=3, width=64, key_bits=16),
+        lambda: dps.RangeSketch(unit=dps.per_record(), bits=8),
+        lambda: dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=3, unit=dps.per_record()),
+        lambda: dps.DistinctSketch(unit=dps.per_record()),
+        lambda: dps.MomentSketch(p=0.5, size=10, unit=dps.per_record()),
+    ],
+)
+def test_no_sketch_merges_with_itself(make) -> None:
+    sketch = make()
+    with pytest.raises(dps.DpsketchError, match="itself"):
+        sketch.merge(sketch)
+
+
+def test_one_moment_secret_is_released_once() -> None:
+    """Neither by merging the sketch into its partial, nor by a copy through its bytes."""
+    sketch = dps.MomentSketch(p=0.5, size=20, unit=dps.per_record())
+    sketch.update([1, 2, 3])
+    partial = sketch.empty_like()
+    with pytest.raises(dps.DpsketchError, match="Merge the partial into the sketch"):
+        partial.merge(sketch)
+    copied = dps.MomentSketch.from_sensitive_bytes(sketch.to_sensitive_bytes())
+    sketch.release(epsilon=1.0, delta=1e-6)
+    with pytest.raises(dps.DpsketchError, match="another copy"):
+        copied.release(epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("p", [0.25, 0.5, 1.0])
+def test_padding_of_a_turnstile_stream_is_in_the_ratio(p: float, neighbours: str) -> None:
+    """Brute force over single keys and weights of both signs: F_p and its padding, which may move the same way."""
+    weight, total, floor = 10.0, 10.0, 7.0
+    unit = dps.per_record(max_weight=weight, neighbours=neighbours)
+    spec = dps.MomentSketch(p=p, size=20, unit=unit, stream="turnstile", public_total=total).spec
+
+    def padded(values: list[float]) -> float:
+        return sum(abs(value) ** p for value in values) + max(0.0, total - sum(values)) ** p + floor
+
+    steps = np.linspace(-weight, weight, 9)
+    worst = 1.0
+    for base in ([], [5.0], [12.0], [-3.0, 15.0]):
+        for one in steps:
+            for other in steps if neighbours == "replace" else [0.0]:
+                pair = padded([*base, one]), padded([*base, other])
+                worst = max(worst, pair[0] / pair[1], pair[1] / pair[0])
+    assert worst <= spec.ratio(floor)
+    if p == 1.0:
+        assert worst > 1 + 0.9 * weight**p / (floor + total**p)
+
+
+def test_no_release_tells_an_empty_stream_by_its_key_type() -> None:
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    makers = [
+        lambda: dps.CountSketch(rows=3, width=8, unit=dps.per_record()),
+        lambda: dps.MomentSketch(p=0.5, size=10, unit=dps.per_record()),
+        lambda: dps.DistinctSketch(unit=dps.per_record()),
+    ]
+    for make in makers:
+        empty, one = make(), make()
+        empty.update([])
+        one.update(["a"])
+        assert empty.release(**budget).spec == one.release(**budget).spec
+    shows = dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=3, unit=dps.per_record())
+    assert shows.release(**budget).spec.key_type == "text"
+
+
+def test_a_sketch_that_was_never_given_a_batch_answers_for_either_type() -> None:
+    private = dps.CountSketch(rows=3, width=8, unit=dps.per_record()).release(epsilon=1.0, delta=0)
+    assert len(private.estimate([1, 2])) == len(private.estimate(["a", "b"])) == 2

@@ -199,9 +199,11 @@ def _release(
 
 
 def _planned(sketch: Any, budget: Budget) -> ReleasePreview:
-    """Say what a release would be; several moments at once know it together, other sketches by their spec."""
-    planner = sketch if hasattr(sketch, "preview") else sketch.spec
-    plan: ReleasePreview = planner.preview(**budget.amount)
+    """Say what a release would be, by the spec; of several moments, the one with the largest error."""
+    if hasattr(sketch, "preview"):
+        together: list[ReleasePreview] = sketch.preview(**budget.amount)
+        return max(together, key=lambda each: each.predicted_error)
+    plan: ReleasePreview = sketch.spec.preview(**budget.amount)
     return plan
 
 
@@ -236,16 +238,13 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool) -> None
 
 
 def _dataset_name(source: list[str]) -> str:
-    """Name a dataset after its only source. The name is published, and a list of files may be one of people."""
+    """Name a dataset after its only source; not after several, as the name is published and they may name people."""
+    if len(source) > 1:
+        return "several sources"
     location = source[0]
     if "://" in location:
         location = urlsplit(location).path  # never the user and the password before it
-    name = "standard input" if location == "-" else Path(location).name
-    if len(source) > 1 or not name:
-        raise InvalidInput(
-            "say --dataset NAME: whose budget pays, and what the release will name. (Or --no-ledger, to charge none.)"
-        )
-    return name
+    return "standard input" if location == "-" else Path(location).name or "a database"
 
 
 def _writable(output: Path) -> None:

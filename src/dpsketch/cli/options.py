@@ -109,7 +109,9 @@ class SketchFlags:
         str | None, typer.Option("--bounds", help="density: public limits of each coordinate, as in 0:10,-5:5.")
     ] = None
     buckets: Annotated[int | None, typer.Option("--buckets", help="distinct: more are more accurate.")] = None
-    bits: Annotated[int | None, typer.Option("--bits", help="ranges: values lie in [0, 2^bits).")] = None
+    bits: Annotated[int | None, typer.Option("--bits", help="ranges: values lie in [start, start + 2^bits).")] = None
+    start: Annotated[int | None, typer.Option("--start", help="ranges: the smallest value.")] = None
+    outside: Annotated[str | None, typer.Option("--outside", help="ranges: refuse or clamp values outside.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ __all__ = ["SHAPE_FLAGS", "Reading", "feed", "new_sketch"]
 # The options that shape a sketch; each kind takes some of them.
 SHAPE_FLAGS = (
     "rows", "width", "seed", "grid", "key_bits", "key_bytes", "domain", "max_value", "expected_keys", "p", "size",
-    "kernel", "bandwidth", "bounds", "buckets", "bits",
+    "kernel", "bandwidth", "bounds", "buckets", "bits", "start", "outside",
 )  # fmt: skip
 
 Given = dict[str, Any]
@@ -121,7 +121,7 @@ _RECIPES = {
     "moment": Recipe(frozenset({"p", "size", "seed", "grid"}), _moment),
     "density": Recipe(frozenset({"rows", "width", "seed", "kernel", "bandwidth", "bounds"}), _density),
     "distinct": Recipe(frozenset({"buckets", "seed"}), _distinct),
-    "ranges": Recipe(frozenset({"bits", "rows", "width", "seed", "grid"}), _ranges),
+    "ranges": Recipe(frozenset({"bits", "start", "outside", "rows", "width", "seed", "grid"}), _ranges),
 }
 
 
@@ -154,6 +154,9 @@ def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] |
     else:
         for batch in whole_users(counted(), sketch.spec):
             _add(sketch, batch, weighted)
+    if read == 0 and flags.kind.value == "counts":
+        # So that the release of an empty source is not told by its key type.
+        sketch.update([], users=None if flags.user is None else [])
     return Reading(read, skipped + sketch.skipped_nulls)
 
 

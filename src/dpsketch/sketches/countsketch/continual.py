@@ -241,7 +241,9 @@ class ContinualCountSketch(Sensitive):
         table = np.zeros_like(self._today)
         for node in chosen:
             table += self._nodes[node]
-        return PrivateCountSketch(self._spec, table, (self._noise,) * len(chosen), self._promise, self._charge)
+        return PrivateCountSketch(
+            self._spec.published, table, (self._noise,) * len(chosen), self._promise, self._charge
+        )
 
     def _refuse_after_the_end(self) -> None:
         if self._published == self._days:

@@ -209,6 +209,6 @@ class LocalCountSketchCollector:
         promise = self._protocol.guarantee
         words = f"the sum of {self._reports} reports, each with {promise.mechanism}"
         # The sum of that many laws has their variances' sum; its own rounding is one of theirs.
-        law = RoundedGaussian(math.sqrt(self._reports * self._protocol.noise.variance - 1 / 12))
+        law = RoundedGaussian(math.sqrt(max(1e-6, self._reports * self._protocol.noise.variance - 1 / 12)))
         stated = replace(promise, mechanism=words, holds=promise.holds and not self._for_tests)
         return PrivateCountSketch(self._protocol.spec, self._table.copy(), (law,), stated)

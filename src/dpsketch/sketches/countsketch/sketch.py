@@ -85,6 +85,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._skipped = 0
         self._clipped = 0
         self._counted = CountedUsers()
+        self._given = False
 
     @property
     def clipped_users(self) -> int:
@@ -133,6 +134,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
             self._add_users(batch, users, weights, clip, disjoint_users)
         if self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
+        self._given = True
 
     def _add_records(self, batch: KeyBatch, weights: Any, counts: Any) -> None:
         n = len(batch.fingerprints) + batch.skipped
@@ -194,6 +196,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._skipped += other._skipped
         self._clipped += other._clipped
         self._counted = counted
+        self._given = self._given or other._given
         self._spec = spec
 
     def release(
@@ -229,14 +232,19 @@ class CountSketch(Accumulator[CountSketchSpec]):
         if share is not None:
             budget = (epsilon, delta, rho)
             caveat = self._counted.caveat
-            return release_share(self._table, self._mass, self._spec.published, share, budget, ledger, dataset, caveat)
-        spec = self._spec.published
+            return release_share(self._table, self._mass, self._published_spec, share, budget, ledger, dataset, caveat)
+        spec = self._published_spec
         sensitivity = spec.sensitivity
         calibrated = additive_noise(epsilon, delta, rho, l1=sensitivity.l1, l2=sensitivity.l2)
         charge = charge_ledger(ledger, dataset, (calibrated.cost,), spec.unit, f"counts {fingerprint_of(spec)}")
         noisy = self._table + calibrated.noise.sample(self._table.size).reshape(self._table.shape)
         promise = guarantee(calibrated, spec.unit, caveat=self._counted.caveat)
         return PrivateCountSketch(spec, noisy, (calibrated.noise,), promise, charge)
+
+    @property
+    def _published_spec(self) -> CountSketchSpec:
+        # A sketch that was never given a batch, not even an empty one, answers for keys of either type.
+        return self._spec.published if self._given else self._spec
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
@@ -251,6 +259,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         """Rebuild a sensitive sketch from a decoded file."""
         sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
+        sketch._given = True
         sketch._mass = int(document.header["mass"])
         sketch._skipped = int(document.header["skipped"])
         if sketch._spec.clip is not None:

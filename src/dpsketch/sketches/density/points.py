@@ -184,7 +184,11 @@ def _from_list(points: Any, dim: int) -> Floats:
     if any(kind is bool or not issubclass(kind, int | float | np.number | None.__class__) for kind in kinds):
         raise InvalidInput("coordinates must be numbers.")
     values = [[np.nan if value is None else value for value in row] for row in rows]
-    return np.array(values, dtype=np.float64).reshape(len(rows), dim)
+    try:
+        return np.array(values, dtype=np.float64).reshape(len(rows), dim)
+    except OverflowError:
+        pass
+    raise InvalidInput("a coordinate is too large for a 64-bit floating-point number.")
 
 
 def _numbers(column: Any) -> Floats:

@@ -164,6 +164,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         """
         if not isinstance(other, DensitySketch):
             raise SpecMismatch(f"cannot merge a DensitySketch with a {type(other).__name__}.")
+        self._refuse_itself(other)
         key_type = self._spec.key_type or other._spec.key_type
         spec = replace(self._spec, key_type=key_type)
         refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))

@@ -90,6 +90,13 @@ class DensitySpec:
             object.__setattr__(self, "columns", _names(self.columns, self.dim))
 
     @property
+    def published(self) -> Self:
+        """The spec as a release shows it: items of sets are text where none was seen and no type was stated."""
+        if self.key_type is not None or not isinstance(self.kernel, Jaccard):
+            return self
+        return replace(self, key_type="text")
+
+    @property
     def dim(self) -> int:
         """Number of coordinates; 0 for sets."""
         return 0 if isinstance(self.kernel, Jaccard) else self.kernel.dim

@@ -110,6 +110,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         """
         if not isinstance(other, DistinctSketch):
             raise SpecMismatch(f"cannot merge a DistinctSketch with a {type(other).__name__}.")
+        self._refuse_itself(other)
         key_type = self._spec.key_type or other._spec.key_type
         spec = replace(self._spec, key_type=key_type)
         refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
@@ -153,7 +154,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         charge = self._charge(ledger, dataset, calibrated.cost)
         ones = int(np.bitwise_count(self._bitmap).sum(dtype=np.int64)) + int(calibrated.noise.sample(1)[0])
         promise = guarantee(calibrated, self._spec.unit, caveat=self._counted.caveat)
-        return PrivateDistinct(self._spec, ones, calibrated.noise, promise, charge)
+        return PrivateDistinct(replace(self._spec, key_type=None), ones, calibrated.noise, promise, charge)
 
     def release_mergeable(
         self,
@@ -191,7 +192,9 @@ class DistinctSketch(Accumulator[DistinctSpec]):
             ),
             holds=not for_tests,
         )
-        return PrivateDistinctBitmap(self._spec, flip_bits(self._bitmap, threshold), flip, promise, charge)
+        return PrivateDistinctBitmap(
+            replace(self._spec, key_type=None), flip_bits(self._bitmap, threshold), flip, promise, charge
+        )
 
     def _charge(self, ledger: Ledger | str | None, dataset: str | None, cost: Any) -> Any:
         return charge_ledger(ledger, dataset, (cost,), self._spec.unit, f"distinct {fingerprint_of(self._spec)}")

@@ -230,6 +230,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         """
         if not isinstance(other, HeavyHitters):
             raise SpecMismatch(f"cannot merge a HeavyHitters with a {type(other).__name__}.")
+        self._refuse_itself(other)
         refuse_mismatch(self._spec, other._spec)
         if self._spec.leaf.clip is None and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -147,7 +147,9 @@ class MomentProfile(Sensitive):
         caveat = self._sketches[0]._counted.caveat
         promise = calibrated.guarantee(self.spec, estimator, for_tests=for_tests, caveat=caveat)
         moments = tuple(
-            PrivateMoment(sketch.spec, sketch._draw(floor, estimator), floor, estimator, promise, charge)
+            PrivateMoment(
+                replace(sketch.spec, key_type=None), sketch._draw(floor, estimator), floor, estimator, promise, charge
+            )
             for sketch, floor in zip(self._sketches, calibrated.floors, strict=True)
         )
         return PrivateMomentProfile(moments, promise, charge)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MomentSketch"]
 
+# Checks of the secrets under which this process has released: a copy of such a sketch is refused.
+_RELEASED: set[str] = set()
+
 
 class MomentSketch(Sensitive):
     """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
@@ -241,13 +244,19 @@ class MomentSketch(Sensitive):
                 "cannot merge: the two sketches have different secrets. Start partials with empty_like(), or with "
                 "build --like."
             )
+        if self._partial and not other._partial:
+            raise SpecMismatch(
+                "cannot merge a sketch into one of its partials: two sketches of one secret could then be released. "
+                "Merge the partial into the sketch."
+            )
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        if other is self:
+            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
         self._sums += other._sums
         self._total += other._total
         self._skipped += other._skipped
-        self._partial = self._partial and other._partial
         self._counted = counted
         self._spec = spec
 
@@ -294,7 +303,10 @@ class MomentSketch(Sensitive):
         for_tests = self._for_tests or noise_is_for_tests()
         promise = calibrated.guarantee(self._spec, estimator, for_tests=for_tests, caveat=self._counted.caveat)
         scale = self._draw(calibrated.floors[0], estimator)
-        return PrivateMoment(self._spec, scale, calibrated.floors[0], estimator, promise, charge)
+        # A release answers no question about keys, and their type would tell an empty stream.
+        return PrivateMoment(
+            replace(self._spec, key_type=None), scale, calibrated.floors[0], estimator, promise, charge
+        )
 
     def _refuse_release(self) -> None:
         self._refuse_ended()
@@ -302,6 +314,10 @@ class MomentSketch(Sensitive):
             raise ReleaseRefused(
                 "this is a partial: it shares its secret with the sketch it was started from, and only one of the two "
                 "may be released. Merge it into that sketch."
+            )
+        if self._check in _RELEASED and not self._for_tests:
+            raise ReleaseRefused(
+                "another copy of this sketch was released under the same secret; a second release could not be private."
             )
 
     def _draw(self, floor: float, estimator: Estimator) -> float:
@@ -311,6 +327,7 @@ class MomentSketch(Sensitive):
         padding = max(0.0, spec.public_total - measured)
         extra = np.array([floor ** (1 / spec.p), padding])
         fresh = Secret.draw()
+        _RELEASED.add(self._check)
         try:
             fresh.add(self._sums, np.arange(2, dtype=np.uint64), extra, spec.p)
             scale = estimate_scale(self._sums[: spec.size], spec.p, estimator)

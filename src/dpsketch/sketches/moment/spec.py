@@ -41,8 +41,8 @@ class MomentSpec:
         Whether weights are positive, or may be negative and cancel earlier ones.
     public_total : float
         What is public about the stream's size: it has at least so many records of weight 1 or more (where users are
-        replaced: so many users, each with such a record), or, for a turnstile stream, at least this net weight and no
-        key below 0. A stream that falls short is padded at its release. 0, the default, assumes nothing.
+        replaced: so many users, each with such a record), or, for a turnstile stream, at least this net weight. A
+        stream that falls short is padded at its release. 0, the default, assumes nothing.
     grid : float or None
         Weights are rounded to multiples of it. None: a power of two, about a millionth of the largest weight.
     seed : int
@@ -102,9 +102,14 @@ class MomentSpec:
 
         As |x+v|^p differs from |x|^p by at most |v|^p, a record of weight ≤ M moves F_p by at most M^p and a user with
         C keys by C·M^p. Replacing in an insert-only stream is no worse, since both sides have at least the moment of
-        what they share. In a turnstile stream the removed and the added record may pull the same way: 2·M^p.
+        what they share. In a turnstile stream the removed and the added record may pull the same way: 2·M^p. There a
+        negative record may also move the padding up to ``public_total`` the same way as F_p, by as much as it moves the
+        net weight; its p-th power is added. (In an insert-only stream the two pull apart.)
         """
-        return self._times * self.unit.max_keys * math.pow(self.largest_weight, self.p) * (1 + _ROOM)
+        moved = self._times * self.unit.max_keys * math.pow(self.largest_weight, self.p)
+        if self.stream == "turnstile" and self.public_total:
+            moved += math.pow(self._times * self.largest_weight, self.p)
+        return moved * (1 + _ROOM)
 
     @property
     def _times(self) -> int:

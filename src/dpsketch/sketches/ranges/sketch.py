@@ -179,6 +179,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         """
         if not isinstance(other, RangeSketch):
             raise SpecMismatch(f"cannot merge a RangeSketch with a {type(other).__name__}.")
+        self._refuse_itself(other)
         refuse_mismatch(self._spec, other._spec)
         if self._spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
