@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from dpsketch.errors import DpsketchError as DpsketchError
     from dpsketch.estimates import Estimate as Estimate
     from dpsketch.estimates import Estimates as Estimates
+    from dpsketch.keying import keyed as keyed
+    from dpsketch.keying import random_key as random_key
+    from dpsketch.keying import random_seed as random_seed
     from dpsketch.kinds import load as load
     from dpsketch.kinds import load_sensitive as load_sensitive
     from dpsketch.ledger import Ledger as Ledger
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit as Unit
     from dpsketch.privacy import per_record as per_record
     from dpsketch.privacy import per_user as per_user
+    from dpsketch.sketches.countsketch import ContinualCountSketch as ContinualCountSketch
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
     from dpsketch.sketches.countsketch import LocalCountSketch as LocalCountSketch
     from dpsketch.sketches.countsketch import PanPrivateCountSketch as PanPrivateCountSketch
@@ -49,6 +53,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "random_seed": "dpsketch.keying",
+    "random_key": "dpsketch.keying",
+    "keyed": "dpsketch.keying",
+    "ContinualCountSketch": "dpsketch.sketches.countsketch",
     "Quantile": "dpsketch.sketches.ranges",
     "LocalCountSketch": "dpsketch.sketches.countsketch",
     "merge_releases": "dpsketch.sketches.countsketch",
@@ -87,6 +95,7 @@ _HOMES = {
 _MODULES = ("kernels", "local")
 
 __all__ = [
+    "ContinualCountSketch",
     "CountSketch",
     "DensityClassifier",
     "DensitySketch",
@@ -117,12 +126,15 @@ __all__ = [
     "SparseHistogram",
     "Unit",
     "kernels",
+    "keyed",
     "load",
     "load_sensitive",
     "local",
     "merge_releases",
     "per_record",
     "per_user",
+    "random_key",
+    "random_seed",
 ]
 
 

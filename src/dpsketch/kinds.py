@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from dpsketch import files
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.local import Collector
-from dpsketch.sketches.countsketch import CountSketch, PrivateCountSketch
+from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PrivateCountSketch
 from dpsketch.sketches.density import DensitySketch, PrivateDensity
 from dpsketch.sketches.distinct import DistinctSketch, PrivateDistinct, PrivateDistinctBitmap
 from dpsketch.sketches.heavy import HeavyHitters, PrivateHeavyHitters
@@ -83,6 +83,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("counts", "How often does each key I name occur? (CountSketch)", CountSketch, PrivateCountSketch),
+        Kind("counts-continual", "How often, day after day?", ContinualCountSketch, PrivateCountSketch),
         Kind(
             "heavy",
             "Which keys are frequent, and how frequent? (a tree of sketches)",

@@ -13,7 +13,7 @@ import dpsketch as dps
 from dpsketch._compiled.countsketch import row_values
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.keyed import keyed, random_key, random_seed
+from dpsketch.keying import keyed, random_key, random_seed
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 
 ROWS, WIDTH, VICTIM, TRUTH, SPENT = 7, 4096, 12_345, 1000, 5000

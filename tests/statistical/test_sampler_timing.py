@@ -31,10 +31,10 @@ def medians(law: Noise) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("law", [RoundedGaussian(40.0), RoundedGaussian(3000.0), DiscreteLaplace(0.05, 1)], ids=str)
 def test_a_draw_takes_as_long_whatever_its_size(law: Noise, record_property: Callable[[str, object], None]) -> None:
-    """Medians of thousands of draws differ by less than a quarter; measured here, by about one part in a hundred.
+    """Medians of thousands of draws differ by less than a quarter; measured, by less than one part in a hundred.
 
-    The documented slow path, more bits in arbitrary precision, is taken where 64 bits do not settle a draw: at these
-    scales less than once in 10⁹ draws, so it does not show in a median.
+    The documented slow path, more bits in arbitrary precision, is taken where 64 bits do not settle a draw: about once
+    in a million draws, so it does not show in a median.
     """
     found = medians(law)
     record_property("microseconds small/middling/large", found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dpsketch.cli import asking, demo, ledger, local, making, planning
+from dpsketch.cli import asking, auditing, demo, ledger, local, making, planning
 
 __all__ = ["app"]
 
@@ -57,6 +57,7 @@ app.command("query")(asking.query)
 app.command("top")(asking.top)
 app.command("inspect")(asking.inspect)
 app.command("plot")(asking.plot)
+app.command("audit")(auditing.audit)
 app.command("plan")(planning.plan)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(local.app, name="local")

@@ -1,0 +1,55 @@
+"""dpsketch audit: table, JSON, picture, exit codes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsketch.audit import report, table
+
+
+def test_json(dpsketch: Any) -> None:
+    result = dpsketch("audit", "local-subset-direct", "privsketch-as-published", "--trials", 1000, "--json")
+    assert result.code == 0
+    ours, theirs = result.json["mechanisms"]
+    assert ours["name"] == "local-subset-direct"
+    assert (ours["claimed_epsilon"], ours["verdict"]) == (1.5, "holds")
+    assert 0 < ours["audited_epsilon"] < 1.5
+    assert theirs["verdict"] == "violated"
+    assert theirs["audited_epsilon"] > theirs["claimed_epsilon"] == 1
+    assert "[1/2] local-subset-direct" in result.err
+
+
+def test_table_and_picture(dpsketch: Any, tmp_path: Path) -> None:
+    result = dpsketch("audit", "race", "local-set-sizes", "--trials", 600, "-o", tmp_path / "audit.png")
+    assert result.code == 0
+    assert "race-as-published" in result.out
+    assert "violated (as published)" in result.out
+    assert "holds" in result.out
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_something_shipped_that_is_violated_fails(dpsketch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table.SHIPPED, "local-set-sizes", partial(table.SHIPPED["local-set-sizes"], noise=0.3))
+    assert report.SHIPPED is table.SHIPPED
+    result = dpsketch("audit", "local-set-sizes", "--trials", 2000, "--json")
+    assert result.code == 1
+    assert result.json["mechanisms"][0]["verdict"] == "violated"
+    assert "violated, although shipped as private: local-set-sizes" in result.err
+
+
+def test_refusals_say_what_is_known(dpsketch: Any, tmp_path: Path) -> None:
+    result = dpsketch("audit", "laplace")
+    assert result.code == 1
+    assert result.out == ""
+    assert "no mechanism called 'laplace'" in result.err
+    assert "counts-gaussian" in result.err
+    assert result.err.count("\n") == 1
+    assert dpsketch("audit", "race", "--trials", 5).code == 1
+    refused = dpsketch("audit", "race", "-o", tmp_path / "audit.xyz")
+    assert refused.code == 1
+    assert "use .png" in refused.err
+    assert "[1/1]" not in refused.err
