@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from benchmarks.peers import run_peer
 
+from benchmarks.peers import run_peer
 from dpsketch._compiled.countsketch import add_ones
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.privacy import per_record

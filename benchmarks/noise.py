@@ -10,7 +10,6 @@ import time
 from typing import Any, assert_never
 
 from benchmarks.peers import run_peer
-
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 
 SAMPLES = 4_000_000

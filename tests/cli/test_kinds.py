@@ -47,7 +47,8 @@ def test_heavy(dpsketch, words) -> None:
     found = dpsketch("top", "h.dps", "-n", "5", "--json").json["estimates"]
     counts = truth(words, "word")
     best = sorted(counts, key=counts.__getitem__, reverse=True)[:3]
-    assert [row["key"] for row in found[:3]] == best
+    assert set(best) <= {row["key"] for row in found}
+    assert found[0]["key"] == best[0]
     assert dpsketch("query", "h.dps", "w1", "--json").json["estimates"][0]["value"] == pytest.approx(
         counts["w1"], abs=300
     )

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields, replace
 from os import PathLike
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from dpsketch import files
-from dpsketch.errors import SpecMismatch
+from dpsketch.bounding import CountedUsers
+from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.sketches.releasing import Sensitive
+from dpsketch.sketches.specs import UnitSpec, refuse_mismatch
 
 __all__ = ["Accumulator"]
 
-SpecT = TypeVar("SpecT")
+SpecT = TypeVar("SpecT", bound=UnitSpec)
 
 
 class Accumulator(Sensitive, ABC, Generic[SpecT]):
-    """A sensitive sketch: starts empty from a spec, is written and read whole inside the trust boundary."""
+    """A sensitive sketch: starts empty from a spec, merges, and is written and read inside the trust boundary."""
 
     _spec: SpecT
     _skipped: int
+    _counted: CountedUsers
 
     @abstractmethod
     def _start(self, spec: SpecT) -> None:
         """Set every attribute of an empty sketch."""
+
+    @abstractmethod
+    def _absorb(self, other: Self) -> None:
+        """Add the counts of another sketch of the same spec, or refuse before anything is added."""
 
     @abstractmethod
     def _to_document(self) -> files.Document:
@@ -45,11 +53,6 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
         """Start an empty sketch that will merge with this one."""
         return type(self).from_spec(self._spec)
 
-    def _refuse_itself(self, other: object) -> None:
-        """Refuse to merge a sketch with itself: every record would count twice, and move twice what noise hides."""
-        if other is self:
-            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
-
     @property
     def spec(self) -> SpecT:
         """The public spec."""
@@ -59,6 +62,29 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
     def skipped_nulls(self) -> int:
         """How many records missed a key, a coordinate or a user and were skipped. For the data holder's eyes only."""
         return self._skipped
+
+    def merge(self, other: Self, *, disjoint_users: bool = False) -> None:
+        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
+
+        Parameters
+        ----------
+        other : same kind of sketch
+            It stays as it is. Where the unit is a user, one that shares a user is refused.
+        disjoint_users : bool, optional
+            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+        """
+        if type(other) is not type(self):
+            raise SpecMismatch(f"cannot merge a {type(self).__name__} with a {type(other).__name__}.")
+        spec = _agreed(self._spec, other._spec)
+        if spec.unit.level == "record" and disjoint_users:
+            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        if other is self:
+            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
+        self._absorb(other)
+        self._skipped += other._skipped
+        self._counted = counted
+        self._spec = spec
 
     def to_sensitive_bytes(self) -> bytes:
         """Return the sketch with its content, for use inside the trust boundary only."""
@@ -72,3 +98,12 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
     def from_sensitive_bytes(cls, data: bytes) -> Self:
         """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
         return cls.from_document(files.decode(data, allow_sensitive=True))
+
+
+def _agreed(ours: Any, theirs: Any) -> Any:
+    """Return the spec of a merged sketch: equal but for a key type that one of the two has not seen yet."""
+    if any(field.name == "key_type" for field in fields(ours)):
+        key_type = ours.key_type or theirs.key_type
+        ours, theirs = (replace(spec, key_type=spec.key_type or key_type) for spec in (ours, theirs))
+    refuse_mismatch(ours, theirs)
+    return ours

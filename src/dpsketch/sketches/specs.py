@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.privacy import Unit
 
-__all__ = ["Sensitivity", "Spec", "check_key_type", "fingerprint_of", "refuse_mismatch", "whole_number"]
+__all__ = ["Sensitivity", "Spec", "UnitSpec", "check_key_type", "fingerprint_of", "refuse_mismatch", "whole_number"]
 
 
 class Spec(Protocol):
@@ -17,6 +18,15 @@ class Spec(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
+        ...
+
+
+class UnitSpec(Spec, Protocol):
+    """A spec that says whose presence a release hides."""
+
+    @property
+    def unit(self) -> Unit:
+        """Whose presence a release hides."""
         ...
 
 

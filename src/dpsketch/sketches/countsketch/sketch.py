@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.bounding import CountedUsers, bound
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -22,7 +22,7 @@ from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.releasing import additive_noise, charge_ledger, guarantee
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -172,32 +172,11 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._mass = mass
         self._skipped += bounded.skipped
 
-    def merge(self, other: CountSketch, *, disjoint_users: bool = False) -> None:
-        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
-
-        Parameters
-        ----------
-        other : CountSketch
-            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
-        disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
-        """
-        if not isinstance(other, CountSketch):
-            raise SpecMismatch(f"cannot merge a CountSketch with a {type(other).__name__}.")
-        key_type = self._spec.key_type or other._spec.key_type
-        spec = replace(self._spec, key_type=key_type)
-        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
-        if spec.clip is None and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        self._refuse_itself(other)
+    def _absorb(self, other: Self) -> None:
         self._mass = checked_total(self._mass, other._mass, 1, 1)
         self._table += other._table
-        self._skipped += other._skipped
         self._clipped += other._clipped
-        self._counted = counted
         self._given = self._given or other._given
-        self._spec = spec
 
     def release(
         self,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import density as compiled
 from dpsketch.bounding import CountedUsers, bound
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
@@ -24,7 +24,7 @@ from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total
 
 if TYPE_CHECKING:
@@ -152,30 +152,9 @@ class DensitySketch(Accumulator[DensitySpec]):
             if len(part):
                 compiled.add(self._table[row : row + 1], self._spec.cells(batch.take(part), slice(row, row + 1)))
 
-    def merge(self, other: DensitySketch, *, disjoint_users: bool = False) -> None:
-        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
-
-        Parameters
-        ----------
-        other : DensitySketch
-            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
-        disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
-        """
-        if not isinstance(other, DensitySketch):
-            raise SpecMismatch(f"cannot merge a DensitySketch with a {type(other).__name__}.")
-        self._refuse_itself(other)
-        key_type = self._spec.key_type or other._spec.key_type
-        spec = replace(self._spec, key_type=key_type)
-        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
-        if spec.unit.level == "record" and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+    def _absorb(self, other: Self) -> None:
         self._records = checked_total(self._records, other._records, 1, 1)
         self._table += other._table
-        self._skipped += other._skipped
-        self._counted = counted
-        self._spec = spec
 
     def release(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
 from dpsketch.bounding import CountedUsers, bound
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Guarantee, PureCost, Unit, requested
@@ -19,7 +19,7 @@ from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_bit
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, DistinctSpec
 from dpsketch.sketches.releasing import charge_ledger, guarantee
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -98,29 +98,8 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         if self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
 
-    def merge(self, other: DistinctSketch, *, disjoint_users: bool = False) -> None:
-        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
-
-        Parameters
-        ----------
-        other : DistinctSketch
-            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
-        disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
-        """
-        if not isinstance(other, DistinctSketch):
-            raise SpecMismatch(f"cannot merge a DistinctSketch with a {type(other).__name__}.")
-        self._refuse_itself(other)
-        key_type = self._spec.key_type or other._spec.key_type
-        spec = replace(self._spec, key_type=key_type)
-        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
-        if spec.unit.level == "record" and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+    def _absorb(self, other: Self) -> None:
         self._bitmap |= other._bitmap
-        self._skipped += other._skipped
-        self._counted = counted
-        self._spec = spec
 
     def release(
         self,

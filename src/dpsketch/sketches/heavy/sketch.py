@@ -13,7 +13,7 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, CountedUsers, bound
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -24,7 +24,7 @@ from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.releasing import charge_ledger
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -218,29 +218,11 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
                 present = fitting if present is None else present & fitting
             yield records.cut(depth), present
 
-    def merge(self, other: HeavyHitters, *, disjoint_users: bool = False) -> None:
-        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
-
-        Parameters
-        ----------
-        other : HeavyHitters
-            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
-        disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
-        """
-        if not isinstance(other, HeavyHitters):
-            raise SpecMismatch(f"cannot merge a HeavyHitters with a {type(other).__name__}.")
-        self._refuse_itself(other)
-        refuse_mismatch(self._spec, other._spec)
-        if self._spec.leaf.clip is None and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+    def _absorb(self, other: Self) -> None:
         self._mass = checked_total(self._mass, other._mass, 1, 1)
         self._dense += other._dense
         self._tables += other._tables
-        self._skipped += other._skipped
         self._clipped += other._clipped
-        self._counted = counted
 
     def release(
         self,

@@ -11,7 +11,7 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
 from dpsketch.bounding import CountedUsers, bound
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -22,7 +22,7 @@ from dpsketch.sketches.ranges.levels import prefix_prints
 from dpsketch.sketches.ranges.private import PrivateRanges, level_keys
 from dpsketch.sketches.ranges.spec import LEVEL_BITS, RangeSketchSpec
 from dpsketch.sketches.releasing import charge_ledger
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
 if TYPE_CHECKING:
@@ -167,28 +167,10 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
                 prints = prefix_prints(block >> np.uint64(spec.bits - depth))
                 kernels.add_weighted(table, prints, keys, amounts)
 
-    def merge(self, other: RangeSketch, *, disjoint_users: bool = False) -> None:
-        """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
-
-        Parameters
-        ----------
-        other : RangeSketch
-            The other sketch; it stays as it is. Where the unit is a user, one that shares a user is refused.
-        disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
-        """
-        if not isinstance(other, RangeSketch):
-            raise SpecMismatch(f"cannot merge a RangeSketch with a {type(other).__name__}.")
-        self._refuse_itself(other)
-        refuse_mismatch(self._spec, other._spec)
-        if self._spec.unit.level == "record" and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+    def _absorb(self, other: Self) -> None:
         self._mass = checked_total(self._mass, other._mass, 1, 1)
         self._cells += other._cells
         self._tables += other._tables
-        self._skipped += other._skipped
-        self._counted = counted
 
     def release(
         self,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import Bounded, CountedUsers, bound
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -19,7 +19,7 @@ from dpsketch.sketches.sparse.entries import Entries
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
 from dpsketch.sketches.sparse.threshold import Survivors
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -165,30 +165,9 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         self._counted = counted
         self._skipped += bounded.skipped
 
-    def merge(self, other: SparseHistogram, *, disjoint_users: bool = False) -> None:
-        """Add another histogram of the same spec; the result is that of one pass over both streams, bit for bit.
-
-        Parameters
-        ----------
-        other : SparseHistogram
-            The other histogram; it stays as it is. Where the unit is a user, one that shares a user is refused.
-        disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
-        """
-        if not isinstance(other, SparseHistogram):
-            raise SpecMismatch(f"cannot merge a SparseHistogram with a {type(other).__name__}.")
-        key_type = self._spec.key_type or other._spec.key_type
-        spec = replace(self._spec, key_type=key_type)
-        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
-        if spec.unit.level == "record" and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        self._refuse_itself(other)
+    def _absorb(self, other: Self) -> None:
         self._mass = checked_total(self._mass, other._mass, 1, 1)
         self._entries.add(*other._entries.arrays())
-        self._skipped += other._skipped
-        self._counted = counted
-        self._spec = spec
 
     def release(
         self,
