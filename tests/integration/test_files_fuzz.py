@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import memory
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.files import Document, decode, encode
 from forgery import MARKER, VECTORS, dump, envelope_of, seal
@@ -204,7 +205,8 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
     bases = [Base.of(data) for data in [*files, encode(small), encode(small), encode(wide), encode(wide)]]
     outcomes: Counter[str] = Counter()
     slowest = 0.0
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory.forget_peak()
+    before = memory.peak()
     for index in range(count):
         base = draw.choice(bases)
         if index % 2:
@@ -234,7 +236,7 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
         outcomes[f"{part} accepted"] += 1
         if part != "unchanged":
             outcomes["arrow agrees" if check_against_arrow(data, found) else "arrow refuses"] += 1
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+    grown = memory.peak() - before
     return {"outcomes": dict(sorted(outcomes.items())), "slowest": slowest, "grown_kib": grown}
 
 

@@ -206,7 +206,7 @@ def make(path: Path, rows: int) -> Path:
 
 
 MEASURE = """
-import json, resource, sys
+import json, sys
 import dpsketch as dps
 from dpsketch.sources import Columns, open_source
 path, small, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -220,7 +220,8 @@ def feed(source):
         rows += batch.rows
     return rows
 def mark():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage, which begins with the peak of the process that started this one.
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
 feed(small)
 before = mark()
 rows = feed(path)

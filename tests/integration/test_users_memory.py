@@ -18,7 +18,7 @@ from dpsketch import files
 
 # What the command line does with --user, in a process of its own; what it held at most is read off the system.
 PROGRAM = """
-import json, resource, sys, time
+import json, sys, time
 import dpsketch as dps
 from dpsketch.bounding import whole_users
 from dpsketch.sources import Columns, open_source
@@ -31,7 +31,8 @@ for batch in whole_users(open_source([source], Columns(key="key", user="user"), 
     read += batch.rows
 seconds = time.perf_counter() - began
 sketch.save_sensitive(target)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+# Not getrusage: what it gives began with the memory of the process that started this one.
+peak = 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 print(json.dumps({"rows": read, "seconds": seconds, "peak": peak}))
 """
 

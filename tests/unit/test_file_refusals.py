@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import resource
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import memory
 from dpsketch import files
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.files import Document, decode, encode
@@ -183,9 +183,10 @@ def test_compressed_buffers_are_refused_before_they_unfold(codec: str) -> None:
     bomb = listed(pa.array(np.zeros(1 << 26, np.uint8)))
     data = forge({"a": bomb}, envelope_for(a=([1 << 10], "uint8")), compression=codec)
     assert len(data) < 400_000
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory.forget_peak()
+    before = memory.peak()
     assert "its buffers are compressed" in refusal(data)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32_000
+    assert memory.peak() - before < 32_000
 
 
 def test_forged_text_is_refused() -> None:
