@@ -21,9 +21,7 @@ from dpsketch import local
 CLIENT = Path(local.__file__).with_name("client.js")
 CHROMIUM = shutil.which("chromium")
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="the client in a browser: chromium is not installed"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the client in a browser: chromium is not installed")
 
 PAGE = """<!doctype html><pre id="out">waiting</pre><script type="module">
 import { readSpec, report, toObject } from "./client.js";
