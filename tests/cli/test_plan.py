@@ -21,6 +21,13 @@ def test_a_proposal_is_a_command_to_run(dpsketch: Runner) -> None:
     assert "Memory: " in found.out
 
 
+def test_a_plan_may_assume_a_delta_and_says_so(dpsketch: Runner) -> None:
+    found = dpsketch("plan", "counts", "--epsilon", 1, "--records", 20_000, "--target-error", 100)
+    assert found.code == 0, found.err
+    assert "--delta 1e-06" in found.out
+    assert "Assuming --delta 1e-06" in found.err
+
+
 @pytest.mark.parametrize("kind", ["counts", "heavy", "sparse", "moment", "density", "distinct", "ranges"])
 def test_programs_read_a_plan_and_use_its_shape(dpsketch: Runner, kind: str) -> None:
     own = ("--p", 0.5) if kind == "moment" else ()

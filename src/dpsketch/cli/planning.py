@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from dpsketch.cli.options import JsonOption, KindName, RelationName, unit_from
-from dpsketch.cli.output import number, print_json
+from dpsketch.cli.output import number, print_json, say
 
 __all__ = ["plan"]
+
+_ASSUMED_DELTA = 1e-6
 
 
 def plan(
@@ -42,6 +44,10 @@ def plan(
     from dpsketch.plan import Amount, Guess, propose
 
     unit = unit_from(None if max_keys is None else "user", max_keys, max_weight, neighbours)
+    if epsilon is not None and delta is None:
+        # A plan spends nothing, so it may assume; the command that it proposes states the δ.
+        delta = 0.0 if kind.value == "sparse" else _ASSUMED_DELTA
+        say(f"Assuming --delta {delta:g}; say another, or 0 for pure privacy.")
     found = propose(
         kind.value,
         Amount(unit, epsilon, delta, rho),
