@@ -91,3 +91,16 @@ def test_a_user_with_more_records_than_fit_is_counted(
     users = ["--user", "user", "--max-keys", "3"]
     made = dpsketch("run", kind, source, *options, *users, *BUDGET, "-o", "out.dps")
     assert made.code == 0, made.err
+
+
+def test_options_that_contradict_the_sketch_to_be_like_are_refused(dpsketch: Any, tmp_path: Path) -> None:
+    source = write(tmp_path / "one.csv", "key", "a")
+    dpsketch("build", "counts", source, "--key", "key", "--max-weight", "3", "-o", "a.sketch")
+    like = ["build", "counts", source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch"]
+    assert dpsketch(*like, "--max-weight", "3").code == 0
+    Path("b.sketch").unlink()
+    for option in (["--max-weight", "5"], ["--neighbours", "replace"]):
+        refused = dpsketch(*like, *option)
+        assert refused.code == 1
+        assert "contradicts --like" in refused.err
+        assert not Path("b.sketch").exists()

@@ -15,6 +15,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.cli.recipes import Reading
+    from dpsketch.privacy import Unit
     from dpsketch.sketches.releasing import ReleasePreview
 
 __all__ = ["build", "merge", "release", "run"]
@@ -66,6 +67,7 @@ def build(
         if KINDS.get(found) != KINDS[flags.kind.value] and (flags.kind.value, found) != ("moment", "moments"):
             raise InvalidInput(f"{like} holds a sketch of kind {found}, and {flags.kind.value} was asked for.")
         sketch = load_sensitive(like).empty_like()
+        _refuse_other_unit(sketch.spec.unit, flags)
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
     _report(reading)
@@ -73,6 +75,14 @@ def build(
     shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
     sketch.save_sensitive(output, **shared)
     say(f"Wrote {output}. It is sensitive: only its owner may read it.")
+
+
+def _refuse_other_unit(unit: Unit, flags: SketchFlags) -> None:
+    """Refuse options that contradict the unit of the sketch whose spec is taken."""
+    if flags.max_weight not in (1, unit.max_weight):
+        raise InvalidInput(f"--max-weight contradicts --like, whose sketch clips weights to {unit.max_weight:g}.")
+    if flags.neighbours.value not in ("add_remove", unit.neighbours):
+        raise InvalidInput(f"--neighbours contradicts --like, whose sketch has {unit.neighbours}.")
 
 
 def merge(

@@ -77,6 +77,7 @@ class CountSketchSpec:
 
         Whether there was any record would otherwise show. The type of a column needs no record in it; only lists of
         Python's objects are read by their values, so say ``key_type="int"`` for integers in lists that may be empty.
+        A sketch whose ``update`` was never called publishes no type: whether it is called must not depend on the data.
         """
         return self if self.key_type is not None else replace(self, key_type="text")
 
