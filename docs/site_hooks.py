@@ -49,6 +49,8 @@ def _walk(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
     if not hasattr(command, "commands"):
         yield words
         return
+    if words and command.invoke_without_command:
+        yield words
     for name, inner in command.commands.items():
         yield from _walk((*words, name), inner)
 

@@ -5,6 +5,7 @@ missing=""
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
+command -v java >/dev/null 2>&1 || missing="$missing openjdk-17-jre-headless"
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing:$missing"

@@ -17,7 +17,18 @@ from dataclasses import dataclass
 
 from dpsketch.errors import FileRefused
 
-__all__ = ["CONTINUATION", "FIXED_BITS", "MAX_COLUMNS", "Column", "Schema", "forged", "read_batch", "read_schema"]
+__all__ = [
+    "CONTINUATION",
+    "FIXED_BITS",
+    "MAX_COLUMNS",
+    "Column",
+    "Flat",
+    "Schema",
+    "forged",
+    "read_batch",
+    "read_flat",
+    "read_schema",
+]
 
 CONTINUATION = b"\xff\xff\xff\xff"
 MAX_COLUMNS = 256
@@ -30,7 +41,7 @@ FIXED_BITS = {"bool": 1, "float32": 32, "float64": 64} | {
 _END_OF_STREAM = CONTINUATION + bytes(4)
 _VERSION_5 = 4
 _SCHEMA, _RECORD_BATCH = 1, 3
-_INT, _FLOAT, _BOOL, _LARGE_BINARY, _LARGE_TEXT, _LARGE_LIST = 2, 3, 6, 19, 20, 21
+_INT, _FLOAT, _BOOL, _FIXED_BYTES, _LARGE_BINARY, _LARGE_TEXT, _LARGE_LIST = 2, 3, 6, 15, 19, 20, 21
 
 
 def forged(reason: str) -> FileRefused:
@@ -253,3 +264,58 @@ def _column(storage: str, length: int, values: memoryview, offsets: memoryview) 
     if needed > len(offsets):
         raise forged("a column has a forged length: it is longer than its buffer")
     return Column(storage, length, values, offsets[:needed])
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A stream of plain columns: each column's kind ("uint" or "bytes") and width, and its values as raw bytes."""
+
+    metadata: dict[bytes, bytes]
+    types: dict[str, tuple[str, int]]
+    rows: int
+    columns: dict[str, bytes]
+
+
+def read_flat(data: bytes) -> Flat:
+    """Read a stream of any number of record batches whose columns are unsigned integers or bytes of one length.
+
+    Nothing may be missing, compressed or encoded by a dictionary. The stream may end with its last batch, as a
+    connection that is closed does.
+    """
+    view = memoryview(data)
+    schema = read_schema(view)
+    types: dict[str, tuple[str, int]] = {}
+    for field in schema._table.tables(1):
+        name = field.text(0).decode("ascii", "replace")
+        if name in types or field.has(4) or field.tables(5):
+            raise forged("a column is not one of plain values, or two have one name")
+        types[name] = _flat_type(field)
+    if not types:
+        raise forged("it has no columns, so that nothing bounds the rows it claims")
+    parts: dict[str, list[memoryview]] = {name: [] for name in types}
+    at, rows = schema.end, 0
+    while at < len(view) and bytes(view[at : at + 8]) != _END_OF_STREAM:
+        batch, start, at = _message(view, at, _RECORD_BATCH)
+        if batch.has(3):
+            raise forged("its buffers are compressed, and a small stream could unfold to any size")
+        nodes, places = batch.pairs(1), batch.pairs(2)
+        length = batch.number(0, 8)
+        if len(nodes) != len(types) or len(places) != 2 * len(types) or any(node != (length, 0) for node in nodes):
+            raise forged("its record batch does not match its schema, or has missing values")
+        buffers = _buffers(view[start:at], places)
+        for (name, (_, width)), values in zip(types.items(), buffers[1::2], strict=True):
+            if not 0 <= length * width <= len(values):
+                raise forged("a column has a forged length: it is longer than its buffer")
+            parts[name].append(values[: length * width])
+        rows += length
+    return Flat(schema.metadata, types, rows, {name: b"".join(values) for name, values in parts.items()})
+
+
+def _flat_type(field: _Table) -> tuple[str, int]:
+    """Return the kind and the width in bytes of a column."""
+    kind, parameters = field.number(2, 1), field.table(3)
+    if kind == _FIXED_BYTES and (width := parameters.number(0, 4)) > 0:
+        return "bytes", width
+    if kind == _INT and not parameters.number(1, 1) and (bits := parameters.number(0, 4)) in (8, 16, 32, 64):
+        return "uint", bits // 8
+    raise forged("a column has a type that dpsketch does not use")

@@ -15,23 +15,28 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch import threads
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.errors import InvalidInput, SpecMismatch
 
-__all__ = ["KeyBatch", "KeyType", "fingerprint", "key_type_of", "row_keys", "to_arrow"]
+__all__ = ["KeyBatch", "KeyType", "fingerprint", "key_type_of", "row_keys", "text_fingerprints", "to_arrow"]
 
 KeyType = Literal["int", "text"]
 
 FINGERPRINT_SEED = np.uint64(42)
 KIND_OF_KEY: dict[KeyType, str] = {"int": "integer", "text": "text"}
 BITS_64 = 2**64 - 1
+_SMALLEST_PART = 1 << 18  # keys that are worth a thread
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+# Text keys of which another engine has computed the fingerprints, so that nothing is left to hash.
+TEXT_FINGERPRINTS = pa.opaque(pa.uint64(), "fingerprint of text", "dpsketch")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +108,23 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
         return KeyBatch(fingerprints, found or key_type, None, 0)
     fingerprints = fingerprints[kept]
     return KeyBatch(fingerprints, found or key_type, kept, len(kept) - len(fingerprints))
+
+
+def text_fingerprints(column: pa.Array) -> pa.Array:
+    """Return a column of keys that stands for the text keys with these fingerprints.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        64-bit integers, signed or not, as Spark's ``xxhash64`` computes them for strings; null for a missing key.
+
+    Examples
+    --------
+    >>> hashed = text_fingerprints(pa.array([940866417767235679, None]))
+    >>> bool(fingerprint(hashed, "text").fingerprints[0] == fingerprint(["red"]).fingerprints[0])
+    True
+    """
+    return pa.ExtensionArray.from_storage(TEXT_FINGERPRINTS, column.view(pa.uint64()))
 
 
 def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[np.uint64]:
@@ -235,6 +257,8 @@ def key_type_of(kind: pa.DataType) -> KeyType | None:
         return None
     if types.is_integer(kind):
         return "int"
+    if kind == TEXT_FINGERPRINTS:
+        return "text"
     if _is_text(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
         return "text"
     # What follows the name may describe the data (a decimal's digits, a struct's fields).
@@ -268,7 +292,9 @@ def _hash_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[
         return None
     if pa.types.is_dictionary(kind):
         return _hash_dictionary(array, hashes)
-    if pa.types.is_integer(kind):
+    if kind == TEXT_FINGERPRINTS:
+        hashes[:] = array.storage.fill_null(0).to_numpy()
+    elif pa.types.is_integer(kind):
         _hash_integer_array(array, hashes)
     else:
         _hash_text_array(array, hashes)
@@ -280,7 +306,13 @@ def _hash_integer_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None
     patterns = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
     if kind.itemsize < 8:
         patterns = patterns.astype(np.int64)
-    hash_integers(_read_only(patterns.view(np.uint64)), FINGERPRINT_SEED, hashes)
+    words = _read_only(patterns.view(np.uint64))
+    threads.run(
+        [
+            partial(hash_integers, words[part], FINGERPRINT_SEED, hashes[part])
+            for part in threads.parts(len(words), _SMALLEST_PART)
+        ]
+    )
 
 
 def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
@@ -297,7 +329,13 @@ def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
         width = np.dtype(np.int64 if wide else np.int32)
         offsets = np.frombuffer(buffers[1], width, len(array) + 1, array.offset * width.itemsize)
     data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
-    hash_slices(_read_only(data), _read_only(offsets), FINGERPRINT_SEED, hashes)
+    texts, edges = _read_only(data), _read_only(offsets)
+    threads.run(
+        [
+            partial(hash_slices, texts, edges[part.start : part.stop + 1], FINGERPRINT_SEED, hashes[part])
+            for part in threads.parts(len(hashes), _SMALLEST_PART)
+        ]
+    )
 
 
 def _hash_dictionary(array: pa.DictionaryArray, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:

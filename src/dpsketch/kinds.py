@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from dpsketch import files
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.local import Collector
-from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PrivateCountSketch
+from dpsketch.sketches.countsketch import (
+    ContinualCountSketch,
+    CountSketch,
+    PanPrivateCountSketch,
+    PrivateCountSketch,
+)
 from dpsketch.sketches.density import DensitySketch, PrivateDensity
 from dpsketch.sketches.distinct import DistinctSketch, PrivateDistinct, PrivateDistinctBitmap
 from dpsketch.sketches.heavy import HeavyHitters, PrivateHeavyHitters
@@ -85,6 +90,13 @@ KINDS: dict[str, Kind] = {
         Kind("counts", "How often does each key I name occur? (CountSketch)", CountSketch, PrivateCountSketch),
         Kind("counts-continual", "How often, day after day?", ContinualCountSketch, PrivateCountSketch),
         Kind(
+            "counts-pan-private",
+            "How often, kept in a memory that may be seized?",
+            PanPrivateCountSketch,
+            PrivateCountSketch,
+            released_once=True,
+        ),
+        Kind(
             "heavy",
             "Which keys are frequent, and how frequent? (a tree of sketches)",
             HeavyHitters,
@@ -115,9 +127,12 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def load(path: str | PathLike[str]) -> Any:
-    """Read a release from a ``.dps`` file. A sensitive file is refused."""
-    document = files.read(path, allow_sensitive=False)
+def load(source: str | PathLike[str] | bytes) -> Any:
+    """Read a release from a ``.dps`` file or from its bytes. A sensitive file is refused."""
+    if isinstance(source, bytes):
+        document = files.decode(source, allow_sensitive=False)
+    else:
+        document = files.read(source, allow_sensitive=False)
     return _build(document, _kind(document).private)
 
 

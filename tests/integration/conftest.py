@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the integration tests: private, on loopback, gone when the session ends."""
+"""A real PostgreSQL and a real Spark cluster for the integration tests: on loopback, gone when the tests end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,3 +87,75 @@ def postgresql_url() -> Iterator[str]:
             run(str(binaries / "pg_ctl"), "-D", str(data), "-w", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _running(*command: str, folder: Path, until: str) -> Iterator[None]:
+    """Run one of Spark's own services until the block ends; the block begins when its log says so."""
+    log = folder / "log"
+    folder.mkdir()
+    with log.open("wb") as output, subprocess.Popen(command, cwd=folder, stdout=output, stderr=output) as process:
+        try:
+            deadline = time.monotonic() + 180
+            while until not in log.read_text(errors="replace"):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"{command[1]} did not start:\n{log.read_text(errors='replace')}")
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster: a master, and two workers with one core each that take each other for different machines.
+
+    Only on another machine than its first run does Spark run a slow task a second time.
+    """
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Java is not installed, so that no Spark can be started")
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    port = str(_free_port())
+    address = f"spark://127.0.0.1:{port}"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "1024m",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.speculation": "true",
+        "spark.speculation.interval": "200ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "3",
+        "spark.speculation.efficiency.enabled": "false",
+    }
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as services:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+        patch.setenv("SPARK_DAEMON_MEMORY", "256m")
+        master = ("--host", "127.0.0.1", "--port", port, "--webui-port", "0")
+        services.enter_context(
+            _running(program, "org.apache.spark.deploy.master.Master", *master, folder=folder / "master", until="ALIVE")
+        )
+        for host in ("127.0.0.1", "127.0.0.2"):
+            worker = ("--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0", address)
+            services.enter_context(
+                _running(
+                    program, "org.apache.spark.deploy.worker.Worker", *worker,
+                    folder=folder / host, until="Successfully registered",
+                )
+            )  # fmt: skip
+        builder = SparkSession.builder.appName("dpsketch tests").master(address)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        yield session
+        session.stop()

@@ -444,3 +444,9 @@ def test_users_go_with_their_unit() -> None:
         sketch(unit=dps.per_user(max_keys=2)).update(POINTS)
     with pytest.raises(InvalidInput, match="count records"):
         sketch().merge(sketch(), disjoint_users=True)
+
+
+def test_where_the_noise_vanishes_the_number_of_records_is_still_known() -> None:
+    sketch = DensitySketch(kernel=kernels.Euclidean(dim=1, bandwidth=1.0), rows=3, unit=dps.per_record())
+    sketch.update(np.zeros((7, 1)))
+    assert sketch.release(epsilon=1e8, delta=0).count().value.tolist() == [7]

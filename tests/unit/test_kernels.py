@@ -53,7 +53,9 @@ def test_hash_integers_equals_oracle_and_library() -> None:
     assert hashes.tolist() == [xxhash.xxh64_intdigest(text, 42) for text in packed]
 
 
-@pytest.mark.parametrize(("size", "rows", "width"), [*SHAPES, (countsketch.ADD_BLOCK + 5, 3, 7)])
+@pytest.mark.parametrize(
+    ("size", "rows", "width"), [*SHAPES, (countsketch.ADD_BLOCK + 5, 3, 7), (9_000, 3, countsketch.WIDE + 1)]
+)
 def test_adding_equals_oracle(size: int, rows: int, width: int) -> None:
     fingerprints, row_keys = random_words(size), random_words(rows, seed=2)
     weights = np.random.default_rng(4).integers(-(2**40), 2**40, size)

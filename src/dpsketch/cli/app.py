@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dpsketch.cli import asking, auditing, demo, ledger, local, making, planning
+from dpsketch.cli import asking, auditing, demo, ledger, local, making, planning, reproducing, serving
 
 __all__ = ["app"]
 
@@ -20,6 +20,7 @@ Which sketch do I need?
   distinct  How many different keys are there?                     run distinct
   ranges    How many values lie in a range? Quantiles?             run ranges
   local     People report for themselves; I am not trusted.        local report
+  serve     Collect reports and show releases over HTTP.           serve --demo
 
 A first look, on data of its own:  dpsketch demo
 
@@ -59,5 +60,7 @@ app.command("inspect")(asking.inspect)
 app.command("plot")(asking.plot)
 app.command("audit")(auditing.audit)
 app.command("plan")(planning.plan)
+app.command("reproduce")(reproducing.reproduce)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(local.app, name="local")
+app.add_typer(serving.app, name="serve")

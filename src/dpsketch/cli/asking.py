@@ -30,7 +30,7 @@ def query(
     as_json: JsonOption = False,
 ) -> None:
     """Ask a release: estimates with intervals, and the guarantee they come with."""
-    from dpsketch.cli.answers import answer
+    from dpsketch.answers import answer
     from dpsketch.kinds import load
 
     release = load(file)
@@ -48,20 +48,12 @@ def top(
     as_json: JsonOption = False,
 ) -> None:
     """List the most frequent keys, with intervals that hold for all of them at once."""
-    from dpsketch.cli.answers import typed_keys
+    from dpsketch import answers
     from dpsketch.kinds import load
-    from dpsketch.sketches.countsketch import PrivateCountSketch
 
     release = load(file)
-    if not hasattr(release, "top"):
-        raise InvalidInput("this release has no keys to list; `dpsketch inspect` says what it answers.")
-    if candidates is None and isinstance(release, PrivateCountSketch):
-        raise InvalidInput(
-            "a CountSketch knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
-            "public list costs no privacy), or make a release that finds keys by itself: dpsketch run heavy …"
-        )
-    listed = None if candidates is None else typed_keys(read_lines(candidates), release)
-    print_estimates(release.top(n, candidates=listed, confidence=confidence), release.guarantee, as_json=as_json)
+    listed = None if candidates is None else read_lines(candidates)
+    print_estimates(answers.top(release, n, listed, confidence), release.guarantee, as_json=as_json)
 
 
 def inspect(
@@ -70,23 +62,18 @@ def inspect(
 ) -> None:
     """Say what a file is and what it promises. Of a sensitive file only its spec is shown."""
     from dpsketch import files
+    from dpsketch.answers import describe
     from dpsketch.kinds import KINDS, load
-    from dpsketch.sketches.specs import fingerprint_of
 
     document = files.read(file, allow_sensitive=True)
-    facts: dict[str, Any] = {"file": str(file), "kind": document.kind, "sensitive": document.sensitive}
-    if document.kind in KINDS:
-        facts["answers"] = KINDS[document.kind].answers
-    facts["spec"] = document.header.get("spec")
-    if not document.sensitive:
-        release = load(file)
-        if hasattr(release, "spec"):
-            facts["spec_fingerprint"] = fingerprint_of(release.spec)
-        facts["bytes"] = file.stat().st_size
-        facts["guarantee"] = release.guarantee.to_json()
-        charge = getattr(release, "charge", None)
-        facts["charge"] = None if charge is None else charge.to_json()
-        facts |= release.facts() if hasattr(release, "facts") else {}
+    facts: dict[str, Any] = {"file": str(file)}
+    if document.sensitive:
+        facts |= {"kind": document.kind, "sensitive": True}
+        if document.kind in KINDS:
+            facts["answers"] = KINDS[document.kind].answers
+        facts["spec"] = document.header.get("spec")
+    else:
+        facts |= describe(load(file), document.kind, file.stat().st_size)
     if as_json:
         print_json(facts)
         return
@@ -113,7 +100,7 @@ def plot(
 ) -> None:
     """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
     from dpsketch import plots
-    from dpsketch.cli.answers import picture, typed_keys
+    from dpsketch.answers import picture, typed_keys
     from dpsketch.kinds import load
 
     release = load(file)

@@ -103,7 +103,7 @@ def estimate(
 ) -> None:
     """Estimate the share of people who hold each item, with intervals."""
     from dpsketch import local
-    from dpsketch.cli.answers import answer
+    from dpsketch.answers import answer
 
     collector = local.load(file)
     asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])

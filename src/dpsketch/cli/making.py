@@ -142,6 +142,8 @@ def release(
 
     requested(**budget.amount)
     loaded = load_sensitive(sketch)
+    if not hasattr(loaded, "release"):
+        raise InvalidInput(f"a {type(loaded).__name__} was charged when it began, and publishes from Python only.")
     target = budget.target(lambda: sketch.name)
     if dry_run:
         _preview(loaded, budget, target, as_json)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
 
 __all__ = [
-    "Budget", "JsonOption", "KeyKind", "KindName", "LedgerOption", "OutputOption", "RelationName", "SketchFlags",
-    "StdinFormat", "Target", "unit_from", "with_groups",
+    "Budget", "Engine", "JsonOption", "KeyKind", "KindName", "LedgerOption", "OutputOption", "RelationName",
+    "SketchFlags", "StdinFormat", "Target", "unit_from", "with_groups",
 ]  # fmt: skip
 
 
@@ -47,6 +47,13 @@ class RelationName(StrEnum):
 
     ADD_REMOVE = "add_remove"
     REPLACE = "replace"
+
+
+class Engine(StrEnum):
+    """What reads and counts the records."""
+
+    HERE = "here"
+    SPARK = "spark"
 
 
 class StdinFormat(StrEnum):
@@ -91,6 +98,12 @@ class SketchFlags:
     stdin_format: Annotated[StdinFormat, typer.Option("--format", help="What standard input (-) holds.")] = (
         StdinFormat.CSV
     )
+    engine: Annotated[Engine, typer.Option("--engine", help="Count here, or on a Spark cluster; files only.")] = (
+        Engine.HERE
+    )
+    master: Annotated[
+        str | None, typer.Option("--master", help="The cluster: local[*], spark://host:7077, yarn, sc://host.")
+    ] = None
     rows: Annotated[int | None, typer.Option("--rows", help="Rows of the table.")] = None
     width: Annotated[int | None, typer.Option("--width", help="Cells in a row.")] = None
     seed: Annotated[int | None, typer.Option("--seed", help="Of the hash functions; equal seeds merge.")] = None

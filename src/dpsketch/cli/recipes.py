@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import typer
 
-from dpsketch.cli.options import SketchFlags, unit_from
+from dpsketch.cli.options import Engine, SketchFlags, unit_from
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -127,13 +127,32 @@ _RECIPES = {
 
 def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] | None) -> Reading:
     """Add every record of the sources to a sketch."""
-    from dpsketch.bounding import whole_users
+    columns = _wanted(flags, sketch)
+    if flags.master is not None and flags.engine is not Engine.SPARK:
+        raise InvalidInput("--master names a Spark cluster: say --engine spark as well.")
+    match flags.engine:
+        case Engine.HERE:
+            reading = _feed_here(sketch, flags, columns, progress)
+        case Engine.SPARK:
+            reading = _feed_by_spark(sketch, flags, columns)
+        case _:
+            assert_never(flags.engine)
+    if reading.records == 0 and flags.kind.value == "counts":
+        # So that the release of an empty source is not told by its key type.
+        sketch.update([], users=None if flags.user is None else [])
+    return Reading(reading.records, reading.skipped + sketch.skipped_nulls)
+
+
+def _feed_here(
+    sketch: Any, flags: SketchFlags, columns: Columns, progress: Callable[[Progress], None] | None
+) -> Reading:
+    from dpsketch.sketches import feeding
     from dpsketch.sources import open_source
 
     read = skipped = 0
     batches = open_source(
         flags.source,
-        _wanted(flags, sketch),
+        columns,
         stdin_format=flags.stdin_format.value,
         sort_by_user=flags.user is not None,
         progress=progress,
@@ -146,29 +165,21 @@ def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] |
             skipped += batch.skipped
             yield batch
 
-    # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
-    weighted = flags.kind.value not in ("density", "distinct")
-    if flags.user is None:
-        for batch in counted():
-            _add(sketch, batch, weighted)
-    else:
-        for batch in whole_users(counted(), sketch.spec):
-            _add(sketch, batch, weighted)
-    if read == 0 and flags.kind.value == "counts":
-        # So that the release of an empty source is not told by its key type.
-        sketch.update([], users=None if flags.user is None else [])
-    return Reading(read, skipped + sketch.skipped_nulls)
+    feeding.feed(sketch, counted())
+    return Reading(read, skipped)
 
 
-def _add(sketch: Any, batch: Batch, weighted: bool) -> None:
-    import numpy as np
-
-    if batch.rows == 0:
-        return
-    columns = {"users": batch.user, "weights": batch.weight if weighted else None}
-    others = {name: column for name, column in columns.items() if column is not None}
-    records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
-    sketch.update(records, **others)
+def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading:
+    try:
+        from dpsketch.spark.building import add_files
+        from dpsketch.spark.session import opened
+    except ModuleNotFoundError as missing:
+        raise InvalidInput(
+            f"--engine spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
+        ) from None
+    with opened(flags.master or "local[*]") as session:
+        tally = add_files(session, flags.source, sketch, columns)
+    return Reading(tally["records"], tally["skipped"])
 
 
 def _wanted(flags: SketchFlags, sketch: Any) -> Columns:

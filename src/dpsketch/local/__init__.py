@@ -28,6 +28,7 @@ from dpsketch.local.sampled_bit import SampledBit, best_width
 from dpsketch.local.set_size import CapLoss, SetSizes, SizeDistribution
 from dpsketch.local.sets import group_by_person
 from dpsketch.local.single_item import CountMeanSketch, HadamardCountMean, OptimalLocalHashing
+from dpsketch.local.snapshot import Snapshot
 from dpsketch.local.subset_direct import SubsetDirect
 from dpsketch.local.subset_hashing import SubsetHashing
 from dpsketch.local.svim import SVIM
@@ -51,6 +52,7 @@ __all__ = [
     "SampledBit",
     "SetSizes",
     "SizeDistribution",
+    "Snapshot",
     "SubsetDirect",
     "SubsetHashing",
     "best_width",

@@ -9,16 +9,17 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
-from dpsketch.estimates import Estimates, key_list
+from dpsketch.estimates import Estimates
 from dpsketch.local.arguments import whole_number
-from dpsketch.local.consistency import Consistency, make_consistent
+from dpsketch.local.consistency import Consistency
 from dpsketch.local.ids import Identifiers
-from dpsketch.local.intervals import Frequencies
 from dpsketch.local.protocol import FOR_TESTS, LocalProtocol
+from dpsketch.local.snapshot import Snapshot
 from dpsketch.local.wire import Columns
 from dpsketch.privacy import Guarantee
 
@@ -111,7 +112,7 @@ class Collector:
                 "the reports are of another spec than this collector; nothing was added. "
                 "Collect them with the protocol that made them."
             )
-        if not bool(np.all(self._wellformed(columns))):
+        if not bool(np.all(self.wellformed(columns))):
             raise InvalidInput("a report has values that its protocol cannot produce; nothing was added.")
         if not self._ids.insert_all(columns["id"]):
             raise InvalidInput("a report was counted before, or is twice in the table; nothing was added.")
@@ -131,18 +132,28 @@ class Collector:
         stream = iter(messages)
         while batch := list(islice(stream, _BATCH)):
             parsed = self._form.parse(batch)
-            good = self._wellformed(parsed.columns)
-            columns = {name: values[good] for name, values in parsed.columns.items()}
-            fresh = self._ids.insert(columns["id"])
-            self._tally.add({name: values[fresh] for name, values in columns.items()})
+            good = self.wellformed(parsed.columns)
+            fresh = self.count({name: values[good] for name, values in parsed.columns.items()})
             accepted += int(np.count_nonzero(fresh))
             repeated += int(np.count_nonzero(~fresh))
             other += parsed.other_spec
             malformed += parsed.malformed + int(np.count_nonzero(~good))
         return Received(accepted, repeated, other, malformed)
 
-    def _wellformed(self, columns: Columns) -> Any:
-        return self._protocol.plausible(columns) & (columns["id"] != 0).any(axis=1)
+    def wellformed(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """Say which reports, taken apart, have an identifier and values that the protocol can produce."""
+        has_id: npt.NDArray[np.bool_] = (columns["id"] != 0).any(axis=1)
+        return has_id & self._protocol.plausible(columns)
+
+    def unseen(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """Say which well-formed reports :meth:`count` would count; of equal ones in a batch the first."""
+        return self._ids.unseen(columns["id"])
+
+    def count(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """Count the well-formed reports that were not counted before, and say which they are."""
+        fresh = self._ids.insert(columns["id"])
+        self._tally.add({name: values[fresh] for name, values in columns.items()})
+        return fresh
 
     def merge(self, other: Collector) -> None:
         """Add another collector of the same spec; the result is that of one which saw both streams."""
@@ -170,9 +181,7 @@ class Collector:
         Estimates
             Shares between 0 and 1 (a raw estimate may lie outside). Times :attr:`users` it is a number of people.
         """
-        prints = self._protocol.fingerprints(keys)
-        found = make_consistent(self._frequencies(prints, confidence), consistency, confidence)
-        return Estimates(key_list(keys), found.value, found.low, found.high, confidence)
+        return self._now().estimate(keys, confidence=confidence, consistency=consistency)
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95) -> Estimates:
         """Return the ``n`` candidates with the largest estimates, largest first.
@@ -180,20 +189,20 @@ class Collector:
         The intervals hold for all candidates at once with the stated confidence (Bonferroni), because those returned
         were selected by the very noise they are about.
         """
-        n = whole_number("n", n, low=1, high=2**31)
-        prints, first = np.unique(self._protocol.fingerprints(candidates), return_index=True)
-        if len(first) == 0:
-            raise InvalidInput("top needs at least one candidate key.")
-        asked = key_list(candidates)
-        found = self._frequencies(prints, 1 - (1 - confidence) / len(first))
-        order = np.argsort(-found.value, kind="stable")[:n]
-        chosen = [asked[first[i]] for i in order]
-        return Estimates(chosen, found.value[order], found.low[order], found.high[order], confidence)
+        return self._now().top(n, candidates=candidates, confidence=confidence)
 
-    def _frequencies(self, prints: Any, confidence: float) -> Frequencies:
-        if self.users == 0:
-            raise InvalidInput("there are no reports yet; add() some first.")
-        return self._protocol.frequencies(self._tally, self.users, prints, confidence)
+    def _now(self) -> Snapshot:
+        return Snapshot(self._protocol, self._tally, self.users, self.guarantee)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the collector knows now, to be asked while it goes on collecting."""
+        return Snapshot(self._protocol, self._tally.copy(), self.users, self.guarantee)
+
+    def copy(self) -> Collector:
+        """Return a collector that goes its own way from here."""
+        same = Collector(self._protocol)
+        same._ids, same._tally, same._for_tests = self._ids.copy(), self._tally.copy(), self._for_tests
+        return same
 
     @property
     def tally(self) -> Any:

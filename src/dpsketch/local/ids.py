@@ -44,9 +44,24 @@ class Identifiers:
         fresh = self.insert(ids)
         if fresh.all():
             return True
+        self._forget(ids, fresh)
+        return False
+
+    def unseen(self, ids: Words) -> npt.NDArray[np.bool_]:
+        """Say which identifiers :meth:`insert` would find new, and leave the set as it was."""
+        fresh = self.insert(ids)
+        self._forget(ids, fresh)
+        return fresh
+
+    def copy(self) -> Identifiers:
+        """Return a set that later identifiers do not change."""
+        same = Identifiers()
+        same._table, same._secret, same._count = self._table.copy(), self._secret, self._count
+        return same
+
+    def _forget(self, ids: Words, fresh: npt.NDArray[np.bool_]) -> None:
         kernels.forget(self._table, ids, self._secret, fresh)
         self._count -= int(np.count_nonzero(fresh))
-        return False
 
     def sorted(self) -> Words:
         """Return all identifiers in an order that says nothing about when they came."""

@@ -193,16 +193,19 @@ class PrivSketchAsPublished(LocalProtocol):
         else:
             kernels.decode_all(columns["bits"], _ranks(columns), cells, ones)
             value = (stretch * (2 * ones / users - 1) + 1) / 2
-        variance = np.array([self.variance(share, users) for share in np.clip(value, 0.0, 1.0).tolist()])
-        half = normal_quantile(confidence) * np.sqrt(variance)
+        half = normal_quantile(confidence) * np.sqrt(self._variances(np.clip(value, 0.0, 1.0), users))
         return Frequencies(value, value - half, value + half)
 
     def variance(self, frequency: float, users: int) -> float:
         """Predict the variance of the corrected estimate, ``frequency`` being the share f̃."""
-        noise = self.keep * (1 - self.keep) / (2 * self.keep - 1) ** 2
+        return float(self._variances(np.array([frequency]), users)[0])
+
+    def _variances(self, shares: npt.NDArray[np.float64], users: int) -> npt.NDArray[np.float64]:
+        keep = self.keep
+        noise = keep * (1 - keep) / (2 * keep - 1) ** 2
         if self.variant == "sampled":
-            return (self.cells * (noise + frequency) - frequency) / users
-        return noise / users
+            return (self.cells * (noise + shares) - shares) / users
+        return np.full(len(shares), noise / users)
 
 
 def recover_sets(protocol: PrivSketchAsPublished, reports: pa.Table, candidates: Any) -> list[list[Any]]:

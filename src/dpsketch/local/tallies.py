@@ -27,6 +27,9 @@ class Tally(Protocol):
     def merge(self, other: Self) -> None:
         """Add another tally of the same spec."""
 
+    def copy(self) -> Self:
+        """Return a tally that later reports do not change."""
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the content for a file."""
 
@@ -56,6 +59,12 @@ class KeptReports:
         """Add another tally of the same spec."""
         self._parts.extend(other._parts)
 
+    def copy(self) -> Self:
+        """Return a tally that later reports do not change; the arrays are shared, since none is ever written to."""
+        same = type(self)(self._fields, self._plausible)
+        same._parts = [self.columns()]
+        return same
+
     def columns(self) -> Columns:
         """Return all fields as whole columns."""
         if len(self._parts) != 1:
@@ -68,8 +77,13 @@ class KeptReports:
         return self._parts[0]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the content for a file."""
-        return dict(self.columns())
+        """Return the content for a file, in an order that says nothing about when the reports came."""
+        columns = self.columns()
+        flat = [
+            values.view(f"S{values.shape[1]}").ravel() if values.ndim == 2 else values for values in columns.values()
+        ]
+        order = np.lexsort(flat)
+        return {name: values[order] for name, values in columns.items()}
 
     def load(self, arrays: dict[str, Any], users: int) -> None:
         """Take the content of a file; refuse what does not fit the spec."""
@@ -111,6 +125,12 @@ class CountTables:
         """Add another tally of the same spec."""
         for name, table in self.tables.items():
             table += other.tables[name]
+
+    def copy(self) -> Self:
+        """Return a tally that later reports do not change."""
+        same = type(self)({}, self._count)
+        same.tables = {name: table.copy() for name, table in self.tables.items()}
+        return same
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the content for a file."""

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch.errors import InvalidInput
+from dpsketch._arrow_stream import read_flat
+from dpsketch.errors import FileRefused, InvalidInput
 
-__all__ = ["WIRE_VERSION", "Columns", "Field", "Form", "Parsed"]
+__all__ = ["WIRE_VERSION", "Columns", "Fault", "Field", "Form", "Parsed"]
 
 WIRE_VERSION = 1
 ID_BYTES = 16
@@ -28,6 +30,9 @@ HEAD_BYTES = 1 + SPEC_BYTES
 
 Columns = dict[str, npt.NDArray[Any]]
 """The reports of a batch: ``id`` (n × 2 words) and one array a field, n numbers or n × size bytes."""
+
+Fault = Literal["malformed", "other_spec"]
+"""Why a message is not a report of a spec."""
 
 _ARROW_TYPES = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32()}
 _LARGEST_JSON = 1 << 20
@@ -56,14 +61,14 @@ class Parsed:
     malformed: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Form:
     """The form of the reports of one spec: its fingerprint and its fields."""
 
     fingerprint: str
     fields: tuple[Field, ...]
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The layout of one report in bytes."""
         parts: list[Any] = [("version", "u1"), ("spec", "u1", (SPEC_BYTES,)), ("id", "<u8", (2,))]
@@ -72,12 +77,12 @@ class Form:
         )
         return np.dtype(parts)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The length of one report in bytes."""
         return self.dtype.itemsize
 
-    @property
+    @cached_property
     def head(self) -> bytes:
         """What every report of the spec begins with: the version and the fingerprint."""
         return bytes([WIRE_VERSION]) + bytes.fromhex(self.fingerprint)
@@ -106,25 +111,64 @@ class Form:
 
     def parse(self, messages: list[Any]) -> Parsed:
         """Take messages apart, each bytes or a JSON object (as text, or decoded); nothing of them is quoted."""
-        other = malformed = 0
-        records: list[bytes] = []
-        for message in messages:
-            record = message if isinstance(message, bytes | bytearray | memoryview) else self._from_json(message)
-            if record is None or len(record) < HEAD_BYTES or record[0] != WIRE_VERSION:
-                malformed += 1
-            elif bytes(record[:HEAD_BYTES]) != self.head:
-                other += 1
-            elif len(record) != self.size:
-                malformed += 1
-            else:
-                records.append(bytes(record))
-        return Parsed(self.from_bytes(b"".join(records)), other, malformed)
+        found = [self.record(message) for message in messages]
+        records = [each for each in found if isinstance(each, bytes)]
+        other = found.count("other_spec")
+        return Parsed(self.from_bytes(b"".join(records)), other, len(found) - len(records) - other)
+
+    def record(self, message: Any) -> bytes | Fault:
+        """Return one message as the bytes of a report, or say why it is none of this spec."""
+        record = message if isinstance(message, bytes | bytearray | memoryview) else self._from_json(message)
+        if record is None or len(record) < HEAD_BYTES or record[0] != WIRE_VERSION:
+            return "malformed"
+        if bytes(record[:HEAD_BYTES]) != self.head:
+            return "other_spec"
+        return bytes(record) if len(record) == self.size else "malformed"
+
+    def split(self, data: bytes) -> Parsed:
+        """Take apart compact reports that lie one after the other; a part of one at the end is malformed."""
+        whole = len(data) // self.size
+        rows = np.frombuffer(data, np.uint8, whole * self.size).reshape(whole, self.size)
+        ours = (rows[:, :HEAD_BYTES] == np.frombuffer(self.head, np.uint8)).all(axis=1)
+        version = rows[:, 0] == WIRE_VERSION
+        other = int(np.count_nonzero(version & ~ours))
+        malformed = int(np.count_nonzero(~version)) + (len(data) % self.size > 0)
+        return Parsed(self.from_bytes(rows[ours].tobytes()), other, malformed)
+
+    def from_stream(self, data: bytes) -> Parsed:
+        """Take apart an Arrow IPC stream of reports from someone one does not trust.
+
+        What pyarrow trusts is checked here instead, byte by byte (see :mod:`dpsketch._arrow_stream`). A stream that is
+        none is one malformed message. So is each report of one whose noise was for tests only: it protects nobody.
+        """
+        try:
+            stream = read_flat(data)
+        except FileRefused:
+            return Parsed(self.from_bytes(b""), 0, 1)
+        rows = max(1, stream.rows)
+        if stream.metadata.get(b"dpsketch.local.spec") != self.fingerprint.encode():
+            return Parsed(self.from_bytes(b""), rows, 0)
+        names = ["id", *(field.name for field in self.fields)]
+        sizes = {"id": ("bytes", ID_BYTES)}
+        sizes |= {field.name: ("bytes" if field.raw else "uint", field.size) for field in self.fields}
+        if b"dpsketch.local.noise" in stream.metadata or stream.types != sizes:
+            return Parsed(self.from_bytes(b""), 0, rows)
+        columns = {name: np.frombuffer(stream.columns[name], np.uint8).reshape(-1, sizes[name][1]) for name in names}
+        parsed: Columns = {"id": columns["id"].view("<u8")}
+        for field in self.fields:
+            parsed[field.name] = columns[field.name] if field.raw else columns[field.name].view(field.dtype).ravel()
+        return Parsed(parsed, 0, 0)
 
     def from_bytes(self, data: bytes) -> Columns:
         """Take apart whole reports that are known to be of this spec."""
         records = np.frombuffer(data, self.dtype)
         names = ["id", *(field.name for field in self.fields)]
         return {name: np.ascontiguousarray(records[name]) for name in names}
+
+    def by_identifier(self, data: bytes) -> bytes:
+        """Put compact reports in the order of their identifiers, which says nothing about when they came."""
+        records = np.frombuffer(data, self.dtype)
+        return records[np.lexsort((records["id"][:, 0], records["id"][:, 1]))].tobytes()
 
     def _from_json(self, message: Any) -> bytes | None:
         """Turn a JSON object into the report's bytes; of one with another spec, the head alone; None if malformed."""

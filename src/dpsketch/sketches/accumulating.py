@@ -13,7 +13,7 @@ from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.sketches.releasing import Sensitive
 from dpsketch.sketches.specs import UnitSpec, refuse_mismatch
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "agreed_spec"]
 
 SpecT = TypeVar("SpecT", bound=UnitSpec)
 
@@ -75,7 +75,7 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
         """
         if type(other) is not type(self):
             raise SpecMismatch(f"cannot merge a {type(self).__name__} with a {type(other).__name__}.")
-        spec = _agreed(self._spec, other._spec)
+        spec = agreed_spec(self._spec, other._spec)
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
@@ -100,7 +100,7 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
         return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
-def _agreed(ours: Any, theirs: Any) -> Any:
+def agreed_spec(ours: Any, theirs: Any) -> Any:
     """Return the spec of a merged sketch: equal but for a key type that one of the two has not seen yet."""
     if any(field.name == "key_type" for field in fields(ours)):
         key_type = ours.key_type or theirs.key_type

@@ -14,6 +14,7 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput, SensitiveData
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost, requested
+from dpsketch.sketches.specs import Sensitivity
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
@@ -26,6 +27,7 @@ __all__ = [
     "charge_ledger",
     "combined_guarantee",
     "guarantee",
+    "pays_for",
 ]
 
 # At this δ a release made with ρ also states its (ε, δ).
@@ -97,6 +99,17 @@ def additive_noise(
 
 def _gaussian(l2: float, mu: float) -> RoundedGaussian:
     return RoundedGaussian(math.nextafter(l2 / mu, math.inf))
+
+
+def pays_for(law: Noise, cost: Cost, bound: Sensitivity) -> bool:
+    """Say whether noise of this law costs no more than stated, up to rounding."""
+    match law, cost:
+        case RoundedGaussian(sigma), GaussianCost(mu):
+            return sigma * mu >= bound.l2 * (1 - 1e-12)
+        case DiscreteLaplace(epsilon, sensitivity), PureCost(stated):
+            return epsilon <= stated and sensitivity >= bound.l1
+        case _:
+            return False
 
 
 def charge_ledger(

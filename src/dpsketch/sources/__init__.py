@@ -22,7 +22,8 @@ Errors never quote a record: every reader's own message is replaced, and none is
 """
 
 from dpsketch.sources.locations import Format
-from dpsketch.sources.opening import open_source
+from dpsketch.sources.opening import open_files, open_source
 from dpsketch.sources.records import Batch, Columns, Progress
+from dpsketch.sources.splitting import split_files
 
-__all__ = ["Batch", "Columns", "Format", "Progress", "open_source"]
+__all__ = ["Batch", "Columns", "Format", "Progress", "open_files", "open_source", "split_files"]

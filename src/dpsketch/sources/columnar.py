@@ -30,10 +30,19 @@ def read_parquet(
     if isinstance(location, StandardInput):
         yield from _spooled(location, columns, batch_rows, temp_directory)
         return
-    yield from _read_parquet(location.path, str(location), location.size, columns, batch_rows)
+    yield from _read_parquet(
+        location.path, str(location), location.size, columns, batch_rows, groups=location.row_groups
+    )
 
 
-def _read_parquet(path: Path, place: str, size: int, columns: Columns, batch_rows: int) -> Iterator[Piece]:
+def _read_parquet(
+    path: Path,
+    place: str,
+    size: int,
+    columns: Columns,
+    batch_rows: int,
+    groups: tuple[int, int] | None = None,
+) -> Iterator[Piece]:
     def explain(error: Exception) -> SourceError:
         if "string encoding" in str(error) or "UTF" in str(error):
             return SourceError(f"{place} holds text that is not UTF-8. Convert it to UTF-8.")
@@ -44,10 +53,14 @@ def _read_parquet(path: Path, place: str, size: int, columns: Columns, batch_row
         return pyarrow.parquet.ParquetFile(path, buffer_size=_READ_AT_ONCE, pre_buffer=False)
 
     with guarded(opened, explain) as file:
-        names, rows = guarded(lambda: (file.schema_arrow.names, file.metadata.num_rows), explain)
+        names = guarded(lambda: file.schema_arrow.names, explain)
         _check_schema(names, columns, place)
         wanted = list(columns.names)
-        batches = guarded(lambda: file.iter_batches(batch_rows, columns=wanted, use_threads=False), explain)
+        read = range(*groups) if groups is not None else range(guarded(lambda: file.num_row_groups, explain))
+        rows = guarded(lambda: sum(file.metadata.row_group(group).num_rows for group in read), explain)
+        batches = guarded(
+            lambda: file.iter_batches(batch_rows, row_groups=list(read), columns=wanted, use_threads=False), explain
+        )
         done = 0
         for batch in guarded_iterator(batches, explain):
             done += batch.num_rows

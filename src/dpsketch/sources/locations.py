@@ -56,12 +56,16 @@ HEAD_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A regular file, its format and compression known by its name and confirmed by its first bytes."""
+    """A regular file, its format and compression known by its name and confirmed by its first bytes.
+
+    ``row_groups`` names those that are read of a Parquet file, the first and the one after the last; None means all.
+    """
 
     path: Path
     format: Format
     compression: Compression | None
     size: int
+    row_groups: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         return f"{str(self.path)!r} ({FORMAT_NAMES[self.format]})"

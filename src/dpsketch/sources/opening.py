@@ -88,6 +88,11 @@ def open_source(
     return _read_ahead(batches)
 
 
+def open_files(files: Sequence[File], columns: Columns, *, batch_rows: int = 131072) -> Generator[Batch, None, None]:
+    """Read files, or parts of them, as :func:`~dpsketch.sources.split_files` returned them; see :func:`open_source`."""
+    return _read_ahead(_read(files, columns, batch_rows, None, None))
+
+
 def _read(
     located: Sequence[Location],
     columns: Columns,

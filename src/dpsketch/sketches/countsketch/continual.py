@@ -26,13 +26,13 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json, noise_is_for_tests
-from dpsketch.privacy import Cost, GaussianCost, Guarantee, PureCost, Unit
+from dpsketch.noise import noise_from_json, noise_is_for_tests
+from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.releasing import AdditiveNoise, Sensitive, additive_noise, charge_ledger, guarantee
+from dpsketch.sketches.releasing import AdditiveNoise, Sensitive, additive_noise, charge_ledger, guarantee, pays_for
 from dpsketch.sketches.specs import Sensitivity, fingerprint_of, whole_number
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -284,7 +284,7 @@ class ContinualCountSketch(Sensitive):
         published = whole_number("published", header["published"], low=0, high=days)
         spec = CountSketchSpec.from_json(header["spec"])
         promise, law = read_guarantee(document), noise_from_json(header["noise"])
-        if len(promise.costs) != 1 or not _pays_for(law, promise.costs[0], tree_sensitivity(spec, days)):
+        if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], tree_sensitivity(spec, days)):
             raise FileRefused("the file's guarantee is not that of a ContinualCountSketch with its noise.")
         sketch = cls.__new__(cls)
         calibrated = AdditiveNoise(law, promise.costs[0], promise.epsilon, promise.delta, promise.rho)
@@ -305,17 +305,6 @@ class ContinualCountSketch(Sensitive):
     def from_sensitive_bytes(cls, data: bytes) -> Self:
         """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
         return cls.from_document(files.decode(data, allow_sensitive=True))
-
-
-def _pays_for(law: Noise, cost: Cost, bound: Sensitivity) -> bool:
-    """Say whether noise of this law costs no more than stated, up to rounding."""
-    match law, cost:
-        case RoundedGaussian(sigma), GaussianCost(mu):
-            return sigma * mu >= bound.l2 * (1 - 1e-12)
-        case DiscreteLaplace(epsilon, sensitivity), PureCost(stated):
-            return epsilon <= stated and sensitivity >= bound.l1
-        case _:
-            return False
 
 
 def _published_nodes(published: int, days: int) -> Iterator[tuple[int, int]]:

@@ -11,19 +11,23 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import noise_is_for_tests
+from dpsketch.noise import noise_from_json, noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.releasing import Sensitive, additive_noise, charge_ledger, guarantee
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.releasing import AdditiveNoise, Sensitive, additive_noise, charge_ledger, guarantee, pays_for
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
 __all__ = ["PanPrivateCountSketch"]
+
+KIND = "counts-pan-private"
 
 _CAVEAT = (
     "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
@@ -56,7 +62,8 @@ class PanPrivateCountSketch(Sensitive):
     A record that came before the seizure moves the seized state, one that came after it only what was published since;
     so with noise σ₀ = σ₁ = Δ/μ on the state and, afresh, on the publication, each of them is (ε, δ)-private, whatever
     the moment. What is published carries both: variance σ₀² + σ₁². No buffer, no generator state and no exact count of
-    records is kept. Publishing ends the sketch: the same noise is never shown twice.
+    records is kept. Publishing ends the sketch: the same noise is never shown twice. Its file is its state: whoever
+    reads it has made the one seizure, and **a state is published once, from its newest file only**.
 
     Examples
     --------
@@ -117,6 +124,16 @@ class PanPrivateCountSketch(Sensitive):
         if self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
 
+    def merge(self, other: CountSketch) -> None:
+        """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.
+
+        That sketch is exact while it exists: let it go at once, as one lets go of the records themselves.
+        """
+        table = self._open()
+        if not isinstance(other, CountSketch):
+            raise SpecMismatch(f"cannot merge a PanPrivateCountSketch with a {type(other).__name__}.")
+        self._spec = other.add_to(table, self._spec)
+
     def snapshot(self) -> npt.NDArray[np.int64]:
         """Return a copy of the state: what someone who seizes the memory would have. It may be seen by others once."""
         return self._open().copy()
@@ -129,6 +146,41 @@ class PanPrivateCountSketch(Sensitive):
         laws = (self._calibrated.noise, self._calibrated.noise)
         stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
         return PrivateCountSketch(self._spec.published, table + fresh, laws, stated, self._charge)
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the state, to go on from in another process."""
+        return files.encode(self._to_document())
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the state to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._to_document())
+
+    def _to_document(self) -> files.Document:
+        table = self._open()
+        stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
+        header = release_header(self._spec.to_json(), stated, self._charge, noise=self._calibrated.noise.to_json())
+        return files.Document(KIND, True, header, {"table": table})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sketch from a decoded file."""
+        spec = CountSketchSpec.from_json(document.header["spec"])
+        promise, law = read_guarantee(document), noise_from_json(document.header["noise"])
+        if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], spec.sensitivity):
+            raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.")
+        sketch = cls.__new__(cls)
+        sketch._calibrated = AdditiveNoise(law, promise.costs[0], promise.epsilon, promise.delta, promise.rho)
+        sketch._charge = read_charge(document)
+        sketch._spec = spec
+        sketch._row_keys = row_keys(spec.seed, spec.rows)
+        sketch._began_for_tests = not promise.holds
+        sketch._table = integer_array(document, "table", (spec.rows, spec.width))
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))
 
     def _open(self) -> npt.NDArray[np.int64]:
         if self._table is None:

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch._compiled import countsketch as kernels
 from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Unit
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.accumulating import Accumulator, agreed_spec
+from dpsketch.sketches.countsketch.adding import add_batch
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
@@ -145,11 +145,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
             units = units if isinstance(units, int) else units[batch.kept]
             multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
         mass = checked_total(self._mass, units, multiples, len(batch.fingerprints))
-        if isinstance(units, int) and units == 1 and isinstance(multiples, int):
-            kernels.add_ones(self._table, batch.fingerprints, self._row_keys)
-        else:
-            added = np.broadcast_to(np.asarray(units * multiples, dtype=np.int64), batch.fingerprints.shape)
-            kernels.add_weighted(self._table, batch.fingerprints, self._row_keys, np.ascontiguousarray(added))
+        add_batch(self._table, batch.fingerprints, self._row_keys, units * multiples)
         self._mass = mass
         self._skipped += batch.skipped
 
@@ -177,6 +173,14 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._table += other._table
         self._clipped += other._clipped
         self._given = self._given or other._given
+
+    def add_to(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
+        """Add the counters to the table of another sketch that counts records, and return the spec of the sum."""
+        agreed: CountSketchSpec = agreed_spec(spec, self._spec)
+        # A table that began from noise stands in for its exact mass.
+        checked_total(int(np.abs(table).max()), self._mass, 1, 1)
+        table += self._table
+        return agreed
 
     def release(
         self,

@@ -263,7 +263,7 @@ class PrivateDensity:
         share = 1 if self.spec.placement == "one_row" else rows
         number = float(self.table.sum(dtype=np.float64)) / share
         variance = self.noise.variance * rows * width / share**2
-        if self.noisy_count is None or self.count_noise is None:
+        if self.noisy_count is None or self.count_noise is None or variance == 0:
             return number, variance
         weight = variance / (variance + self.count_noise.variance)
         return weight * self.noisy_count + (1 - weight) * number, weight * self.count_noise.variance

@@ -9,18 +9,22 @@ import numpy as np
 from dpsketch import plots
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimates
+from dpsketch.kinds import KINDS
+from dpsketch.local import Collector, Snapshot
+from dpsketch.sketches.countsketch import PrivateCountSketch
 from dpsketch.sketches.density import PrivateDensity
 from dpsketch.sketches.distinct import PrivateDistinct, PrivateDistinctBitmap
 from dpsketch.sketches.moment import PrivateMoment, PrivateMomentProfile
 from dpsketch.sketches.ranges import PrivateRanges
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["answer", "picture", "typed_keys"]
+__all__ = ["answer", "describe", "picture", "top", "typed_keys"]
 
 
-def answer(release: Any, asked: list[str], confidence: float, estimator: str | None) -> Estimates:
+def answer(release: Any, asked: list[Any], confidence: float, estimator: str | None) -> Estimates:
     """Answer what was asked, by the kind of release."""
     match release:
         case PrivateMoment() | PrivateMomentProfile() | PrivateDistinct() | PrivateDistinctBitmap():
@@ -28,18 +32,51 @@ def answer(release: Any, asked: list[str], confidence: float, estimator: str | N
                 raise InvalidInput("this release is one statement about the whole stream: ask it without keys.")
             return _statement(release, confidence)
         case _ if not asked:
-            raise InvalidInput("name at least one key, or give --keys-from FILE.")
+            raise InvalidInput("name at least one key to ask about.")
         case PrivateDensity():
             found = release.density([_point(text, release.spec.dim) for text in asked], confidence=confidence)
             return Estimates(asked, found.value, found.low, found.high, confidence)
         case PrivateRanges():
             return _ranges(release, asked, confidence)
+        case Collector() | Snapshot() if estimator is not None:
+            raise InvalidInput("local reports are estimated in one way: leave the estimator out.")
         case _:
             chosen = {} if estimator is None else {"estimator": estimator}
             found = release.estimate(typed_keys(asked, release), confidence=confidence, **chosen)
             if not isinstance(found, Estimates):
                 raise InvalidInput("this release answers no questions about keys.")
             return found
+
+
+def top(release: Any, n: int, candidates: list[Any] | None, confidence: float) -> Estimates:
+    """List the most frequent keys, with intervals that hold for all of them at once."""
+    if not hasattr(release, "top"):
+        raise InvalidInput("this release has no keys to list; `dpsketch inspect` says what it answers.")
+    if candidates is None and isinstance(release, PrivateCountSketch | Collector | Snapshot):
+        raise InvalidInput(
+            "this release knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
+            "public list costs no privacy), or make a release that finds keys by itself: dpsketch run heavy …"
+        )
+    listed = None if candidates is None else typed_keys(candidates, release)
+    found: Estimates = release.top(n, candidates=listed, confidence=confidence)
+    return found
+
+
+def describe(release: Any, kind: str, size: int) -> dict[str, Any]:
+    """Say what a release is and what it promises: everything but its counters. ``size`` is the file's, in bytes."""
+    charge = getattr(release, "charge", None)
+    named = {"spec_fingerprint": fingerprint_of(release.spec)} if hasattr(release, "spec") else {}
+    return {
+        "kind": kind,
+        "sensitive": False,
+        "answers": KINDS[kind].answers,
+        "spec": release.to_document().header.get("spec"),
+        **named,
+        "bytes": size,
+        "guarantee": release.guarantee.to_json(),
+        "charge": None if charge is None else charge.to_json(),
+        **(release.facts() if hasattr(release, "facts") else {}),
+    }
 
 
 def picture(release: Any, candidates: list[Any] | None, n: int) -> Figure:
@@ -65,9 +102,10 @@ def picture(release: Any, candidates: list[Any] | None, n: int) -> Figure:
             return figure
 
 
-def typed_keys(keys: list[str], release: Any) -> list[Any]:
-    """Read keys by the release's spec: integers where it counts integers."""
-    if getattr(getattr(release, "spec", None), "key_type", None) != "int":
+def typed_keys(keys: list[Any], release: Any) -> list[Any]:
+    """Read keys, as text or as they are, by the release's spec: integers where it counts integers."""
+    spec = release.protocol if isinstance(release, Collector | Snapshot) else getattr(release, "spec", None)
+    if getattr(spec, "key_type", None) != "int":
         return list(keys)
     numbers = [_whole(key) for key in keys]
     if None in numbers:
@@ -75,7 +113,7 @@ def typed_keys(keys: list[str], release: Any) -> list[Any]:
     return numbers
 
 
-def _whole(text: str) -> int | None:
+def _whole(text: str | int) -> int | None:
     try:
         return int(text)
     except ValueError:
@@ -109,20 +147,30 @@ def _point(text: str, dim: int) -> list[float]:
 
 
 def _ranges(release: PrivateRanges, asked: list[str], confidence: float) -> Estimates:
-    """Answer ranges (low:high) by counts and percentages (50%) by quantiles."""
-    found = [_one_range(release, text, confidence) for text in asked]
-    value, low, high = (np.array([getattr(one, side) for one in found], float) for side in ("value", "low", "high"))
-    return Estimates(asked, value, low, high, confidence)
+    """Answer ranges (low:high) by counts and percentages (50%) by quantiles: all of each in one search."""
+    wanted = [_range_or_share(text) for text in asked]
+    pairs = [one for one in wanted if isinstance(one, tuple)]
+    counts = release.ranges([low for low, _ in pairs], [high for _, high in pairs], confidence=confidence)
+    counted = zip(counts.value, counts.low, counts.high, strict=True)
+    quantiles = iter(release.quantiles([one for one in wanted if isinstance(one, float)], confidence=confidence))
+    found = np.empty((len(asked), 3))
+    for row, one in enumerate(wanted):
+        if isinstance(one, tuple):
+            found[row] = next(counted)
+        else:
+            quantile = next(quantiles)
+            found[row] = quantile.value, quantile.low, quantile.high
+    return Estimates(asked, found[:, 0], found[:, 1], found[:, 2], confidence)
 
 
-def _one_range(release: PrivateRanges, text: str, confidence: float) -> Any:
+def _range_or_share(text: str) -> tuple[int, int] | float:
+    """Read low:high, or a percentage as a share."""
     try:
         if text.endswith("%"):
-            return release.quantile(float(text[:-1]) / 100, confidence=confidence)
+            return float(text[:-1]) / 100
         low, colon, high = text.partition(":")
         if colon:
-            return release.range(int(low), int(high), confidence=confidence)
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
+            return int(low), int(high)
+    except ValueError:
+        pass
     raise InvalidInput("ask ranges as low:high (whole numbers) and quantiles as 50%.")

@@ -1,0 +1,63 @@
+"""What a collector knew at one moment: it answers, and takes no more reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsketch.errors import InvalidInput
+from dpsketch.estimates import Estimates, key_list
+from dpsketch.local.arguments import whole_number
+from dpsketch.local.consistency import Consistency, make_consistent
+from dpsketch.local.intervals import Frequencies
+from dpsketch.local.protocol import LocalProtocol
+from dpsketch.privacy import Guarantee
+
+__all__ = ["Snapshot"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Answers from the reports that were counted when it was taken; get it from :meth:`Collector.snapshot`.
+
+    Attributes
+    ----------
+    protocol : LocalProtocol
+        The protocol of the reports.
+    tally : Tally
+        What was kept of them.
+    users : int
+        How many they are.
+    guarantee : Guarantee
+        What each promised its sender.
+    """
+
+    protocol: LocalProtocol
+    tally: Any
+    users: int
+    guarantee: Guarantee
+
+    def estimate(self, keys: Any, *, confidence: float = 0.95, consistency: Consistency = "none") -> Estimates:
+        """Estimate the share of people who hold each key, as :meth:`Collector.estimate` does."""
+        prints = self.protocol.fingerprints(keys)
+        found = make_consistent(self._frequencies(prints, confidence), consistency, confidence)
+        return Estimates(key_list(keys), found.value, found.low, found.high, confidence)
+
+    def top(self, n: int, *, candidates: Any, confidence: float = 0.95) -> Estimates:
+        """Return the ``n`` candidates with the largest estimates, as :meth:`Collector.top` does."""
+        n = whole_number("n", n, low=1, high=2**31)
+        prints, first = np.unique(self.protocol.fingerprints(candidates), return_index=True)
+        if len(first) == 0:
+            raise InvalidInput("top needs at least one candidate key.")
+        asked = key_list(candidates)
+        found = self._frequencies(prints, 1 - (1 - confidence) / len(first))
+        order = np.argsort(-found.value, kind="stable")[:n]
+        chosen = [asked[first[i]] for i in order]
+        return Estimates(chosen, found.value[order], found.low[order], found.high[order], confidence)
+
+    def _frequencies(self, prints: Any, confidence: float) -> Frequencies:
+        if self.users == 0:
+            raise InvalidInput("there are no reports yet; add() some first.")
+        return self.protocol.frequencies(self.tally, self.users, prints, confidence)

@@ -1,0 +1,23 @@
+"""Reproducing the papers: every figure and table that they print, the numbers checked, ours beside them.
+
+What a paper claims, the script that reproduces it and the numbers that are expected of it lie in ``papers/<name>``.
+This package finds them, runs the script, checks every number and writes the report.
+"""
+
+from dpsketch.reproduce.expected import Expected, Limits, Outcome
+from dpsketch.reproduce.papers import PAPERS, Reproduction, find_papers, reproduce
+from dpsketch.reproduce.run import Run
+from dpsketch.reproduce.writing import write_index, write_report
+
+__all__ = [
+    "PAPERS",
+    "Expected",
+    "Limits",
+    "Outcome",
+    "Reproduction",
+    "Run",
+    "find_papers",
+    "reproduce",
+    "write_index",
+    "write_report",
+]

@@ -1,0 +1,209 @@
+"""Group commit: many requests' reports in one transaction, each answered when it is on the disk.
+
+A request puts its reports into a queue and waits. One task takes all that waits, sorts out what is malformed or was
+counted before, writes the rest in one transaction, counts it, and answers. While a transaction runs, the next group
+gathers, so that the more requests there are the fewer commits each costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpsketch.server.aggregates import Aggregate, Aggregates
+from dpsketch.server.logs import log
+from dpsketch.server.metrics import Metrics
+from dpsketch.server.refusals import Refused, StorageFailed
+from dpsketch.server.storage import Storage
+
+__all__ = ["Collecting", "Outcome"]
+
+_GROUP_BYTES = 32 << 20
+_CALM = 1.0  # seconds between writes of the counters
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the reports of a request."""
+
+    accepted: int
+    repeated: int
+    malformed: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The compact reports of one request, and who waits for them."""
+
+    aggregate: Aggregate
+    records: bytes
+    future: asyncio.Future[Outcome]
+
+
+class Collecting:
+    """The queue of reports and the one task that writes them."""
+
+    def __init__(self, storage: Storage, aggregates: Aggregates, waiting_bytes: int, metrics: Metrics) -> None:
+        self._storage = storage
+        self._aggregates = aggregates
+        self._most = waiting_bytes
+        self._metrics = metrics
+        self._queue: deque[_Waiting] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._thread = ThreadPoolExecutor(1, "dpsketch-writer")
+        self._beside = ThreadPoolExecutor(1, "dpsketch-upkeep")
+        self._task: asyncio.Task[None] | None = None
+        self._known = storage.newest
+        self._behind = False
+        self._saved: dict[str, dict[str, int]] = {each.row.id: dict(each.refused) for each in aggregates}
+        self._saved_at = 0.0
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Write all that waits, tidy the store up, and end."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._tidy)
+        self._thread.shutdown()
+        await asyncio.to_thread(self._beside.shutdown)
+
+    async def submit(self, aggregate: Aggregate, records: bytes) -> Outcome:
+        """Store compact reports that have the form of their spec; return once they are durable."""
+        if self._bytes + len(records) > self._most or self._stopping:
+            raise Refused(503, "busy", "The service is behind with writing; try again.", {"Retry-After": "1"})
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(aggregate, records, future))
+        self._bytes += len(records)
+        self._wake.set()
+        return await future
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                group = list(self._take())
+                try:
+                    outcomes = await loop.run_in_executor(self._thread, self._commit, group)
+                except Exception as error:
+                    # Whatever it was, nobody is told that their report is stored.
+                    log("error", "commit failed", error=type(error).__name__, requests=len(group))
+                    for waiting in group:
+                        if not waiting.future.done():
+                            waiting.future.set_exception(StorageFailed("the reports were not stored; send them again."))
+                    continue
+                for waiting, outcome in zip(group, outcomes, strict=True):
+                    if not waiting.future.done():
+                        waiting.future.set_result(outcome)
+            if self._stopping:
+                return
+
+    def _take(self) -> Iterator[_Waiting]:
+        size = 0
+        while self._queue and size < _GROUP_BYTES:
+            waiting = self._queue.popleft()
+            size += len(waiting.records)
+            self._bytes -= len(waiting.records)
+            yield waiting
+
+    # In the writer's thread.
+
+    def _commit(self, group: list[_Waiting]) -> list[Outcome]:
+        """Store and count a group of requests."""
+        if self._behind:
+            self._recover()
+        by_collection: dict[Aggregate, list[int]] = defaultdict(list)
+        for index, waiting in enumerate(group):
+            by_collection[waiting.aggregate].append(index)
+        outcomes: list[Outcome | None] = [None] * len(group)
+        chunks: list[tuple[str, int, bytes]] = []
+        fresh_records: list[tuple[Aggregate, bytes]] = []
+        for aggregate, indices in by_collection.items():
+            form = aggregate.form
+            joined = b"".join(group[index].records for index in indices)
+            good, fresh = aggregate.sort_out(form.from_bytes(joined))
+            start = 0
+            for index in indices:
+                end = start + len(group[index].records) // form.size
+                size, well, new = end - start, int(good[start:end].sum()), int(fresh[start:end].sum())
+                outcomes[index] = Outcome(new, well - new, size - well)
+                start = end
+            if new_count := int(np.count_nonzero(fresh)):
+                kept = form.by_identifier(np.frombuffer(joined, form.dtype)[fresh].tobytes())
+                chunks.append((aggregate.row.id, new_count, kept))
+                fresh_records.append((aggregate, kept))
+        if chunks:
+            self._behind = True
+            with self._metrics.commit_seconds.time():
+                written = self._storage.append(chunks, self._counters())
+            for (aggregate, kept), chunk in zip(fresh_records, written, strict=True):
+                aggregate.count(aggregate.form.from_bytes(kept))
+                aggregate.add_chunk(chunk)
+            self._known = self._storage.newest
+            self._behind = not self._keep_up([aggregate for aggregate, _ in fresh_records])
+            self._metrics.group_size.observe(sum(chunk.reports for chunk in written))
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _keep_up(self, changed: list[Aggregate]) -> bool:
+        """Have widths noted and join small chunks; say whether the store is as we think it is."""
+        try:
+            for aggregate in changed:
+                if aggregate.point_is_due():
+                    self._beside.submit(self._note_width, aggregate)
+                self._aggregates.compact(aggregate)
+        except Exception as error:
+            # The reports themselves are stored and counted, and their senders are to be told so.
+            log("warning", "upkeep failed", error=type(error).__name__)
+            return False
+        return True
+
+    def _note_width(self, aggregate: Aggregate) -> None:
+        """Note an interval's width, in a thread of its own: an estimate may take a while, and nobody waits for it."""
+        try:
+            self._aggregates.note_width(aggregate)
+        except Exception as error:
+            log("warning", "width not noted", error=type(error).__name__)
+
+    def _recover(self) -> None:
+        """Get a lost store back, and count what the failed write may have left in it."""
+        self._storage.claim()
+        self._aggregates.catch_up(self._known)
+        self._saved = {}  # the failed write may have taken the counters with it
+        self._behind = False
+        self._known = self._storage.newest
+        log("info", "store regained")
+
+    def _counters(self, *, all_of_them: bool = False) -> dict[str, dict[str, int]]:
+        """Return the counters of refusals that have changed, once a second at most."""
+        now_at = time.monotonic()
+        if not all_of_them and now_at - self._saved_at < _CALM:
+            return {}
+        self._saved_at = now_at
+        now = {each.row.id: dict(each.refused) for each in self._aggregates}
+        changed = {name: values for name, values in now.items() if self._saved.get(name) != values}
+        self._saved = now
+        return changed
+
+    def _tidy(self) -> None:
+        """Save the counters and join small chunks, so that the next start is quick."""
+        try:
+            if not self._behind:
+                self._storage.append([], self._counters(all_of_them=True))
+                for aggregate in self._aggregates:
+                    self._aggregates.compact(aggregate, all_of_them=True)
+        except StorageFailed as error:
+            log("warning", "upkeep failed", error=type(error).__name__)

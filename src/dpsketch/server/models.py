@@ -1,0 +1,262 @@
+"""What goes in and out, for the OpenAPI description and for checking questions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+__all__ = [
+    "FAILURES", "AskDensity", "AskKeys", "AskTop", "CollectionList", "CollectionView", "Counters", "DensityAnswer",
+    "EstimatesAnswer", "Failure", "GridAnswer", "History", "LedgerView", "NewCollection", "Received",
+    "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status",
+]  # fmt: skip
+
+MOST_KEYS = 100_000
+
+Key = StrictStr | StrictInt
+Confidence = Annotated[float, Field(gt=0, lt=1, description="Coverage of the intervals.")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AskKeys(_Asked):
+    """Keys to look up."""
+
+    keys: list[Key] = Field(default=[], max_length=MOST_KEYS)
+    confidence: Confidence = 0.95
+    estimator: StrictStr | None = None
+
+
+class AskTop(_Asked):
+    """How many keys to list, and from which candidates."""
+
+    n: StrictInt = Field(default=20, ge=1, le=10_000)
+    candidates: list[Key] | None = Field(default=None, max_length=MOST_KEYS)
+    confidence: Confidence = 0.95
+
+
+class AskDensity(_Asked):
+    """Points to look up, each a list of coordinates."""
+
+    points: list[list[float]] = Field(max_length=MOST_KEYS, min_length=1)
+    confidence: Confidence = 0.95
+
+
+class NewCollection(_Asked):
+    """A collection to start: a name, the spec of a local protocol, and perhaps the keys people choose from."""
+
+    name: Name
+    spec: dict[str, Any]
+    candidates: list[Key] | None = Field(default=None, max_length=10_000, min_length=1)
+
+
+class Failure(BaseModel):
+    """Why a request was refused."""
+
+    class What(BaseModel):
+        """A code for programs and a sentence for people."""
+
+        code: str
+        message: str
+
+    error: What
+
+
+FAILURES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": Failure, "description": "The request was refused."},
+    "5XX": {"model": Failure, "description": "The service could not answer now."},
+}
+"""How every route can fail, for its description."""
+
+
+class UnitView(BaseModel):
+    """Whose presence is hidden."""
+
+    level: str
+    max_keys: int
+    max_weight: float
+    neighbours: str
+    words: str
+
+
+class GuaranteeView(BaseModel):
+    """What was promised; ``words`` is the sentence a person reads."""
+
+    epsilon: float | None
+    delta: float
+    rho: float | None
+    unit: dict[str, Any]
+    costs: list[dict[str, Any]]
+    mechanism: str
+    caveat: str | None
+    holds: bool
+    words: str
+
+
+class EstimateView(BaseModel):
+    """One number with its interval."""
+
+    key: str | int
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class EstimatesAnswer(BaseModel):
+    """Estimates in the order asked, and the guarantee they come with. ``joint``: the intervals hold all at once."""
+
+    estimates: list[EstimateView]
+    confidence: float
+    joint: bool
+    guarantee: GuaranteeView
+
+
+class SharesAnswer(EstimatesAnswer):
+    """Shares of people, from so many reports."""
+
+    reports: int
+
+
+class DensityView(BaseModel):
+    """A density with its interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class DensityAnswer(BaseModel):
+    """Densities in the order asked."""
+
+    densities: list[DensityView]
+    confidence: float
+    guarantee: GuaranteeView
+
+
+class GridAnswer(BaseModel):
+    """A density in pictures: a grid of two columns, or a curve of one."""
+
+    guarantee: GuaranteeView
+    confidence: float
+    names: list[str] | None
+    bounds: list[tuple[float, float]]
+    values: list[list[float | None]] | None = None
+    low: list[Any] | None = None
+    high: list[Any] | None = None
+    x: list[float] | None = None
+    value: list[float | None] | None = None
+
+
+class ReleaseView(BaseModel):
+    """A release in the list."""
+
+    id: str
+    name: str
+    kind: str
+    answers: str
+    guarantee: GuaranteeView
+    questions: list[str]
+    needs_candidates: bool
+    mounted: bool
+
+
+class ReleaseWhole(ReleaseView):
+    """A release with its spec and what else is known of it."""
+
+    spec: dict[str, Any]
+    facts: dict[str, Any]
+    key_type: str | None
+    dimension: int | None
+    bounds: list[tuple[float, float]] | None
+
+
+class ReleaseList(BaseModel):
+    """All releases."""
+
+    releases: list[ReleaseView]
+
+
+class CollectionView(BaseModel):
+    """A collection: its spec is what a device needs."""
+
+    id: str
+    name: str
+    spec: dict[str, Any]
+    spec_fingerprint: str
+    guarantee: GuaranteeView
+    candidates: list[str | int] | None
+    reports: int
+    closed: bool
+
+
+class CollectionList(BaseModel):
+    """All collections."""
+
+    collections: list[CollectionView]
+
+
+class Received(BaseModel):
+    """What became of the reports of a request."""
+
+    accepted: int
+    repeated: int
+    malformed: int
+    other_spec: int
+
+
+class Counters(Received):
+    """What became of all reports of a collection; ``oversized`` counts requests."""
+
+    oversized: int
+
+
+class Point(BaseModel):
+    """The width of an interval at a number of reports."""
+
+    reports: int
+    width: float
+
+
+class History(BaseModel):
+    """Interval widths as they were, and as the protocol predicts them."""
+
+    points: list[Point]
+    predicted: list[Point]
+
+
+class BudgetView(BaseModel):
+    """What a dataset may spend, and what it has spent."""
+
+    dataset: str
+    unit: UnitView
+    epsilon: float | None
+    delta: float
+    spent_epsilon: float | None
+    rho: float | None
+    spent_rho: float | None
+    share: float | None
+    releases: int
+    words: str
+
+
+class LedgerView(BaseModel):
+    """All budgets."""
+
+    datasets: list[BudgetView]
+
+
+class SessionView(BaseModel):
+    """What the caller may do."""
+
+    scopes: list[str]
+    version: str
+
+
+class Status(BaseModel):
+    """That something is as it should be."""
+
+    status: str

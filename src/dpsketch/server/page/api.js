@@ -1,0 +1,111 @@
+/** Talking to the service: one way to ask, errors in plain words, and a token that only this tab knows. */
+
+const TOKEN = "dpsketch-token";
+const PATIENCE = 30_000;
+
+export const token = () => sessionStorage.getItem(TOKEN) ?? "";
+
+export function setToken(text) {
+  if (text) {
+    sessionStorage.setItem(TOKEN, text);
+  } else {
+    sessionStorage.removeItem(TOKEN);
+  }
+}
+
+/** What the service refused, or that it did not answer. */
+export class ServiceError extends Error {
+  constructor(message, status, code) {
+    super(message);
+    this.name = "ServiceError";
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** Keys of 64 bits do not fit JavaScript's numbers: a whole number that would be rounded stays the text it was. */
+function exactly(_name, value, context) {
+  const rounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return rounded && /^-?\d+$/.test(context?.source) ? context.source : value;
+}
+
+function sentence(status, said, retryAfter) {
+  switch (status) {
+    case 401:
+      return `${said ?? "This needs a token."} Enter one with the button “Token” at the top.`;
+    case 403:
+      return `${said ?? "Your token does not allow this."} Enter another with the button “Token” at the top.`;
+    case 429:
+      return `The service was asked too often. Try again ${retryAfter ? `in ${retryAfter} s` : "in a moment"}.`;
+    default:
+      return said ?? `The service answered with an error (status ${status}). Try again later.`;
+  }
+}
+
+async function refusal(response) {
+  let told = {};
+  try {
+    told = (await response.json()).error ?? {};
+  } catch {
+    // A proxy's page of HTML, say: the status is all there is to go by.
+  }
+  const words = sentence(response.status, told.message, response.headers.get("Retry-After"));
+  return new ServiceError(words, response.status, told.code ?? null);
+}
+
+async function send(path, { body, type = "application/json", signal } = {}) {
+  const headers = {
+    ...(token() && { Authorization: `Bearer ${token()}` }),
+    ...(body !== undefined && { "Content-Type": type }),
+  };
+  const limit = AbortSignal.timeout(PATIENCE);
+  let response;
+  try {
+    response = await fetch(new URL(`v1/${path}`, document.baseURI), {
+      method: body === undefined ? "GET" : "POST",
+      headers,
+      body,
+      cache: "no-store",
+      credentials: "omit",
+      referrerPolicy: "no-referrer",
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") {
+      throw error;
+    }
+    const slow = error.name === "TimeoutError";
+    throw new ServiceError(
+      slow ? "The service took too long to answer." : "The service cannot be reached. Is it running?",
+      0,
+      null,
+    );
+  }
+  if (!response.ok) {
+    throw await refusal(response);
+  }
+  return response;
+}
+
+/** GET a JSON answer. */
+export async function get(path, signal) {
+  return JSON.parse(await (await send(path, { signal })).text(), exactly);
+}
+
+/** POST a question; what is asked travels in the body, so that no key ends up in an address. */
+export async function post(path, question, signal) {
+  return JSON.parse(await (await send(path, { body: JSON.stringify(question), signal })).text(), exactly);
+}
+
+/** POST a text exactly as it stands. */
+export async function postText(path, body, signal) {
+  return JSON.parse(await (await send(path, { body, signal })).text());
+}
+
+/** GET a file. */
+export async function download(path, signal) {
+  return (await send(path, { signal })).blob();
+}
+
+/** An identifier as a part of a path. */
+export const part = (id) => encodeURIComponent(id);

@@ -1,0 +1,101 @@
+/** A release: its promise, what it can be asked, and what else is known of it. */
+
+import { get, part } from "./api.js";
+import { COUNTS, SHARES, between } from "./bars.js";
+import { card, h, labelled } from "./dom.js";
+import { badge, budgetBar, guaranteeCard } from "./guarantee.js";
+import { listCard, searchCard } from "./keys.js";
+import { percent, quantity } from "./numbers.js";
+import { densityCard } from "./points.js";
+import { rangesCard } from "./ranges.js";
+import { statementCard } from "./statement.js";
+
+/** Which card asks which question, in the order shown. */
+const CARDS = [
+  ["statement", statementCard],
+  ["density", densityCard],
+  ["range", rangesCard],
+  ["estimate", searchCard],
+  ["top", listCard],
+];
+const CONFIDENCES = [0.8, 0.9, 0.95, 0.99, 0.999];
+
+function confidenceField() {
+  const options = CONFIDENCES.map((value) => h("option", { value, selected: value === 0.95 }, percent(value)));
+  const select = h("select", {}, options);
+  const field = labelled("Confidence of the intervals", select);
+  field.classList.add("inline");
+  return { field, select };
+}
+
+const SAID_ELSEWHERE = ["guarantee", "spec", "unit", "sensitive"];
+
+function readable(value) {
+  switch (typeof value) {
+    case "number":
+      return quantity(value);
+    case "object":
+      if (value !== null && "value" in value && "low" in value) {
+        return `${quantity(value.value)} (${between(value, COUNTS)})`;
+      }
+      return Array.isArray(value) ? value.map(readable).join("; ") : JSON.stringify(value);
+    default:
+      return String(value);
+  }
+}
+
+function factsCard({ spec, facts }) {
+  const { charge, ...others } = facts;
+  const known = { ...others, ...spec, ...(charge && { charge: `number ${charge.id} of ${charge.dataset}` }) };
+  const entries = Object.entries(known).filter(([name, value]) => value !== null && !SAID_ELSEWHERE.includes(name));
+  const rows = entries.map(([name, value]) =>
+    h("div", {}, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, readable(value))),
+  );
+  return h(
+    "details",
+    { class: "card" },
+    h("summary", {}, h("h2", {}, "How it was made")),
+    h("dl", { class: "facts" }, rows),
+  );
+}
+
+async function ledgerOf(release, signal) {
+  const dataset = release.facts.charge?.dataset;
+  if (dataset === undefined) {
+    return null;
+  }
+  const { datasets } = await get("ledger", signal);
+  const found = datasets.find((one) => one.dataset === dataset);
+  return found === undefined ? null : card("The dataset’s budget", budgetBar(found));
+}
+
+export async function showRelease(place, { id, signal }) {
+  const release = await get(`releases/${part(id)}`, signal);
+  const budget = await ledgerOf(release, signal);
+  const { field, select } = confidenceField();
+  const listeners = [];
+  const context = {
+    release,
+    path: `releases/${part(id)}`,
+    signal,
+    measure: release.kind === "local" ? SHARES : COUNTS,
+    confidence: () => Number(select.value),
+    /** Ask again when the confidence changes. */
+    whenConfidenceChanges: (listener) => listeners.push(listener),
+  };
+  select.addEventListener("change", () => listeners.forEach((listener) => listener()));
+  const cards = await Promise.all(
+    CARDS.filter(([name]) => release.questions.includes(name)).map(([, make]) => make(context)),
+  );
+  place.append(
+    h("p", { class: "crumbs" }, h("a", { href: "#/releases" }, "Releases"), " ›"),
+    h("div", { class: "spread" }, h("h1", { tabindex: "-1" }, release.name), field),
+    h("div", { class: "spread" }, h("p", { class: "lead" }, release.answers), badge(release.guarantee)),
+    h(
+      "div",
+      { class: "split" },
+      h("div", { class: "stack" }, cards),
+      h("aside", { class: "stack" }, guaranteeCard(release.guarantee), budget, factsCard(release)),
+    ),
+  );
+}

@@ -1,0 +1,65 @@
+/** The promise, in figures and in words, and what a dataset has spent of its budget. */
+
+import { card, h } from "./dom.js";
+import { budget, percent, quantity } from "./numbers.js";
+
+/** ε, δ as a phrase. */
+export const promise = ({ epsilon, delta }) => `ε = ${budget(epsilon)}${delta ? `, δ = ${budget(delta)}` : ""}`;
+
+/** A short mark for lists: the promise, or that there is none. */
+export function badge(guarantee) {
+  return guarantee.holds === false
+    ? h("span", { class: "badge broken" }, "⚠ not private")
+    : h("span", { class: "badge" }, promise(guarantee));
+}
+
+function figures({ epsilon, delta }) {
+  const factor = epsilon === null || epsilon > 700 ? "without limit" : `×${quantity(Math.exp(epsilon))}`;
+  const shown = [
+    ["ε", budget(epsilon)],
+    ["δ", budget(delta)],
+    [delta ? "odds change by at most (but for δ)" : "odds change by at most", factor],
+  ];
+  return h(
+    "dl",
+    { class: "figures" },
+    shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+}
+
+/** The guarantee at full length. */
+export function guaranteeCard(guarantee) {
+  const broken = guarantee.holds === false;
+  const shown = card(
+    broken ? "⚠ Not private" : "What is promised",
+    broken ? null : figures(guarantee),
+    h("p", {}, guarantee.words),
+  );
+  shown.classList.add("promise");
+  shown.classList.toggle("broken", broken);
+  return shown;
+}
+
+function meter(dataset, share) {
+  const spent = h("div", { class: "spent" });
+  spent.style.width = `${100 * Math.min(1, share)}%`;
+  const values = { "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": share };
+  return h(
+    "div",
+    { class: "meter", role: "meter", "aria-label": `Spent of the budget of ${dataset}`, ...values },
+    spent,
+  );
+}
+
+/** One dataset's budget: a bar whose spent part is hatched, with the numbers in words below it. */
+export function budgetBar({ dataset, unit, share, words }) {
+  const left = share === null ? "" : ` ${percent(Number(Math.max(0, 1 - share).toFixed(3)))} is left.`;
+  return h(
+    "div",
+    { class: "budget" },
+    h("strong", {}, dataset),
+    share === null ? null : meter(dataset, share),
+    h("p", {}, `${words}.${left}`),
+    h("p", { class: "soft" }, `Protects ${unit.words}.`),
+  );
+}

@@ -1,0 +1,122 @@
+/** Releases with keys: look one up, or list the largest. */
+
+import { asker } from "./answers.js";
+import { post } from "./api.js";
+import { barFigure } from "./bars.js";
+import { card, form, h, labelled, lines, noticeBoard } from "./dom.js";
+import { WHOLE } from "./numbers.js";
+
+const LISTED = 20;
+
+/** Look up keys one by one. */
+export function searchCard(context) {
+  const notice = noticeBoard();
+  const answers = asker(context, notice, "key");
+  const integer = context.release.key_type === "int";
+  const field = h("input", {
+    type: "text",
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    inputmode: integer ? "numeric" : null,
+  });
+  const search = async () => {
+    const key = integer ? field.value.trim() : field.value;
+    if (key === "") {
+      throw new Error("Type a key to look up.");
+    }
+    if (integer && !WHOLE.test(key)) {
+      throw new Error("The keys of this release are whole numbers.");
+    }
+    await answers.ask(key);
+    field.select();
+  };
+  const label = integer ? "Key (a whole number)" : "Key, exactly as it was counted";
+  return card(
+    "Look up a key",
+    form(
+      search,
+      notice,
+      h("div", { class: "row" }, labelled(label, field), h("button", { type: "submit" }, "Look up")),
+    ),
+    notice.element,
+    ...answers.parts,
+  );
+}
+
+/** List the largest keys: found by the release itself, or among candidates that a person names. */
+export async function listCard({ release, path, signal, measure, confidence, whenConfidenceChanges }) {
+  const findsKeys = !release.needs_candidates;
+  const notice = noticeBoard();
+  const status = h("p", { class: "soft", role: "status" });
+  const chart = barFigure(measure);
+  const number = h("input", { type: "number", min: 1, max: 200, value: LISTED });
+  const candidates = h("textarea", { rows: findsKeys ? 2 : 5, autocomplete: "off", spellcheck: "false" });
+  let last = null;
+
+  async function ask(way) {
+    const n = Number(number.value);
+    const keys = lines(candidates);
+    if (!Number.isInteger(n) || n < 1) {
+      throw new Error("How many keys to list must be a whole number of at least 1.");
+    }
+    if (keys.length === 0 && (way === "decode" || !findsKeys)) {
+      throw new Error("Write some keys that may occur, one a line: the release knows counts, not keys.");
+    }
+    let found;
+    if (way === "decode") {
+      found = await post(`${path}/decode`, { keys, confidence: confidence() }, signal);
+      found.estimates = found.estimates.sort((a, b) => b.value - a.value).slice(0, n);
+    } else {
+      found = await post(
+        `${path}/top`,
+        { n, confidence: confidence(), ...(keys.length && { candidates: keys }) },
+        signal,
+      );
+    }
+    last = way;
+    if (found.estimates.length === 0) {
+      chart.hide();
+      status.replaceChildren("No key is frequent enough to stand out from the noise.");
+      return;
+    }
+    status.replaceChildren(`${found.estimates.length} keys, the largest first.`);
+    chart.show(found.estimates, found.confidence, found.joint ? "joint" : "picked");
+  }
+
+  whenConfidenceChanges(() => last !== null && ask(last).catch(notice.fail));
+  const hint = findsKeys
+    ? "Leave it empty to see the keys that the release finds by itself."
+    : "One a line. The list should be public: it costs no privacy, and only keys on it are shown.";
+  const decode = release.questions.includes("decode")
+    ? h(
+        "button",
+        {
+          type: "submit",
+          value: "decode",
+          class: "quiet",
+          title: "Estimates all candidates together; sharper when the list holds most of the keys.",
+        },
+        "Decode together",
+      )
+    : null;
+  const asking = form(
+    ask,
+    notice,
+    labelled(findsKeys ? "Candidates (optional)" : "Candidates", candidates, hint),
+    h(
+      "div",
+      { class: "row" },
+      labelled("How many", number),
+      h("button", { type: "submit", value: "top" }, "Show the largest"),
+      decode,
+    ),
+  );
+  if (findsKeys) {
+    await ask("top").catch(notice.fail);
+  }
+  return card(
+    "The largest keys",
+    ...(findsKeys ? [notice.element, status, chart.element, asking] : [asking, notice.element, status, chart.element]),
+  );
+}

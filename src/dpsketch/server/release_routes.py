@@ -1,0 +1,217 @@
+"""What can be asked of releases."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dpsketch.answers import answer, top, typed_keys
+from dpsketch.errors import InvalidInput
+from dpsketch.server.models import (
+    FAILURES,
+    AskDensity,
+    AskKeys,
+    AskTop,
+    Confidence,
+    DensityAnswer,
+    EstimatesAnswer,
+    GridAnswer,
+    Name,
+    ReleaseList,
+    ReleaseView,
+    ReleaseWhole,
+)
+from dpsketch.server.refusals import Refused
+from dpsketch.server.releases import Served
+from dpsketch.server.replies import estimates_reply, finite, reply
+from dpsketch.server.service import Asked, Service, administrator, reading_caller
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/releases", tags=["releases"], responses=FAILURES, route_class=Asked)
+
+Reading = Annotated[Service, Depends(reading_caller)]
+Changing = Annotated[Service, Depends(administrator)]
+_OCTETS = "application/octet-stream"
+_UPLOAD = {
+    "requestBody": {
+        "required": True,
+        "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.get("", response_model=ReleaseList)
+async def releases(service: Reading) -> Response:
+    """List the releases."""
+    return reply({"releases": service.releases.views()})
+
+
+@router.post("", response_model=ReleaseView, status_code=201, openapi_extra=_UPLOAD)
+async def upload(request: Request, service: Changing, name: Annotated[Name, Query()]) -> Response:
+    """Upload a release (.dps). What is sensitive, damaged or forged is refused."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _OCTETS:
+        raise Refused(415, "unsupported_media_type", f"Send the file's bytes as {_OCTETS}.")
+    content = await request.body()
+    added = await service.run(lambda: service.releases.add(content, name))
+    return reply(added.view(), 201)
+
+
+@router.get("/{identifier}", response_model=ReleaseWhole)
+async def release(identifier: str, service: Reading) -> Response:
+    """Describe a release: its spec, its guarantee and what else is known of it."""
+    return reply(await service.run(service.releases.get(identifier).whole))
+
+
+@router.delete("/{identifier}", status_code=204, response_class=Response)
+async def delete(identifier: str, service: Changing) -> Response:
+    """Forget an uploaded release."""
+    await service.run(lambda: service.releases.remove(identifier))
+    return Response(status_code=204)
+
+
+@router.get("/{identifier}/estimate", response_model=EstimatesAnswer)
+async def estimate(
+    identifier: str,
+    service: Reading,
+    key: Annotated[list[str] | None, Query(max_length=1000)] = None,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+) -> Response:
+    """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
+    asked = AskKeys(keys=list(key or []), confidence=confidence)
+    return await _estimate(service, service.releases.get(identifier), asked)
+
+
+@router.post("/{identifier}/estimate", response_model=EstimatesAnswer)
+async def estimate_many(identifier: str, asked: AskKeys, service: Reading) -> Response:
+    """Ask about many keys; they do not appear in an address."""
+    return await _estimate(service, service.releases.get(identifier), asked)
+
+
+async def _estimate(service: Service, served: Served, asked: AskKeys) -> Response:
+    service.check_number(asked.keys)
+    keys: list[Any] = list(asked.keys)
+    if served.questions in (["range"], ["density"]):
+        keys = [str(key) for key in keys]
+
+    def work() -> Response:
+        found = answer(served.release, keys, asked.confidence, asked.estimator)
+        return estimates_reply(found, served.release.guarantee, joint=False)
+
+    return await service.run(work)
+
+
+@router.get("/{identifier}/top", response_model=EstimatesAnswer)
+async def top_keys(
+    identifier: str,
+    service: Reading,
+    n: Annotated[int, Query(ge=1, le=10_000)] = 20,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+) -> Response:
+    """List the most frequent keys of a release that finds them by itself."""
+    return await _top(service, service.releases.get(identifier), AskTop(n=n, confidence=confidence))
+
+
+@router.post("/{identifier}/top", response_model=EstimatesAnswer)
+async def top_of_candidates(identifier: str, asked: AskTop, service: Reading) -> Response:
+    """List the most frequent of some candidates."""
+    return await _top(service, service.releases.get(identifier), asked)
+
+
+async def _top(service: Service, served: Served, asked: AskTop) -> Response:
+    if asked.candidates is None and served.needs_candidates:
+        raise InvalidInput("this release knows counts, not keys: POST a list of candidates.")
+    candidates: list[Any] | None = None if asked.candidates is None else list(asked.candidates)
+    service.check_number(candidates or [])
+
+    def work() -> Response:
+        found = top(served.release, asked.n, candidates, asked.confidence)
+        return estimates_reply(found, served.release.guarantee, joint=True)
+
+    return await service.run(work)
+
+
+@router.post("/{identifier}/decode", response_model=EstimatesAnswer)
+async def decode(identifier: str, asked: AskKeys, service: Reading) -> Response:
+    """Estimate many candidate keys together, which is more accurate than one by one."""
+    served = service.releases.get(identifier)
+    if "decode" not in served.questions:
+        raise InvalidInput("this release cannot be decoded; only counts can.")
+    if not asked.keys or asked.estimator is not None:
+        raise InvalidInput("decoding takes at least one key, and no estimator.")
+    service.check_number(asked.keys)
+    release = served.release
+
+    def work() -> Response:
+        found = release.decode(typed_keys(list(asked.keys), release), confidence=asked.confidence)
+        return estimates_reply(found, release.guarantee, joint=False)
+
+    return await service.run(work)
+
+
+@router.post("/{identifier}/density", response_model=DensityAnswer)
+async def density(identifier: str, asked: AskDensity, service: Reading) -> Response:
+    """Estimate the density at points."""
+    release = _density(service.releases.get(identifier))
+    service.check_number(asked.points)
+    if any(len(point) != release.spec.dim for point in asked.points):
+        raise InvalidInput(f"a point of this release has {release.spec.dim} coordinates.")
+
+    def work() -> Response:
+        found = release.density(asked.points, confidence=asked.confidence)
+        sides = zip(found.value.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+        return reply(
+            {
+                "densities": finite([{"value": value, "low": low, "high": high} for value, low, high in sides]),
+                "confidence": asked.confidence,
+                "guarantee": finite(release.guarantee.to_json()),
+            }
+        )
+
+    return await service.run(work)
+
+
+@router.get("/{identifier}/grid", response_model=GridAnswer)
+async def grid(
+    identifier: str,
+    service: Reading,
+    size: Annotated[int, Query(ge=2, le=256)] = 64,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+) -> Response:
+    """Return a density for a picture: a grid of two columns (values[i][j] at row i from below), a curve of one."""
+    release = _density(service.releases.get(identifier))
+    return await service.run(lambda: reply(_picture(release, size, confidence)))
+
+
+def _picture(release: Any, size: int, confidence: float) -> dict[str, Any]:
+    shown = {"confidence": confidence, "guarantee": finite(release.guarantee.to_json())}
+    if release.spec.dim == 1:
+        curve = release.curve(size=size, confidence=confidence)
+        shown |= {
+            "names": None if curve.name is None else [curve.name],
+            "bounds": [[float(curve.x[0]), float(curve.x[-1])]],
+            "x": curve.x.tolist(),
+            **{side: finite(getattr(curve, side).tolist()) for side in ("value", "low", "high")},
+        }
+    elif release.spec.dim == 2:
+        found = release.grid(size=(size, size), confidence=confidence)
+        shown |= {
+            "names": None if found.names is None else list(found.names),
+            "bounds": [list(pair) for pair in found.bounds],
+            "values": finite(found.value.tolist()),
+            "low": finite(found.low.tolist()),
+            "high": finite(found.high.tolist()),
+        }
+    else:
+        raise InvalidInput("a density of more than two columns has no picture.")
+    return shown
+
+
+def _density(served: Served) -> Any:
+    if "density" not in served.questions:
+        raise InvalidInput("this release has no density.")
+    return served.release

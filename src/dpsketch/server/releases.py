@@ -1,0 +1,170 @@
+"""The releases that are served: uploaded ones, which the store keeps, and files in mounted folders."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpsketch import files
+from dpsketch.answers import describe
+from dpsketch.errors import DpsketchError, InvalidInput
+from dpsketch.kinds import KINDS, load
+from dpsketch.local import Collector
+from dpsketch.server.logs import log
+from dpsketch.server.refusals import Refused
+from dpsketch.server.replies import finite
+from dpsketch.server.storage import Storage
+from dpsketch.server.tables import ReleaseRow
+from dpsketch.sketches.countsketch import PrivateCountSketch
+from dpsketch.sketches.density import PrivateDensity
+from dpsketch.sketches.heavy import PrivateHeavyHitters
+from dpsketch.sketches.ranges import PrivateRanges
+from dpsketch.sketches.sparse import PrivateSparseHistogram
+
+__all__ = ["Releases", "Served"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """One release: what it is called, what it is, and itself."""
+
+    id: str
+    name: str
+    kind: str
+    size: int
+    mounted: bool
+    release: Any
+
+    @property
+    def questions(self) -> list[str]:
+        """What can be asked of it."""
+        match self.release:
+            case PrivateCountSketch() | PrivateHeavyHitters():
+                return ["estimate", "top", "decode"]
+            case PrivateSparseHistogram() | Collector():
+                return ["estimate", "top"]
+            case PrivateDensity():
+                return ["density"]
+            case PrivateRanges():
+                return ["range"]
+            case _:
+                return ["statement"]
+
+    @property
+    def needs_candidates(self) -> bool:
+        """Whether its keys can be listed only from a list that the caller brings."""
+        match self.release:
+            case PrivateHeavyHitters():
+                return False
+            case PrivateSparseHistogram():
+                return self.release.mechanism.threshold is None or self.release.spec.key_type == "text"
+            case _:
+                return "top" in self.questions
+
+    def view(self) -> dict[str, Any]:
+        """Return what the list says of it."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "kind": self.kind,
+            "answers": KINDS[self.kind].answers,
+            "guarantee": finite(self.release.guarantee.to_json()),
+            "questions": self.questions,
+            "needs_candidates": self.needs_candidates,
+            "mounted": self.mounted,
+        }
+
+    def whole(self) -> dict[str, Any]:
+        """Return all that is known of it."""
+        facts = finite(describe(self.release, self.kind, self.size))
+        spec = self.release.protocol if isinstance(self.release, Collector) else getattr(self.release, "spec", None)
+        density = self.release.spec if isinstance(self.release, PrivateDensity) else None
+        return {
+            **self.view(),
+            "spec": facts["spec"],
+            "facts": facts,
+            "key_type": getattr(spec, "key_type", None),
+            "dimension": None if density is None else density.dim,
+            "bounds": None if density is None or density.bounds is None else [list(pair) for pair in density.bounds],
+        }
+
+
+def _read(content: bytes, name: str, *, mounted: bool) -> Served:
+    release = load(content)
+    kind = release.to_document().kind
+    return Served(hashlib.sha256(content).hexdigest()[:16], name, kind, len(content), mounted, release)
+
+
+def _name(path: Path) -> str:
+    """Return a file's name without its ending; bytes that are not UTF-8 are escaped, as JSON cannot hold them."""
+    return os.fsencode(path.stem).decode("utf-8", "backslashreplace")
+
+
+class Releases:
+    """All releases of a service, by their ids: the first digits of the SHA-256 of the file."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._all: dict[str, Served] = {}
+        self._lock = threading.Lock()
+
+    def load(self, mounts: tuple[Path, ...]) -> None:
+        """Read what the store holds and what lies in the mounted folders; a file that is refused is left out."""
+        for row, content in self._storage.releases():
+            self._put(_read(content, row.name, mounted=False))
+        for folder in mounts:
+            if not folder.is_dir():
+                raise InvalidInput(f"{folder} is not a folder; --mount takes a folder of .dps files.")
+            for path in sorted(folder.glob("*.dps")):
+                try:
+                    self._put(_read(path.read_bytes(), _name(path), mounted=True))
+                except (DpsketchError, OSError) as error:
+                    log("warning", "mounted file refused", file=f"{_name(path)}.dps", error=type(error).__name__)
+
+    def _put(self, served: Served) -> None:
+        with self._lock:
+            self._all[served.id] = served
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def views(self) -> list[dict[str, Any]]:
+        """Return the list, by name."""
+        with self._lock:
+            all_of_them = list(self._all.values())
+        all_of_them.sort(key=lambda one: (one.name, one.id))
+        return [each.view() for each in all_of_them]
+
+    def get(self, identifier: str) -> Served:
+        """Return a release, or refuse."""
+        found = self._all.get(identifier)
+        if found is None:
+            raise Refused(404, "not_found", "There is no such release.")
+        return found
+
+    def add(self, content: bytes, name: str) -> Served:
+        """Keep an uploaded release; what is sensitive, damaged or forged is refused before it is kept."""
+        served = _read(content, name, mounted=False)
+        present = self._all.get(served.id)
+        if present is not None and present.mounted:
+            raise Refused(409, "mounted", "This release is served from a mounted folder already.")
+        self._storage.add_release(ReleaseRow(served.id, name), content)
+        self._put(served)
+        return served
+
+    def remove(self, identifier: str) -> None:
+        """Forget an uploaded release."""
+        if self.get(identifier).mounted:
+            raise Refused(409, "mounted", "This release lies in a mounted folder: take its file away and start again.")
+        self._storage.delete_release(identifier)
+        with self._lock:
+            self._all.pop(identifier, None)
+
+
+def document_of(collector: Collector) -> bytes:
+    """Return the bytes of a collection as a release file."""
+    return files.encode(collector.to_document())

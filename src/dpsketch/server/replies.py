@@ -1,0 +1,52 @@
+"""JSON that goes out: whole, finite and readable."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from starlette.responses import Response
+
+from dpsketch.estimates import Estimates
+from dpsketch.privacy import Guarantee
+
+__all__ = ["estimates_reply", "finite", "reply"]
+
+
+def reply(value: Any, status: int = 200) -> Response:
+    """Return a JSON response; keys that are not UTF-8 have their odd bytes escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_escaped)
+    return Response(text.encode(), status, media_type="application/json")
+
+
+def _escaped(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    raise TypeError(f"{type(value).__name__} is not JSON.")
+
+
+def finite(value: Any) -> Any:
+    """Replace numbers that JSON does not have by null, in lists and dictionaries too."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case list() | tuple():
+            return [finite(part) for part in value]
+        case dict():
+            return {key: finite(part) for key, part in value.items()}
+        case _:
+            return value
+
+
+def estimates_reply(estimates: Estimates, guarantee: Guarantee, *, joint: bool, **more: Any) -> Response:
+    """Return estimates with their intervals and the guarantee."""
+    return reply(
+        {
+            "estimates": finite(estimates.to_json()),
+            "confidence": estimates.confidence,
+            "joint": joint,
+            **more,
+            "guarantee": finite(guarantee.to_json()),
+        }
+    )

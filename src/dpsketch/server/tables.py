@@ -1,0 +1,107 @@
+"""The tables of the service's store, and their rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, LargeBinary, MetaData, Table, Text
+
+__all__ = ["COUNTERS", "TABLES", "Chunk", "CollectionRow", "ReleaseRow", "metadata"]
+
+COUNTERS = ("repeated", "malformed", "other_spec", "oversized")
+"""What is counted of the reports that were refused."""
+
+metadata = MetaData()
+
+
+class TABLES:
+    """The tables."""
+
+    token = Table(
+        "dpsketch_token",
+        metadata,
+        Column("id", Text, primary_key=True),
+        Column("name", Text, nullable=False),
+        Column("scope", Text, nullable=False),
+        Column("digest", Text, nullable=False, unique=True),
+    )
+    release = Table(
+        "dpsketch_release",
+        metadata,
+        Column("id", Text, primary_key=True),
+        Column("name", Text, nullable=False),
+        Column("content", LargeBinary, nullable=False),
+    )
+    collection = Table(
+        "dpsketch_collection",
+        metadata,
+        Column("id", Text, primary_key=True),
+        Column("name", Text, nullable=False),
+        Column("spec", Text, nullable=False),
+        Column("candidates", Text, nullable=False),
+        Column("closed", Boolean, nullable=False),
+        *(Column(name, BigInteger, nullable=False) for name in COUNTERS),
+    )
+    chunk = Table(
+        "dpsketch_chunk",
+        metadata,
+        Column("number", BigInteger, primary_key=True, autoincrement=False),
+        Column("collection", Text, nullable=False),
+        Column("reports", BigInteger, nullable=False),
+        Column("content", LargeBinary, nullable=False),
+    )
+    history = Table(
+        "dpsketch_history",
+        metadata,
+        Column("collection", Text, primary_key=True),
+        Column("reports", BigInteger, primary_key=True, autoincrement=False),
+        Column("width", Float(53), nullable=False),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One row of reports, without its content."""
+
+    number: int
+    collection: str
+    reports: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """An uploaded release, without its content."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRow:
+    """A collection as the store keeps it; ``candidates`` is None where nobody listed any."""
+
+    id: str
+    name: str
+    spec: dict[str, Any]
+    candidates: list[str | int] | None
+    closed: bool
+    refused: dict[str, int]
+
+    def values(self) -> dict[str, Any]:
+        """Return the row's columns."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "spec": json.dumps(self.spec),
+            "candidates": json.dumps(self.candidates),
+            "closed": self.closed,
+            **self.refused,
+        }
+
+    @classmethod
+    def read(cls, row: Any) -> CollectionRow:
+        """Rebuild it from a row."""
+        refused = {name: int(getattr(row, name)) for name in COUNTERS}
+        return cls(row.id, row.name, json.loads(row.spec), json.loads(row.candidates), bool(row.closed), refused)

@@ -1,0 +1,43 @@
+"""Adding a batch to a table of counters, on several cores where the batch is large beside the table."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import threads
+from dpsketch._compiled import countsketch as kernels
+
+__all__ = ["add_batch"]
+
+_SMALLEST_PART = 1 << 18
+
+
+def add_batch(
+    table: npt.NDArray[np.int64],
+    prints: npt.NDArray[np.uint64],
+    row_keys: npt.NDArray[np.uint64],
+    units: npt.NDArray[np.int64] | int,
+) -> None:
+    """Add keys to a table, in place: ``units`` of each, or so many of each one.
+
+    Every thread but the first fills a table of its own, so a batch is only divided where each part has at least as many
+    keys as the table has counters: adding the tables up then costs little, and takes no more memory than the keys did.
+    """
+    pieces = threads.parts(len(prints), max(_SMALLEST_PART, table.size))
+    tables = [table, *(np.zeros_like(table) for _ in pieces[1:])]
+    if isinstance(units, int) and units == 1:
+        tasks = [
+            partial(kernels.add_ones, own, prints[piece], row_keys) for own, piece in zip(tables, pieces, strict=True)
+        ]
+    else:
+        amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(units, dtype=np.int64), prints.shape))
+        tasks = [
+            partial(kernels.add_weighted, own, prints[piece], row_keys, amounts[piece])
+            for own, piece in zip(tables, pieces, strict=True)
+        ]
+    threads.run(tasks)
+    for own in tables[1:]:
+        table += own

@@ -1,0 +1,12 @@
+"""Sketches of data that lives on a Spark cluster; needs ``pip install 'dpsketch[spark]'`` and Java.
+
+:func:`build` counts the records of a DataFrame, :func:`build_files` those of files, which tasks then read themselves,
+and :func:`receive` collects the reports of a local protocol. :class:`PanPrivateStream` keeps a pan-private sketch over
+a structured stream. Only the DataFrame API is used, so that all of it also runs over Spark Connect. dpsketch must be
+installed on the executors too.
+"""
+
+from dpsketch.spark.building import build, build_files, receive
+from dpsketch.spark.streaming import PanPrivateStream
+
+__all__ = ["PanPrivateStream", "build", "build_files", "receive"]

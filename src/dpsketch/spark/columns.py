@@ -1,0 +1,153 @@
+"""From the columns of a DataFrame to the fixed ones that tasks read; text is hashed by Spark where that suffices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions, types
+
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import text_fingerprints
+from dpsketch.kernels import Jaccard
+from dpsketch.sketches.countsketch import CountSketch
+from dpsketch.sketches.density import DensitySketch
+from dpsketch.sketches.distinct import DistinctSketch
+from dpsketch.sketches.moment import MomentProfile, MomentSketch
+from dpsketch.sketches.sparse import SparseHistogram
+from dpsketch.sources import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Selected", "counts_fingerprints", "select", "user_columns"]
+
+_INTEGERS = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
+_MOST_NAMES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Records in their fixed columns.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        The records.
+    empty : Batch
+        No records, in columns of the same types.
+    width : int or None
+        Bytes of a record where all columns have a fixed width, else None.
+    """
+
+    frame: DataFrame
+    empty: Batch
+    width: int | None
+
+
+def counts_fingerprints(sketch: Any) -> bool:
+    """Say whether fingerprints are all that a sketch wants to know of text keys."""
+    return isinstance(sketch, CountSketch | SparseHistogram | MomentSketch | MomentProfile | DistinctSketch)
+
+
+def user_columns(names: Sequence[str]) -> list[str]:
+    """Return those of the fixed columns that say who a record belongs to."""
+    return [name for name in names if name.startswith("user_")]
+
+
+def select(
+    frame: DataFrame, sketch: Any, *, key: str | None, user: str | None, weight: str | None, points: Sequence[str]
+) -> Selected:
+    """Choose the columns that a sketch needs, and check that their types are those of keys, users and numbers."""
+    if isinstance(sketch, DensitySketch):
+        if key is not None or weight is not None or not points:
+            raise InvalidInput("a density counts points: name their columns, points=['x', 'y']; no key= and weight=.")
+    elif key is None or points:
+        raise InvalidInput("say which column holds the key, key='name'; points= belongs to densities.")
+    if isinstance(sketch, DistinctSketch) and weight is not None:
+        raise InvalidInput("a distinct count has no weights: leave weight= out.")
+    found: dict[str, Column] = {}
+    empty: dict[str, Any] = {"key": None, "user": None, "weight": None}
+    if key is not None:
+        name, found_key, empty["key"] = _key(frame, key, hashed=counts_fingerprints(sketch))
+        found[name] = found_key
+    if user is not None:
+        kind = _type(frame, user)
+        integer = isinstance(kind, _INTEGERS)
+        if not integer and not isinstance(kind, types.StringType):
+            raise _refused(user, kind, "a user is a whole number or text")
+        found["user_int" if integer else "user_text"] = _column(user).cast("long" if integer else "string")
+        empty["user"] = pa.array([], pa.int64() if integer else pa.string())
+    if weight is not None:
+        found["weight"] = _number(frame, weight, "weights")
+        empty["weight"] = pa.array([], pa.float64())
+    coordinates: tuple[Any, ...] = ()
+    if isinstance(sketch, DensitySketch) and isinstance(sketch.spec.kernel, Jaccard):
+        found["key_set"], empty["key"] = _set(frame, points, user)
+    elif points:
+        found |= {f"point_{i}": _number(frame, name, "coordinates") for i, name in enumerate(points)}
+        coordinates = tuple(pa.array([], pa.float64()) for _ in points)
+    fixed = not {"key_text", "key_set", "user_text"} & found.keys()
+    return Selected(
+        frame.select([column.alias(name) for name, column in found.items()]),
+        Batch(empty["key"], empty["user"], empty["weight"], coordinates, 0),
+        9 * len(found) if fixed else None,
+    )
+
+
+def _key(frame: DataFrame, name: str, *, hashed: bool) -> tuple[str, Column, pa.Array]:
+    kind = _type(frame, name)
+    column = _column(name)
+    if isinstance(kind, _INTEGERS):
+        return "key_int", column.cast("long"), pa.array([], pa.int64())
+    if not isinstance(kind, types.StringType | types.BinaryType):
+        raise _refused(name, kind, "a key is a whole number or text")
+    if isinstance(kind, types.StringType):
+        column = column.cast("string")  # without a collation, under which unequal texts would be equal
+    if not hashed:
+        return "key_text", column, pa.array([], pa.string())
+    # Spark's hash of a null is its seed, which looks like a key.
+    prints = functions.when(column.isNotNull(), functions.xxhash64(column))
+    return "key_hash", prints, text_fingerprints(pa.array([], pa.int64()))
+
+
+def _set(frame: DataFrame, points: Sequence[str], user: str | None) -> tuple[Column, pa.Array]:
+    if len(points) != 1 or user is not None:
+        raise InvalidInput(
+            "a Jaccard density counts sets, one column of arrays a record: points=['items']. Where the unit is a user, "
+            "count them on one machine."
+        )
+    kind = _type(frame, points[0])
+    element = kind.elementType if isinstance(kind, types.ArrayType) else None
+    if not isinstance(element, (*_INTEGERS, types.StringType)):
+        raise _refused(points[0], kind, "a set is an array of whole numbers or of text")
+    integer = isinstance(element, _INTEGERS)
+    wanted = "array<long>" if integer else "array<string>"
+    return _column(points[0]).cast(wanted), pa.array([], pa.list_(pa.int64() if integer else pa.string()))
+
+
+def _number(frame: DataFrame, name: str, role: str) -> Column:
+    kind = _type(frame, name)
+    if not isinstance(kind, types.NumericType):
+        raise _refused(name, kind, f"{role} are numbers")
+    return _column(name).cast("double")
+
+
+def _type(frame: DataFrame, name: str) -> types.DataType:
+    names = frame.columns
+    if names.count(name) > 1:
+        raise InvalidInput(f"the DataFrame has two columns named {name!r}. Give each its own name.")
+    if name not in names:
+        listed = ", ".join(repr(each) for each in names[:_MOST_NAMES])
+        raise InvalidInput(f"the DataFrame has no column {name!r}. Its columns are {listed}.")
+    return frame.schema[name].dataType
+
+
+def _column(name: str) -> Column:
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def _refused(name: str, kind: types.DataType, wanted: str) -> InvalidInput:
+    return InvalidInput(f"column {name!r} has the type {kind.typeName()}, and {wanted}. Cast it, or choose another.")

@@ -1,0 +1,72 @@
+"""Large batches on several cores: one thread a part, each with a kernel that has let go of the interpreter's lock.
+
+The number of threads is ``$DPSKETCH_THREADS``, by default the number of cores this process may use. Parts are summed as
+integers or written side by side, so the result does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from threading import Thread
+
+from dpsketch.errors import InvalidInput
+
+__all__ = ["parts", "run", "thread_count"]
+
+_MOST = 64
+
+
+def thread_count() -> int:
+    """Return how many threads a large batch may take.
+
+    Raises
+    ------
+    InvalidInput
+        If ``$DPSKETCH_THREADS`` is set and is not a whole number from 1 to 64.
+    """
+    asked = os.environ.get("DPSKETCH_THREADS", "")
+    if not asked:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cores, _MOST)
+    if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked) <= _MOST:
+        raise InvalidInput(f"DPSKETCH_THREADS must be a whole number from 1 to {_MOST}.")
+    return int(asked)
+
+
+def parts(n: int, smallest: int) -> list[slice]:
+    """Cut ``n`` items into at most one part a thread, none smaller than ``smallest`` unless there is only one.
+
+    Examples
+    --------
+    >>> parts(10, smallest=100)
+    [slice(0, 10, None)]
+    """
+    count = max(1, min(n // smallest, thread_count())) if n >= 2 * smallest else 1
+    edges = [n * i // count for i in range(count + 1)]
+    return [slice(low, high) for low, high in pairwise(edges)]
+
+
+def run(tasks: Sequence[Callable[[], object]]) -> None:
+    """Run tasks at once, the first one here; what one of them raises is raised when all have ended.
+
+    Threads are made for the call: a pool that is kept would be dead in a forked child.
+    """
+    problems: list[BaseException] = []
+
+    def guarded(task: Callable[[], object]) -> None:
+        try:
+            task()
+        except BaseException as problem:
+            problems.append(problem)
+
+    others = [Thread(target=guarded, args=(task,), daemon=True) for task in tasks[1:]]
+    for thread in others:
+        thread.start()
+    for task in tasks[:1]:
+        guarded(task)
+    for thread in others:
+        thread.join()
+    if problems:
+        raise problems[0]

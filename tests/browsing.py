@@ -1,0 +1,236 @@
+"""A person at the service's page: a real server, a real browser, and a record of all that passes between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+from playwright.sync_api import Browser, Page, Request, expect
+
+SCREENSHOTS = Path(__file__).parent / "output" / "screenshots"
+
+# Violations of the content security policy are events; they join the page's errors.
+_WATCH_POLICY = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+# Text whose contrast to what is behind it is below what WCAG 2 AA asks for: 4.5, and 3 for large or bold large text.
+_POOR_CONTRAST = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const channel = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const [r, g, b, alpha = 1] = parse(getComputedStyle(at).backgroundColor);
+      if (alpha > 0.99) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const poor = [];
+  let seen = 0;
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.textContent.trim() || !element.checkVisibility()) continue;
+    if (element.closest("noscript, title")) continue;
+    const style = getComputedStyle(element);
+    const front = parse(element instanceof SVGElement ? style.fill : style.color);
+    const [high, low] = [light(front), light(behind(element))].sort((a, b) => b - a);
+    const size = parseFloat(style.fontSize);
+    const needed = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
+    seen += 1;
+    if ((high + 0.05) / (low + 0.05) < needed) poor.push(texts.currentNode.textContent.trim().slice(0, 40));
+  }
+  return { seen, poor };
+}"""
+
+_FOCUS = """() => {
+  const element = document.activeElement;
+  const outlined = (one) => {
+    const style = getComputedStyle(one);
+    return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+  };
+  const shown = outlined(element) || (element.closest("label") !== null && outlined(element.closest("label")));
+  return { name: `${element.tagName} ${element.textContent.trim().slice(0, 30) || element.id}`, shown };
+}"""
+
+
+@contextmanager
+def service(log: Path, *options: str) -> Iterator[str]:
+    """Run ``dpsketch serve`` on a free port of this machine and yield its address."""
+    command = [sys.executable, "-m", "dpsketch", "serve", "--port", "0", *options]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://"), log.read_text()
+            yield address
+        finally:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+@dataclass
+class Visit:
+    """One tab with a memory of its own."""
+
+    page: Page
+    address: str
+    requests: list[Request] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def open(self, route: str) -> None:
+        """Go to a view and wait until it is there."""
+        self.page.goto(f"{self.address}/#{route}")
+        self.page.wait_for_function(
+            "route => location.hash === `#${route}` && document.querySelector('main h1')", arg=route
+        )
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the view is drawn: the service has answered, and a frame has passed."""
+        self.page.wait_for_function("() => !document.querySelector('main').hasAttribute('aria-busy')")
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def card(self, title: str) -> Any:
+        """Return the card with this heading."""
+        return self.page.get_by_role("region", name=title, exact=True)
+
+    def mentioned(self, words: str) -> list[str]:
+        """Return the addresses of the requests in which words occur: in the address, a header or the body."""
+        found = []
+        for request in self.requests:
+            parts = [request.url, *request.headers.values(), request.post_data or ""]
+            if any(words.lower() in part.lower() for part in parts):
+                found.append(request.url)
+        return found
+
+    def sent(self, ending: str) -> list[Request]:
+        """Return the POST requests to addresses with this ending."""
+        return [one for one in self.requests if one.method == "POST" and one.url.endswith(ending)]
+
+    def overflow(self) -> int:
+        """Return by how many pixels the page is wider than the screen."""
+        return int(self.page.evaluate("() => document.documentElement.scrollWidth - innerWidth"))
+
+    def poor_contrast(self) -> dict[str, Any]:
+        """Return how many texts were looked at, and those that stand out too little."""
+        found: dict[str, Any] = self.page.evaluate(_POOR_CONTRAST)
+        return found
+
+    def focus(self) -> dict[str, Any]:
+        """Return what has the focus, and whether one can see that."""
+        found: dict[str, Any] = self.page.evaluate(_FOCUS)
+        return found
+
+    def keep_picture(self, name: str) -> Path:
+        """Keep a screenshot of the whole page."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{name}.png"
+        self.page.screenshot(path=path, full_page=True)
+        return path
+
+
+@contextmanager
+def visit(
+    browser: Browser,
+    address: str,
+    *,
+    width: int = 1200,
+    height: int = 900,
+    scheme: Literal["light", "dark"] = "light",
+    motion: Literal["no-preference", "reduce"] = "no-preference",
+    may_fail: bool = False,
+) -> Iterator[Visit]:
+    """Open a tab. Afterwards nothing has gone to another host, and unless it may fail, the console holds no error."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, has_touch=width < 500
+    )
+    context.set_default_timeout(10_000)
+    try:
+        page = context.new_page()
+        seen = Visit(page, address)
+        page.add_init_script(_WATCH_POLICY)
+        page.on("request", lambda request: seen.requests.append(request))
+        page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        page.on("console", lambda line: seen.errors.append(line.text) if line.type in ("error", "warning") else None)
+        yield seen
+        elsewhere = [one.url for one in seen.requests if not one.url.startswith((f"{address}/", f"blob:{address}/"))]
+        assert elsewhere == []
+        unexpected = [text for text in seen.errors if not (may_fail and text.startswith("Failed to load resource"))]
+        assert unexpected == []
+    finally:
+        context.close()
+
+
+def ask(address: str, path: str, question: Any = None) -> Any:
+    """Ask the service without the page."""
+    url = f"{address}/v1/{path}"
+    reply = httpx.get(url) if question is None else httpx.post(url, json=question)
+    reply.raise_for_status()
+    return reply.json()
+
+
+def releases(address: str) -> dict[str, str]:
+    """Return the ids of the demo's releases by kind."""
+    return {one["kind"]: one["id"] for one in ask(address, "releases")["releases"]}
+
+
+def collection(address: str) -> dict[str, Any]:
+    """Return the demo's collection."""
+    found: dict[str, Any]
+    [found] = ask(address, "collections")["collections"]
+    return found
+
+
+def views(address: str) -> dict[str, str]:
+    """Return the routes of all views by a name."""
+    one = collection(address)["id"]
+    shown = {f"release-{kind}": f"/releases/{identifier}" for kind, identifier in releases(address).items()}
+    return {"releases": "/releases", **shown, "collections": "/collections", "collection": f"/collections/{one}",
+            "take-part": "/demo", "demo": f"/demo/{one}", "budget": "/budget"}  # fmt: skip
+
+
+def use(seen: Visit, name: str) -> None:
+    """Do in a view what a person would, so that its pictures show answers."""
+    page = seen.page
+    match name:
+        case "release-counts":
+            for key in ("/nowhere", "/shop/3", "/news/0"):
+                page.get_by_label("Key, exactly").fill(key)
+                page.get_by_role("button", name="Look up").click()
+                expect(page.locator(".answer").first).to_contain_text(f"{key}: about")
+            keys = [
+                f"/{section}/{number}" for number in range(4) for section in ("news", "shop", "help", "blog", "docs")
+            ]
+            page.get_by_label("Candidates").fill("\n".join(keys))
+            page.get_by_role("button", name="Show the largest").click()
+            expect(page.get_by_text("20 keys, the largest first.")).to_be_visible()
+        case "release-density":
+            page.locator(".map .cells").click(position={"x": 60, "y": 60})
+            expect(page.locator(".answer")).to_contain_text("Density at")
+        case "release-ranges":
+            page.get_by_label("From", exact=True).fill("10")
+            page.get_by_label("To", exact=True).fill("60")
+            page.get_by_role("button", name="Count").click()
+            expect(page.locator(".answer").first).to_contain_text("10:60: about")
+        case "demo":
+            page.get_by_label("cherry").check()
+            page.get_by_role("button", name="Randomise").click()
+            expect(page.get_by_role("button", name="Send it")).to_be_visible()
+        case _:
+            pass
+    seen.settle()

@@ -1,0 +1,428 @@
+"""Sketches built on a real cluster equal those of one machine, whatever happens to its executors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import dpsketch as dps
+from dpsketch import cli, files, local
+from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
+from dpsketch.privacy import Unit
+
+pytest.importorskip("pyspark")
+
+from dpsketch import spark as cluster
+from dpsketch.spark import merging
+
+# Py4J leaves its sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+RECORD = dps.per_record()
+USER = dps.per_user(max_keys=3)
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    """Records with empty, non-ASCII and missing values, and users with more keys than count."""
+    draw = np.random.default_rng(13)
+    numbers = draw.zipf(1.3, ROWS) % 5_000
+    words = ["", "ä", "日本語", "🦊", "a" * 40, None, *(f"/page/{n}" for n in range(5_000))]
+    user = pa.array(draw.integers(0, 3_000, ROWS), mask=draw.random(ROWS) < 0.01)
+    return pa.table(
+        {
+            "text": pa.array([words[n] for n in numbers]),
+            "bytes": pa.array([None if words[n] is None else words[n].encode() for n in numbers], pa.binary()),
+            "int": pa.array(numbers - 7, mask=numbers == 3),
+            "small": pa.array(numbers % 256),
+            "user": user,
+            "name": pa.array([None if u is None else f"user {u}" for u in user.to_pylist()]),
+            "weight": draw.integers(0, 6, ROWS).astype(float),
+            "x": pa.array(draw.normal(size=ROWS), mask=draw.random(ROWS) < 0.01),
+            "y": draw.normal(size=ROWS),
+            "items": pa.array([[words[n], "b"] for n in numbers]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The records in three Parquet files of several row groups."""
+    place = tmp_path_factory.mktemp("records")
+    for i in range(3):
+        piece = table.slice(i * ROWS // 3, (i + 1) * ROWS // 3 - i * ROWS // 3)
+        pyarrow.parquet.write_table(piece, place / f"{i}.parquet", row_group_size=1_500)
+    return place
+
+
+@pytest.fixture(scope="module")
+def frame(spark: Any, folder: Path) -> Any:
+    return spark.read.parquet(str(folder)).repartition(5)
+
+
+def counts(unit: Unit = RECORD, **more: Any) -> dps.CountSketch:
+    return dps.CountSketch(rows=5, width=512, unit=unit, **more)
+
+
+def density(unit: Unit = RECORD) -> dps.DensitySketch:
+    return dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=2, bandwidth=1.0), rows=20, unit=unit)
+
+
+WEIGHTED = dps.per_user(max_keys=2, max_weight=4)
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "counts of text": (counts, {"key": "text"}),
+    "counts of integers": (lambda: counts(dps.per_record(max_weight=4)), {"key": "int", "weight": "weight"}),
+    "counts by user": (lambda: counts(USER), {"key": "text", "user": "user"}),
+    "counts by named user": (lambda: counts(WEIGHTED), {"key": "bytes", "user": "name", "weight": "weight"}),
+    "heavy": (lambda: dps.HeavyHitters(unit=USER, rows=3, width=64, key_bytes=6), {"key": "text", "user": "name"}),
+    "sparse": (lambda: dps.SparseHistogram(unit=RECORD), {"key": "text"}),
+    "density by user": (lambda: density(USER), {"points": ["x", "y"], "user": "user"}),
+    "density of sets": (
+        lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=10, unit=RECORD), {"points": ["items"]},
+    ),
+    "distinct": (lambda: dps.DistinctSketch(unit=USER, buckets=64), {"key": "int", "user": "name"}),
+    "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=8), {"key": "small"}),
+}  # fmt: skip
+
+
+def fill(sketch: Any, table: pa.Table, key: str = "", user: str = "", weight: str = "", points: Any = ()) -> Any:
+    """Count on one machine, in one update."""
+    given = {"users": user, "weights": weight}
+    others = {name: table[column] for name, column in given.items() if column}
+    records = table[key] if key else table["items"] if points == ["items"] else table.select(points)
+    sketch.update(records, **others)
+    return sketch
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, case: str) -> None:
+    start, columns = CASES[case]
+    expected = fill(start(), table, **columns)
+    built = cluster.build(frame, start().spec, **columns)
+    assert built.to_sensitive_bytes() == expected.to_sensitive_bytes()
+    assert built.skipped_nulls == expected.skipped_nulls
+
+
+def test_moments_agree_to_rounding(frame: Any, table: pa.Table) -> None:
+    """The sketch that is given keeps its secret, which goes to the executors, and is the one to release."""
+    sketch = dps.MomentSketch(p=0.5, size=50, unit=USER)
+    alone = fill(sketch.empty_like(), table, key="text", user="user")
+    together = cluster.build(frame, sketch, key="text", user="user")
+    assert together is sketch
+    ours, theirs = (
+        files.decode(each.to_sensitive_bytes(), allow_sensitive=True).arrays["sums"] for each in (together, alone)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    assert together.release(epsilon=1.0, delta=1e-6).value > 0
+
+
+def test_records_are_added_to_a_sketch_once(frame: Any, table: pa.Table) -> None:
+    sketch = counts(USER)
+    sketch.update(["before"], users=[-1])
+    cluster.build(frame, sketch, key="text", user="user")
+    state = sketch.to_sensitive_bytes()
+    with pytest.raises(InvalidInput, match="some users are in both"):
+        cluster.build(frame, sketch, key="text", user="user")
+    assert sketch.to_sensitive_bytes() == state
+    stated = cluster.build(frame, counts(USER).spec, key="text", user="user", disjoint_users=True)
+    assert "data holder's statement" in str(stated.release(epsilon=1.0, delta=1e-6).guarantee)
+
+
+def test_collated_text_and_no_records(spark: Any, frame: Any) -> None:
+    """Texts that a collation calls equal are different keys and users; a frame without records still has a type."""
+    collated = spark.sql("select k collate UTF8_LCASE as k, k collate UTF8_LCASE as u from values ('a'), ('A') as t(k)")
+    expected = fill(counts(USER), pa.table({"k": ["a", "A"], "u": ["a", "A"]}), key="k", user="u")
+    assert cluster.build(collated, counts(USER), key="k", user="u").to_sensitive_bytes() == (
+        expected.to_sensitive_bytes()
+    )
+    empty = cluster.build(frame.where("user < 0"), counts(), key="text")
+    assert empty.spec.key_type == "text"
+
+
+def test_parts_are_merged_in_a_tree(frame: Any, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine parts, two at a time, are four levels; the driver gets one."""
+    monkeypatch.setattr(merging, "_MOST_PARTS", 2)
+    collected: list[int] = []
+    run = merging.run
+    monkeypatch.setattr(merging, "run", lambda step: _noted(run(step), collected))
+    built = cluster.build(frame.repartition(9), counts().spec, key="text")
+    assert collected == [9, 1]
+    assert built.to_sensitive_bytes() == fill(counts(), table, key="text").to_sensitive_bytes()
+
+
+def _noted(result: Any, collected: list[int]) -> Any:
+    if isinstance(result, list):
+        collected.append(len(result))
+    return result
+
+
+def test_a_task_that_fails_or_is_slow_counts_once(frame: Any, table: pa.Table, tmp_path: Path) -> None:
+    """One task fails after half of its records; another hangs, until a second run of it overtakes it."""
+    place = str(tmp_path)
+
+    def troubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            if context.attemptNumber() == 0 and context.partitionId() == 0:
+                Path(place, "failed").touch()
+                raise ValueError("a secret record")
+            if context.partitionId() == 1:
+                Path(place, "overtaken" if context.attemptNumber() else "slow").touch()
+                time.sleep(0 if context.attemptNumber() else 300)
+            yield batch.slice(half)
+
+    began = time.monotonic()
+    chosen = frame.select("text", "user")
+    built = cluster.build(chosen.mapInArrow(troubled, chosen.schema), counts(), key="text")
+    assert {path.name for path in tmp_path.iterdir()} == {"failed", "slow", "overtaken"}
+    assert time.monotonic() - began < 300
+    assert built.to_sensitive_bytes() == fill(counts(), table, key="text").to_sensitive_bytes()
+
+
+def _executors(application: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (place / "cmdline").read_bytes().decode(errors="replace")
+            if "CoarseGrainedExecutorBackend" in words and application in words and "java" in words.split("\0")[0]:
+                found.append(int(place.name))
+    return found
+
+
+def _executor_of(process: int, application: str) -> int:
+    """Climb from a Python worker to the executor that it works for."""
+    executors = _executors(application)
+    while process not in executors:
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        assert process > 1
+    return process
+
+
+def _large(rows: int, path: Path) -> pa.Table:
+    draw = np.random.default_rng(7)
+    words = pa.array([f"/page/{n:05x}" for n in range(50_000)])
+    key = pa.DictionaryArray.from_arrays(pa.array(draw.zipf(1.2, rows) % 50_000), words).dictionary_decode()
+    made = pa.table({"key": key, "user": draw.integers(0, rows // 20, rows)})
+    pyarrow.parquet.write_table(made, path, row_group_size=rows // 8)
+    return made
+
+
+@pytest.mark.parametrize("rows", [10**6, pytest.param(10**7, marks=pytest.mark.full)])
+def test_a_killed_executor_changes_nothing(spark: Any, tmp_path: Path, rows: int) -> None:
+    expected = counts(USER)
+    made = _large(rows, tmp_path / "large.parquet")
+    expected.update(made["key"], users=made["user"])
+    place = tmp_path / "began"
+    place.mkdir()
+    name = str(place)
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            Path(name, str(os.getpid())).touch()
+            time.sleep(0.3)
+            yield batch
+
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not (workers := list(place.iterdir())):
+            time.sleep(0.05)
+        victim = _executor_of(int(workers[0].name), spark.sparkContext.applicationId)
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    frame = spark.read.parquet(str(tmp_path / "large.parquet")).repartition(4)
+    built = cluster.build(frame.mapInArrow(slowly, frame.schema), counts(USER), key="key", user="user")
+    assert killed
+    assert killed[0] not in _executors(spark.sparkContext.applicationId)
+    assert built.to_sensitive_bytes() == expected.to_sensitive_bytes()
+    assert cluster.build_files(spark, [str(tmp_path / "large.parquet")], counts(), key="key").to_sensitive_bytes() == (
+        fill(counts(), made, key="key").to_sensitive_bytes()
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["counts", "--key", "text"],
+        ["counts", "--key", "text", "--user", "name", "--max-keys", "3", "--weight", "weight", "--max-weight", "4"],
+        ["heavy", "--key", "small", "--key-bits", "8", "--user", "user", "--max-keys", "2"],
+        ["density", "--columns", "x,y", "--bandwidth", "1", "--rows", "10", "--user", "user", "--max-keys", "2"],
+    ],
+    ids=" ".join,
+)
+def test_both_engines_of_the_command_line_agree(
+    spark: Any, folder: Path, tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    made, said = [], []
+    for engine in (["--engine", "spark", "--master", "local[2]"], []):
+        output = tmp_path / f"{len(made)}.sketch"
+        kind, *rest = options
+        words = ["dpsketch", "build", kind, str(folder / "*.parquet"), *rest, *engine, "-o", str(output)]
+        monkeypatch.setattr(sys, "argv", words)
+        with contextlib.suppress(SystemExit):
+            cli.main()
+        made.append(output.read_bytes())
+        said.append(capsys.readouterr().err.replace(str(output), ""))
+    assert made[0] == made[1]
+    assert said[0] == said[1]
+
+
+def test_run_releases_what_spark_counted(
+    spark: Any, folder: Path, table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise of σ below 14 on seven rows cannot move an estimate by 1,000 records, a table of other records does."""
+    output = tmp_path / "text.dps"
+    budget = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "-o", str(output)]
+    words = ["dpsketch", "run", "counts", str(folder / "*.parquet"), "--key", "text", "--engine", "spark", *budget]
+    monkeypatch.setattr(sys, "argv", words)
+    with contextlib.suppress(SystemExit):
+        cli.main()
+    words = table["text"].to_pylist()
+    exact = words.count("ä")
+    assert exact > 3_000
+    assert abs(dps.load(output).estimate(["ä"]).value[0] - exact) < 1_000
+
+
+def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path) -> None:
+    """Missing fields are skipped and counted; keys that are numbers in one file and text in another are refused."""
+    (tmp_path / "a.csv").write_text("key,user\n/a,ann\n,bob\n/b,\n/a,cy\n")
+    (tmp_path / "b.jsonl").write_text('{"key": 7, "user": "dan"}\n')
+    (tmp_path / "c.jsonl").write_text('{"key": null, "user": "eve"}\n{"key": "/a", "user": "fay"}\n')
+    named = [str(tmp_path / name) for name in ("a.csv", "b.jsonl", "c.jsonl")]
+    expected = counts(USER)
+    expected.update(["/a", None, "/a", None, "/a"], users=["ann", "bob", "cy", "eve", "fay"])
+    for stated in (False, True):
+        into = counts(USER)
+        cluster.build_files(
+            spark, [named[0], named[2]], into, key="key", user="user", disjoint_users=stated, part_bytes=1
+        )
+        state = files.decode(into.to_sensitive_bytes(), allow_sensitive=True)
+        wanted = files.decode(expected.to_sensitive_bytes(), allow_sensitive=True)
+        assert np.array_equal(state.arrays["table"], wanted.arrays["table"])
+        assert len(state.arrays["users"]) == (0 if stated else 3)
+        assert (into.to_sensitive_bytes() == expected.to_sensitive_bytes()) is not stated
+    with pytest.raises(SourceError, match="whole numbers in some of the files and text in others"):
+        cluster.build_files(spark, named, counts(USER), key="key", user="user", part_bytes=1)
+    with pytest.raises(SpecMismatch):
+        cluster.build_files(spark, named, counts(), key="key", part_bytes=1)
+    with pytest.raises(InvalidInput, match="cannot be shared out"):
+        cluster.build_files(spark, ["-"], counts(), key="key")
+
+
+def test_reports_are_collected_once(spark: Any) -> None:
+    """Reports that are there twice, as bytes and as JSON, malformed or of another spec."""
+    protocol = local.SubsetHashing(epsilon=2.0, max_items=2)
+    other = local.SubsetHashing(epsilon=1.0, max_items=2)
+    reports = protocol.report([["tea", "milk"], ["rye"]] * 300)
+    messages = [*protocol.to_bytes(reports), protocol.to_bytes(reports)[0], b"odd", None]
+    messages += other.to_bytes(other.report([["tea"]]))
+    expected = protocol.collector()
+    received = expected.receive(messages)
+    columns = {
+        "binary": [(message,) for message in messages],
+        "string": [(_json(message, protocol, other),) for message in messages],
+    }
+    for kind, rows in columns.items():
+        frame = spark.createDataFrame(rows, f"report {kind}").repartition(3)
+        collector = protocol.collector()
+        assert cluster.receive(frame, collector) == received
+        keys = ["tea", "milk", "rye", "jam"]
+        np.testing.assert_allclose(collector.estimate(keys).value, expected.estimate(keys).value, rtol=1e-12)
+    assert cluster.build(frame, protocol, report="report").users == 600
+    with pytest.raises(InvalidInput, match="a report is in both"):
+        cluster.receive(frame, collector)
+
+
+def _json(message: bytes | None, *protocols: Any) -> str | None:
+    import json
+
+    for protocol in protocols:
+        parsed = protocol.form.parse([message])
+        if len(parsed.columns["id"]):
+            return json.dumps(protocol.form.to_json(parsed.columns)[0])
+    return None if message is None else message.decode()
+
+
+def test_refusals_quote_no_record(spark: Any, frame: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"column 'x' has the type double"):
+        cluster.build(frame, counts(), key="x")
+    with pytest.raises(InvalidInput, match="no column 'nothing'"):
+        cluster.build(frame, counts(), key="nothing")
+    with pytest.raises(InvalidInput, match="say users= as well"):
+        cluster.build(frame, counts(USER), key="text")
+    with pytest.raises(SpecMismatch, match="this sketch counts integer keys"):
+        cluster.build(frame, counts(key_type="int"), key="text")
+    with pytest.raises(InvalidInput, match="outside the domain"):  # by a task
+        cluster.build(frame, dps.SparseHistogram(unit=RECORD, domain=2), key="small")
+    with pytest.raises(InvalidInput, match="cannot be built from parts"):
+        cluster.build(frame, object(), key="text")
+    secret = spark.sql("select 'a secret' as word").selectExpr("cast(word as int) as key")
+    with pytest.raises(SourceError, match="Spark could not do its part") as caught:
+        cluster.build(secret, counts(), key="key")
+    shown: BaseException | None = caught.value
+    while shown is not None:
+        assert "secret" not in str(shown)
+        shown = shown.__cause__ or shown.__context__
+
+
+def test_a_stream_survives_a_restart(spark: Any, table: pa.Table, tmp_path: Path) -> None:
+    """Two queries share a checkpoint; a micro-batch that Spark repeats is not counted twice."""
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+
+    def start() -> dps.PanPrivateCountSketch:
+        return dps.PanPrivateCountSketch(rows=5, width=64, unit=RECORD, epsilon=1.0, delta=1e-6, key_type="text")
+
+    def state() -> Any:
+        [file] = (tmp_path / "state").iterdir()
+        return file.name, dps.load_sensitive(file).snapshot()
+
+    before = None
+    for day in range(2):
+        words = table["text"].slice(day * 100, 100)
+        pyarrow.parquet.write_table(pa.table({"text": words}), incoming / f"{day}.parquet")
+        counter = cluster.PanPrivateStream(tmp_path / "state", start, key="text")
+        before = state()[1] if before is None else before
+        stream = spark.readStream.schema("text string").parquet(str(incoming))
+        query = (
+            stream.writeStream.foreachBatch(counter)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+    name, after = state()
+    assert name == "000000000002.sketch"
+    exact = dps.CountSketch(rows=5, width=64, unit=RECORD)
+    exact.update(table["text"].slice(0, 200))
+    counted = files.decode(exact.to_sensitive_bytes(), allow_sensitive=True).arrays["table"]
+    assert np.array_equal(after - before, counted)
+    counter(spark.createDataFrame([("again",)], "text string"), 1)
+    assert np.array_equal(state()[1], after)
+    private = counter.publish()
+    assert private.guarantee.caveat is not None
+    assert list((tmp_path / "state").iterdir()) == []
+    with pytest.raises(ReleaseRefused):
+        counter.publish()

@@ -1,0 +1,60 @@
+"""The same over Spark Connect, where there is no JVM in the client: a process of its own, with a server of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+CLIENT = """
+import sys
+from pyspark.sql import SparkSession
+import dpsketch as dps
+from dpsketch import spark as cluster
+
+session = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+assert "connect" in type(session).__module__
+session.conf.set("spark.sql.shuffle.partitions", "2")
+words, users = ["a", "b", None, "ä"] * 100, ["u", "v", "u", None] * 100
+expected = dps.CountSketch(rows=5, width=64, unit=dps.per_user(max_keys=2))
+expected.update(words, users=users)
+frame = session.createDataFrame(list(zip(words, users)), "word string, user string").repartition(3)
+built = cluster.build(frame, expected.spec, key="word", user="user")
+assert built.to_sensitive_bytes() == expected.to_sensitive_bytes()
+records = dps.CountSketch(rows=5, width=64, unit=dps.per_record())
+records.update(["a", "b", "a"])
+from_file = cluster.build_files(session, [sys.argv[1]], records.spec, key="word")
+assert from_file.to_sensitive_bytes() == records.to_sensitive_bytes()
+try:
+    cluster.build(frame, dps.HeavyHitters(unit=dps.per_record(), key_bits=8), key="word")
+except dps.DpsketchError as refusal:
+    print(type(refusal).__name__)
+session.stop()
+print("done")
+"""
+
+
+def test_a_client_without_a_jvm_counts_the_same(tmp_path: Path) -> None:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Java is not installed, so that no Spark can be started")
+    pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'pyspark[connect]'")
+    records = tmp_path / "words.csv"
+    records.write_text("word\na\nb\na\n")
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, str(records)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["SpecMismatch", "done"]

@@ -1,0 +1,112 @@
+"""Start the service as a process of its own, on a free port of this machine, and speak to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from dpsketch import local
+from dpsketch.server import auth
+from dpsketch.server.auth import Scope
+from dpsketch.server.storage import Storage
+
+PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text")
+
+
+def dpsketch(*arguments: object) -> str:
+    """Run the command line to its end and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dpsketch", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make_token(store: str, scope: str, name: str) -> dict[str, str]:
+    made: dict[str, str] = json.loads(
+        dpsketch("serve", "--store", store, "token", "create", "--scope", scope, "--name", name, "--json")
+    )
+    return made
+
+
+def new_token(store: str, scope: Scope) -> str:
+    """Make a token as the command line does, without the start of a process."""
+    secret = auth.new_token()
+    storage = Storage(store)
+    storage.add_token(auth.Token(secrets.token_hex(8), scope, scope), auth.digest_of(secret))
+    storage.close()
+    return secret
+
+
+@dataclass
+class Server:
+    """One running service; ``log`` is the file its standard error goes to."""
+
+    folder: Path
+    options: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+    process: subprocess.Popen[str] | None = None
+    clients: dict[str | None, httpx.Client] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "service.log"
+
+    def start(self) -> Server:
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "dpsketch", "serve", "--port", "0", *self.options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self.folder,
+                env={**os.environ, **self.environment},
+            )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        assert self.url.startswith("http://"), self.log.read_text()
+        return self
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, wait, and return the exit code."""
+        if self.process is None:
+            return 0
+        for client in self.clients.values():
+            client.close()
+        self.clients.clear()
+        process, self.process = self.process, None
+        process.send_signal(number)
+        code = process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+        return code
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        if token not in self.clients:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            self.clients[token] = httpx.Client(base_url=self.url, headers=headers, timeout=60)
+        return self.clients[token]
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+def new_collection(client: httpx.Client, **more: Any) -> str:
+    asked = {"name": "Fruit", "spec": PROTOCOL.to_json(), "candidates": ["apple", "pear"], **more}
+    answer = client.post("/v1/collections", json=asked)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def objects(number: int, item: str = "apple") -> list[dict[str, Any]]:
+    return PROTOCOL.to_objects(PROTOCOL.report([[item]] * number))

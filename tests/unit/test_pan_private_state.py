@@ -1,0 +1,84 @@
+"""The state of a pan-private sketch: written, read, and added to by sketches that were filled elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import FileRefused, ReleaseRefused, SpecMismatch
+from dpsketch.hashing import fingerprint, text_fingerprints
+
+
+def pan_private(**more: object) -> dps.PanPrivateCountSketch:
+    settings = {"rows": 3, "width": 16, "unit": dps.per_record(), "epsilon": 1.0, "delta": 1e-6, **more}
+    return dps.PanPrivateCountSketch(**settings)
+
+
+def test_a_state_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The noise is not drawn again, and the guarantee and its price come along."""
+    sketch = pan_private(ledger=f"sqlite:///{tmp_path}/ledger.db", dataset="visits")
+    sketch.update(["a", "b"])
+    sketch.save_sensitive(tmp_path / "state.sketch")
+    again = dps.load_sensitive(tmp_path / "state.sketch")
+    assert np.array_equal(again.snapshot(), sketch.snapshot())
+    for each in (sketch, again):
+        each.update(["a"])
+    assert np.array_equal(again.snapshot(), sketch.snapshot())
+    one, other = sketch.publish(), again.publish()
+    assert one.guarantee == other.guarantee
+    assert one.charge == other.charge
+    assert one.noise == other.noise
+    with pytest.raises(ReleaseRefused):
+        again.to_sensitive_bytes()
+
+
+@pytest.mark.usefixtures("seeded")
+def test_a_state_that_began_from_a_seed_says_so() -> None:
+    data = pan_private().to_sensitive_bytes()
+    assert not type(pan_private()).from_sensitive_bytes(data).publish().guarantee.holds
+
+
+def test_a_merge_is_an_update() -> None:
+    sketch, part = pan_private(), dps.CountSketch(rows=3, width=16, unit=dps.per_record())
+    before = sketch.snapshot()
+    part.update(["a", "b", "a"], counts=[5, 1, 2])
+    sketch.merge(part)
+    exact = files.decode(part.to_sensitive_bytes(), allow_sensitive=True).arrays["table"]
+    assert np.array_equal(sketch.snapshot() - before, exact)
+    assert sketch.spec.key_type == "text"
+    numbers = dps.CountSketch(rows=3, width=16, unit=dps.per_record())
+    numbers.update([1])
+    users = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2))
+    state = sketch.snapshot()
+    for other in (numbers, users, dps.DistinctSketch(unit=dps.per_record()), pan_private()):
+        with pytest.raises(SpecMismatch):
+            sketch.merge(other)
+    assert np.array_equal(sketch.snapshot(), state)
+
+
+def test_a_promise_that_the_noise_does_not_keep_is_refused() -> None:
+    document = files.decode(pan_private().to_sensitive_bytes(), allow_sensitive=True)
+    weaker = files.decode(pan_private(epsilon=8.0).to_sensitive_bytes(), allow_sensitive=True).header["noise"]
+    forged = files.Document(document.kind, True, {**document.header, "noise": weaker}, document.arrays)
+    with pytest.raises(FileRefused, match="guarantee"):
+        dps.load_sensitive(files.encode(forged))
+
+
+def test_fingerprints_stand_for_their_text() -> None:
+    words = pa.array(["a", None, "", "日本語"])
+    batch = fingerprint(words)
+    signed = np.zeros(4, np.int64)
+    signed[batch.kept] = batch.fingerprints.view(np.int64)
+    hashed = text_fingerprints(pa.array(signed, mask=~batch.kept))
+    for column in (hashed, hashed.slice(1), pa.concat_arrays([hashed, hashed])):
+        rows = [words[i % 4].as_py() for i in (range(1, 4) if len(column) == 3 else range(len(column)))]
+        found, wanted = fingerprint(column, "text"), fingerprint(rows, "text")
+        assert np.array_equal(found.fingerprints, wanted.fingerprints)
+        assert found.skipped == wanted.skipped
+    with pytest.raises(SpecMismatch):
+        fingerprint(hashed, "int")

@@ -1,0 +1,139 @@
+"""Reproductions: numbers are held to their limits, and the report says everything that was found."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from dpsketch.errors import InvalidInput
+from dpsketch.reproduce import find_papers, reproduce, write_index, write_report
+from dpsketch.reproduce.papers import PAPERS
+
+SCRIPT = """
+    import dpsketch as dps
+    from dpsketch import plots
+    from .neighbour import VALUE
+
+    def reproduce(run):
+        run.section("Figure 1", "Some words.")
+        figure = plots.new_figure(2, 1)
+        figure.subplots().plot([1, 2], [1, 2])
+        run.figure("figure-1", figure, "A line")
+        run.table(["x", "y"], [["a", 1.23456], ["b", None]])
+        run.number("value", VALUE, ours=2.0)
+        sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record())
+        run.number("noise", sketch.release(epsilon=1.0, delta=1e-6).table.sum())
+        if run.data("sets/nowhere.dat"):
+            run.number("real", 1.0)
+        if not run.quick:
+            run.number("long", 1.0)
+"""
+
+
+def expected(**changes: Any) -> dict[str, Any]:
+    numbers: dict[str, Any] = {
+        "value": {"what": "a value", "paper": 5, "reproduced": [4, 6], "ours": [1, 3], "quick": {"ours": [2, 2]}},
+        "noise": {"what": "noise", "reproduced": [-1e9, 1e9]},
+        "real": {"what": "from real data", "reproduced": [1, 1], "needs": ["sets/nowhere.dat"]},
+        "long": {"what": "in the full form", "reproduced": [1, 1], "full_only": True},
+    }
+    for name, change in changes.items():
+        numbers[name] = numbers.get(name, {"what": name}) | change
+    return {"title": "A paper", "headline": "It works.", "headline_number": "value", "numbers": numbers}
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Path:
+    home = tmp_path / "papers" / "alp"
+    home.mkdir(parents=True)
+    (home / "README.md").write_text("# A paper\n\nWhat it claims.\n")
+    (home / "reproduce.py").write_text(dedent(SCRIPT))
+    (home / "neighbour.py").write_text("VALUE = 5.0\n")
+    (home / "expected.json").write_text(json.dumps(expected()))
+    return tmp_path / "papers"
+
+
+def run(papers: Path, out: Path, *, quick: bool = True) -> Any:
+    return reproduce("alp", out, quick=quick, papers=papers)
+
+
+def test_what_lies_inside_its_limits_passes(papers: Path, tmp_path: Path) -> None:
+    found = run(papers, tmp_path / "out")
+    assert found.failures == []
+    assert any("sets/nowhere.dat" in line for line in found.left_out)
+    assert found.headline_outcome.reproduced == 5.0
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"reproduced": [5.001, 6]}, r"value \(reproduced\): 5, expected 5.001 to 6"),
+        ({"quick": {"ours": [2.1, 3]}}, r"value \(dpsketch\): 2, expected 2.1 to 3"),
+        ({"paper": 1, "reproduced": [float("nan"), 6]}, r"value \(reproduced\)"),
+    ],
+)
+def test_what_lies_outside_is_named(papers: Path, tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
+    (papers / "alp" / "expected.json").write_text(json.dumps(expected(value=change)))
+    (failure,) = run(papers, tmp_path / "out").failures
+    assert re.search(complaint, failure)
+
+
+def test_a_number_that_was_not_measured_is_named(papers: Path, tmp_path: Path) -> None:
+    (papers / "alp" / "expected.json").write_text(json.dumps(expected(other={"reproduced": [0, 1]})))
+    assert run(papers, tmp_path / "out").failures == ["other: not measured"]
+
+
+def test_what_was_measured_without_a_side_is_outside(papers: Path, tmp_path: Path) -> None:
+    (papers / "alp" / "expected.json").write_text(json.dumps(expected(noise={"ours": [0, 1]})))
+    (failure,) = run(papers, tmp_path / "out").failures
+    assert failure == "noise (dpsketch): nothing, expected 0 to 1"
+
+
+def test_the_full_form_owes_more(papers: Path, tmp_path: Path) -> None:
+    assert "long" not in run(papers, tmp_path / "a").outcomes
+    assert "long" in run(papers, tmp_path / "b", quick=False).outcomes
+
+
+def test_a_run_repeats_to_the_last_digit(papers: Path, tmp_path: Path) -> None:
+    first, second = (run(papers, tmp_path / name).outcomes["noise"].reproduced for name in "ab")
+    assert first == second
+
+
+def test_an_unknown_number_is_refused(papers: Path, tmp_path: Path) -> None:
+    (papers / "alp" / "neighbour.py").write_text("VALUE = 5.0\n")
+    document = expected()
+    del document["numbers"]["noise"]
+    (papers / "alp" / "expected.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match="noise"):
+        run(papers, tmp_path / "out")
+
+
+def test_the_report_stands_alone(papers: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = run(papers, out / "alp")
+    write_report(found, out / "alp")
+    write_index([found], out)
+    markdown = (out / "alp" / "report.md").read_text(encoding="utf-8")
+    assert "What it claims." in markdown
+    assert "| a value | 5 | 5 | 2 |" in markdown
+    assert "quick form" in markdown
+    page = (out / "alp" / "report.html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in page
+    assert 'src="figure-1.png"' not in page
+    assert "alp/report.html" in (out / "index.html").read_text(encoding="utf-8")
+    assert json.loads((out / "alp" / "numbers.json").read_text())["numbers"]["value"]["ours"] == 2.0
+
+
+def test_every_paper_has_its_parts_and_its_script_is_short() -> None:
+    for name in PAPERS:
+        home = find_papers() / name
+        assert (home / "README.md").is_file()
+        assert len((home / "reproduce.py").read_text(encoding="utf-8").splitlines()) <= 150
+        document = json.loads((home / "expected.json").read_text(encoding="utf-8"))
+        assert document["headline_number"] in document["numbers"]
+        assert all("reproduced" in number or "ours" in number for number in document["numbers"].values())

@@ -1,0 +1,383 @@
+"""The service's parts, each alone: limits, logs, tokens, storage that fails, and reports in compact and Arrow form."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import math
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from dpsketch import local
+from dpsketch._arrow_stream import read_flat
+from dpsketch.cli import serving
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.server import logs
+from dpsketch.server.aggregates import Aggregates
+from dpsketch.server.auth import Token, Tokens, digest_of, new_token, require
+from dpsketch.server.collecting import Collecting, Outcome
+from dpsketch.server.limits import Bodies, Rate
+from dpsketch.server.metrics import Metrics
+from dpsketch.server.refusals import Refused, StorageFailed
+from dpsketch.server.replies import finite, reply
+from dpsketch.server.service import running
+from dpsketch.server.settings import Limits, Settings
+from dpsketch.server.storage import Storage
+from dpsketch.server.tables import Chunk
+
+PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
+
+
+def compact(number: int) -> list[bytes]:
+    return PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * number))
+
+
+# Limits.
+
+
+def test_a_rate_gives_back_what_time_brings() -> None:
+    now = 0.0
+    rate = Rate(2.0, clock=lambda: now)
+    for _ in range(4):
+        rate.take("one")
+    with pytest.raises(Refused) as refusal:
+        rate.take("one")
+    assert refusal.value.status_code == 429
+    assert refusal.value.headers is not None
+    assert refusal.value.headers["Retry-After"] == "1"
+    rate.take("another")
+    now = 0.5
+    rate.take("one")
+    with pytest.raises(Refused):
+        rate.take("one")
+    now = 1000.0
+    for _ in range(4):
+        rate.take("one")
+    with pytest.raises(Refused):
+        rate.take("one")
+
+
+def test_all_bodies_together_have_a_limit() -> None:
+    async def work() -> None:
+        bodies = Bodies(most=1000, seconds=5)
+
+        async def part() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"x" * 600, "more_body": True}
+
+        first, second = bodies.receive(part, 10_000, None), bodies.receive(part, 10_000, None)
+        await first()
+        with pytest.raises(Refused) as refusal:
+            await second()
+        assert refusal.value.status_code == 503
+        second.release()
+        first.release()
+        assert bodies.held == 0
+        declared = bodies.receive(part, 700, "701")
+        with pytest.raises(Refused) as refusal:
+            await declared()
+        assert refusal.value.status_code == 413
+        assert bodies.held == 0
+        small = bodies.receive(part, 700, "7 hundred")
+        await small()
+        with pytest.raises(Refused) as refusal:
+            await small()
+        assert refusal.value.status_code == 413
+
+    asyncio.run(work())
+
+
+def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    async def work() -> None:
+        limits = Limits(timeout=0.05)
+        async with running(Settings(store=str(tmp_path / "slow.db"), limits=limits)) as service:
+            assert await service.run(lambda: 7) == 7
+            with pytest.raises(Refused) as refusal:
+                await service.run(lambda: time.sleep(0.3))
+            assert (refusal.value.status_code, refusal.value.code) == (503, "too_slow")
+
+    asyncio.run(work())
+
+
+# Logs and replies.
+
+
+def test_a_log_line_tells_where_and_never_what(capsys: pytest.CaptureFixture[str]) -> None:
+    root, ours = logging.getLogger(), logging.getLogger("dpsketch.server")
+    before = root.handlers, root.level, ours.level
+    try:
+        logs.configure("info")
+        logs.log("info", "started", releases=3)
+        try:
+            raise ValueError("a secret key")
+        except ValueError:
+            logging.getLogger("some.library").exception("failed for %s", "10.0.0.7")
+        logging.getLogger("some.library").info("chatter")
+    finally:
+        root.handlers, root.level, ours.level = before
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["event"], first["level"], first["releases"]) == ("started", "info", 3)
+    assert (second["event"], second["error"], second["logger"]) == ("failed for %s", "ValueError", "some.library")
+    assert second["place"].rpartition(":")[0].endswith("test_server_parts")
+    assert "secret" not in str(second)
+    assert "10.0.0.7" not in str(second)
+
+
+def test_replies_are_json_whatever_the_numbers() -> None:
+    assert finite({"a": [1.0, math.inf, (math.nan, -math.inf)], "b": "x"}) == {"a": [1.0, None, [None, None]], "b": "x"}
+    assert json.loads(reply({"key": b"\xff/a"}).body) == {"key": "\\xff/a"}
+    with pytest.raises(TypeError):
+        reply({"key": object()})
+
+
+def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else object())
+    told = CliRunner().invoke(serving.app, ["--port", "0"])
+    assert isinstance(told.exception, InvalidInput)
+    assert "uvicorn" in str(told.exception)
+    assert "pip install 'dpsketch[serve]'" in str(told.exception)
+
+
+# Tokens and the store.
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    opened = Storage(str(tmp_path / "store.db"))
+    yield opened
+    opened.close()
+
+
+def test_tokens_come_into_effect_and_go(storage: Storage) -> None:
+    tokens = Tokens(storage, frozenset({"collect"}))
+    assert tokens.caller(None).scopes == {"collect"}
+    secret = new_token()
+    assert len(secret) >= 43
+    storage.add_token(Token("id", "name", "read"), digest_of(secret))
+    with pytest.raises(Refused):
+        tokens.caller(f"Bearer {secret}")
+    tokens.refresh()
+    caller = tokens.caller(f"bearer {secret}")
+    assert caller.scopes == {"read", "collect"}
+    require(caller, "read")
+    with pytest.raises(Refused) as refusal:
+        require(caller, "admin")
+    assert refusal.value.status_code == 403
+    assert storage.revoke_token("id")
+    assert not storage.revoke_token("id")
+    tokens.refresh()
+    with pytest.raises(Refused):
+        tokens.caller(f"Bearer {secret}")
+
+
+def test_a_store_is_for_its_owner_and_for_one_process(tmp_path: Path, storage: Storage) -> None:
+    assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
+    storage.claim()
+    second = Storage(str(tmp_path / "store.db"))
+    with pytest.raises(InvalidInput, match="another process"):
+        second.claim()
+    storage.close()
+    second.claim()
+    second.close()
+
+
+def test_a_commit_on_sqlite_waits_for_the_disk(storage: Storage) -> None:
+    """2 is FULL: the log is synchronised at every commit."""
+    storage.claim()
+    assert storage._writer is not None
+    assert storage._writer.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    assert storage._writer.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "/no/such/folder/x.db"])
+def test_a_store_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        Storage(url)
+
+
+class Unsure(Storage):
+    """A store whose writes take place and then fail, as when a connection breaks during a commit."""
+
+    broken = False
+
+    def append(self, chunks: list[tuple[str, int, bytes]], counters: dict[str, dict[str, int]]) -> list[Chunk]:
+        written = super().append(chunks, counters)
+        if self.broken:
+            self._next -= len(written)
+            raise StorageFailed("the connection was lost")
+        return written
+
+
+def test_a_write_of_which_nobody_knows_whether_it_took_place_counts_once(tmp_path: Path) -> None:
+    async def work() -> None:
+        storage = Unsure(str(tmp_path / "store.db"))
+        storage.claim()
+        aggregates = Aggregates(storage)
+        aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
+        collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
+        collecting.start()
+        first, second = b"".join(compact(10)), b"".join(compact(10))
+        assert await collecting.submit(aggregate, first) == Outcome(10, 0, 0)
+        storage.broken = True
+        with pytest.raises(StorageFailed):
+            await collecting.submit(aggregate, second)
+        assert aggregate.reports == 10
+        storage.broken = False
+        assert await collecting.submit(aggregate, second) == Outcome(0, 10, 0)
+        assert aggregate.reports == 20
+        await collecting.stop()
+        storage.close()
+
+    asyncio.run(work())
+    reopened = Storage(str(tmp_path / "store.db"))
+    reopened.claim()
+    again = Aggregates(reopened)
+    again.load()
+    assert [each.reports for each in again] == [20]
+    reopened.close()
+
+
+def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: Storage) -> None:
+    async def work() -> None:
+        storage.claim()
+        aggregates = Aggregates(storage)
+        aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
+        collecting = Collecting(storage, aggregates, 200 * PROTOCOL.form.size, Metrics())
+        collecting.start()
+        with pytest.raises(Refused) as refusal:
+            await collecting.submit(aggregate, b"".join(compact(201)))
+        assert refusal.value.status_code == 503
+        messages = compact(100)
+        answers = await asyncio.gather(*(collecting.submit(aggregate, each) for each in messages + messages[:50]))
+        assert answers == [Outcome(1, 0, 0)] * 100 + [Outcome(0, 1, 0)] * 50
+        assert storage.newest < 10, "a hundred requests were not committed in groups"
+        kept = b"".join(storage.contents([chunk.number for chunk in storage.chunks()]))
+        assert len(kept) == 100 * PROTOCOL.form.size
+        await collecting.stop()
+        with pytest.raises(Refused):
+            await collecting.submit(aggregate, messages[0])
+
+    asyncio.run(work())
+
+
+def test_small_chunks_are_joined_and_the_order_of_arrival_is_lost(storage: Storage) -> None:
+    storage.claim()
+    aggregates = Aggregates(storage)
+    aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
+    messages = compact(300)
+    for message in messages:
+        (chunk,) = storage.append([(aggregate.row.id, 1, message)], {})
+        aggregate.count(aggregate.form.from_bytes(message))
+        aggregate.add_chunk(chunk)
+    aggregates.compact(aggregate)
+    (joined,) = storage.chunks()
+    assert joined.reports == 300
+    (content,) = storage.contents([joined.number])
+    size = PROTOCOL.form.size
+    assert sorted(content[at : at + size] for at in range(0, len(content), size)) == sorted(messages)
+    assert content == PROTOCOL.form.by_identifier(b"".join(reversed(messages)))
+    aggregates.compact(aggregate)
+    assert storage.chunks() == [joined]
+
+
+# Reports from people one does not trust.
+
+
+def test_compact_reports_are_split_as_one_by_one() -> None:
+    messages = compact(20)
+    other = local.SubsetHashing(epsilon=1.0, max_items=1)
+    messages[3] = b"\x09" + messages[3][1:]
+    messages[5] = other.to_bytes(other.report([["a"]]))[0]
+    whole, one_by_one = PROTOCOL.form.split(b"".join(messages) + b"x"), PROTOCOL.form.parse([*messages, b"x"])
+    assert (whole.malformed, whole.other_spec) == (one_by_one.malformed, one_by_one.other_spec) == (2, 1)
+    for name, column in one_by_one.columns.items():
+        assert np.array_equal(whole.columns[name], column)
+    assert len(PROTOCOL.form.split(b"").columns["id"]) == 0
+
+
+def stream_of(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=4)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize(
+    "protocol", [PROTOCOL, local.CountMeanSketch(epsilon=2.0, rows=4, width=20)], ids=lambda one: one.name
+)
+def test_an_arrow_stream_is_read_as_pyarrow_reads_it(protocol: local.LocalProtocol) -> None:
+    table = protocol.report(["a"] * 11 if protocol.name == "count-mean-sketch" else [["a"]] * 11)
+    expected, _ = protocol.form.from_table(table)
+    assert expected is not None
+    for data in (stream_of(table), stream_of(table)[:-8], stream_of(table.slice(0, 0))):
+        parsed = protocol.form.from_stream(data)
+        rows = len(parsed.columns["id"])
+        assert rows in (0, 11)
+        for name, column in expected.items():
+            assert np.array_equal(parsed.columns[name], column[:rows])
+
+
+def test_what_an_arrow_stream_must_not_be() -> None:
+    table = PROTOCOL.report([["a"]] * 8)
+    nulls = pa.table({"x": pa.array([1, None], pa.uint8())})
+    refused = [
+        stream_of(table, compression="zstd"),
+        stream_of(nulls),
+        stream_of(pa.table({"x": ["a"]})),
+        stream_of(pa.table({"x": pa.array([1], pa.int8())})),
+        stream_of(pa.table({"x": pa.array(["a"]).dictionary_encode()})),
+        stream_of(pa.table({"x": [[1]]})),
+        stream_of(pa.table({})),
+        stream_of(table)[:100],
+        b"",
+    ]
+    for data in refused:
+        with pytest.raises(FileRefused):
+            read_flat(data)
+        assert PROTOCOL.form.from_stream(data).malformed == 1
+
+
+def test_a_forged_arrow_stream_is_refused_or_read_within_itself() -> None:
+    """Every 32-bit word of the stream is replaced by odd values; no reading leaves the bytes or claims more rows."""
+    data = stream_of(PROTOCOL.report([["a"]] * 6))
+    for place in range(0, len(data) - 4, 4):
+        for value in (0, 1, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, len(data)):
+            forged = data[:place] + struct.pack("<I", value) + data[place + 4 :]
+            parsed = PROTOCOL.form.from_stream(forged)
+            assert len(parsed.columns["id"]) + parsed.malformed + parsed.other_spec <= len(data)
+
+
+def test_unseen_leaves_a_collector_as_it_was_and_a_snapshot_stays(seeded: None) -> None:
+    collector = PROTOCOL.collector()
+    columns = PROTOCOL.form.from_bytes(b"".join(compact(3000)))
+    first = {name: column[:2000] for name, column in columns.items()}
+    assert collector.count(first).all()
+    before = collector.to_document()
+    assert np.array_equal(collector.unseen(columns), np.arange(3000) >= 2000)
+    after = collector.to_document()
+    assert all(np.array_equal(before.arrays[name], after.arrays[name]) for name in before.arrays)
+    snapshot, copy = collector.snapshot(), collector.copy()
+    told = snapshot.estimate(["a"]).to_json()
+    assert collector.count(columns).sum() == 1000
+    assert (snapshot.users, copy.users, collector.users) == (2000, 2000, 3000)
+    assert snapshot.estimate(["a"]).to_json() == copy.estimate(["a"]).to_json() == told
+    assert copy.count(columns).sum() == 1000
+    assert copy.estimate(["a"]).to_json() == collector.estimate(["a"]).to_json()
+
+
+def test_a_snapshot_of_counters_is_a_copy() -> None:
+    protocol = local.SubsetDirect(epsilon=2.0, max_items=1, domain=["a", "b"])
+    collector = protocol.collector().add(protocol.report([["a"]] * 100))
+    snapshot = collector.snapshot()
+    told = snapshot.estimate(["a"]).to_json()
+    collector.add(protocol.report([["b"]] * 5000))
+    assert snapshot.estimate(["a"]).to_json() == told != collector.estimate(["a"]).to_json()
