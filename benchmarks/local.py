@@ -99,7 +99,8 @@ def run() -> list[dict[str, Any]]:
 
     def add(name: str, ours: float, theirs: float, unit: str, *, less_is_better: bool = False) -> None:
         ratio = theirs / ours if less_is_better else ours / theirs
-        rows.append({"name": name, "ours": ours, "theirs": theirs, "ratio": ratio, "unit": unit})
+        goal = {"reach": 100} if name.startswith("optimal local hashing: aggregated") else {}
+        rows.append({"name": name, "ours": ours, "theirs": theirs, "ratio": ratio, "unit": unit} | goal)
 
     peer = pure_ldp()
     items = np.random.default_rng(1).integers(0, DOMAIN // 16, PEOPLE)

@@ -67,8 +67,10 @@ def run() -> list[dict[str, Any]]:
         for side in (mine, theirs)
     )
     return [
-        {"name": "build", "ours": builds, "theirs": peer_builds, "ratio": builds / peer_builds, "unit": "builds/s"},
-        {"name": "query", "ours": queries, "theirs": peer_queries, "ratio": queries / peer_queries, "unit": "keys/s"},
+        {"name": "build", "ours": builds, "theirs": peer_builds, "ratio": builds / peer_builds, "unit": "builds/s"}
+        | {"reach": 50},
+        {"name": "query", "ours": queries, "theirs": peer_queries, "ratio": queries / peer_queries, "unit": "keys/s"}
+        | {"reach": 100},
         {"name": "accuracy", "ours": error, "theirs": peer_error, "ratio": peer_error / error, "unit": "mean |error|"},
     ]
 

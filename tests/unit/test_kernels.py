@@ -54,7 +54,7 @@ def test_hash_integers_equals_oracle_and_library() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "rows", "width"), [*SHAPES, (countsketch.ADD_BLOCK + 5, 3, 7), (9_000, 3, countsketch.WIDE + 1)]
+    ("size", "rows", "width"), [*SHAPES, (countsketch.ADD_PIECE + 5, 3, 40_000), (countsketch.ADD_BLOCK + 5, 1, 7)]
 )
 def test_adding_equals_oracle(size: int, rows: int, width: int) -> None:
     fingerprints, row_keys = random_words(size), random_words(rows, seed=2)

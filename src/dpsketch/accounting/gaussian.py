@@ -17,8 +17,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from scipy.special import erfcx, log_ndtr, ndtr
-
 from dpsketch.errors import InvalidInput
 
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "zcdp_mu"]
@@ -151,6 +149,8 @@ def exact_root(value: Any) -> Any:
 
 def _log_delta(epsilon: float, mu: float) -> float:
     """Return ln δ(ε, μ) in double precision, without overflow or catastrophic cancellation."""
+    from scipy.special import erfcx, log_ndtr, ndtr
+
     middle, half = epsilon / mu, mu / 2
     a, b = middle - half, middle + half
     if mu < 1e-4:
