@@ -109,7 +109,8 @@ class PrivateDensity:
         Parameters
         ----------
         points : as for ``DensitySketch.update``
-            Where to look. A missing coordinate is refused.
+            Where to look. A missing coordinate is refused. Outside the spec's bounds the answer, with its interval, is
+            the one at the nearest point inside.
         confidence : float
             Coverage of each interval, for points chosen without looking at the release.
         estimator : {"mean", "median_of_means"}
