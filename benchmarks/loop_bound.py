@@ -5,9 +5,9 @@ have it. *Row by row*: all increments of a row come together, which is kinder to
 sketch can be faster than that. The places are ready, in 32-bit integers; ours has the hashing to do beside it.
 
 The wide tables do not fit the cache; the goal there is half of what 65,536 counters a row give, and the limit at the
-same width stands beside it: from some 2²² counters on a row is in no cache, bare increments fall to a quarter of their
+same width stands beside it: from some 2²² counters on a row is in no cache, bare increments fall to an eighth of their
 narrow rate, and ours with them. Against increments row by row the rest goes into hashing, and into writing fingerprints
-out to memory before they are added: the kernel alone, from fingerprints, reaches two thirds. Rounds alternate, and
+out to memory before they are added: the kernel alone, from fingerprints, reaches about .6. Rounds alternate, and
 the best of each counts; two cores against one is the median of alternating runs.
 """
 
