@@ -381,3 +381,12 @@ def test_a_snapshot_of_counters_is_a_copy() -> None:
     told = snapshot.estimate(["a"]).to_json()
     collector.add(protocol.report([["b"]] * 5000))
     assert snapshot.estimate(["a"]).to_json() == told != collector.estimate(["a"]).to_json()
+
+
+def test_a_library_that_logs_a_traceback_as_its_message_quotes_nothing() -> None:
+    """Uvicorn logs what stopped the start as text, exception and all."""
+    message = "Traceback (most recent call last):\n  File ...\nValueError: the password of ann"
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, message, (), None)
+    line = logs._Json().format(record)
+    assert json.loads(line)["event"] == "Traceback (most recent call last):"
+    assert "ann" not in line

@@ -39,7 +39,8 @@ def _event(record: logging.LogRecord) -> str:
     """Return what happened. A foreign record's arguments may be anything, an address say: its fixed part must do."""
     if record.name == "asyncio":
         return "event loop"  # its messages have no fixed part: they quote callbacks, arguments and results
-    return record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+    # Uvicorn logs a traceback as its message, so a first line must do.
+    return record.msg.partition("\n")[0] if isinstance(record.msg, str) else type(record.msg).__name__
 
 
 class _Json(logging.Formatter):
