@@ -36,9 +36,12 @@ class PanPrivateStream:
 
     Privacy
     -------
-    The state at rest is that of a :class:`dpsketch.PanPrivateCountSketch`, private against one seizure. Only the newest
-    state is kept, so that a seized disk shows one. The exact counts of one micro-batch exist while it is being counted,
-    as its records do; a shorter trigger makes that shorter.
+    The content of the state is that of a :class:`dpsketch.PanPrivateCountSketch`, private against one seizure. What
+    lies around it is not: Spark's checkpoint holds offsets, which count records, and the state's name counts
+    micro-batches, of which there may be one because one record came. Older states are removed, but removing is not
+    erasing: from two states, recovered from a disk or found while the newer one is written, the records in between are
+    read exactly. Keep both folders on storage whose key is not seized with it. The exact counts of one micro-batch
+    exist while it is being counted, as its records do; a shorter trigger makes that shorter.
 
     Examples
     --------
