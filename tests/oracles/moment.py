@@ -80,10 +80,19 @@ def largest_ratio(pairs: Iterator[tuple[Counts, Counts]], p: float, floor: float
     return worst
 
 
-def replaced_records(records: int, keys: int, most: int) -> Iterator[tuple[Counts, Counts]]:
-    for shared in streams(records - 1, keys, most):
-        ends = [added(shared, k, v) for k in range(keys) for v in range(1, most + 1)]
-        yield from itertools.combinations(ends, 2)
+def replaced_records(least: int, keys: int, most: int) -> Iterator[tuple[Counts, Counts]]:
+    """Streams of up to ``least`` records and one more, of which one is replaced; any may count for nothing.
+
+    A stream of fewer than ``least`` records that count is padded by a key of its own.
+    """
+    for records in range(least + 1):
+        for shared in streams(records, keys, most):
+            ends = [padded(added(shared, k, v), records + 1, least) for k in range(keys) for v in range(1, most + 1)]
+            yield from itertools.combinations([padded(shared, records, least), *ends], 2)
+
+
+def padded(x: Counts, records: int, least: int) -> Counts:
+    return (*x, max(0, least - records))
 
 
 def added_records(least: int, keys: int, most: int) -> Iterator[tuple[Counts, Counts]]:

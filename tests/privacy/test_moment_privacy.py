@@ -11,8 +11,10 @@ from dpsketch import accounting, audit
 from dpsketch._compiled.moment import project
 from dpsketch.accounting.momentloss import exact_moment_delta, exact_moment_epsilon, moment_losses, moment_ratio
 from dpsketch.accounting.stable import stable_information, stable_table
-from dpsketch.privacy import GaussianCost, MomentCost, per_record, per_user
-from dpsketch.sketches.moment import MomentSketchAsPublished, MomentSpec
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.privacy import GaussianCost, MomentCost, Neighbours, per_record, per_user
+from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, MomentSpec
 from dpsketch.sketches.moment import as_published as paper
 from oracles import moment as oracle
 
@@ -35,13 +37,14 @@ def draws(p: float, count: int, key: int) -> np.ndarray:
 
 
 def replaced_ratio(p: float) -> float:
-    return MomentSpec(p, 50, per_record(max_weight=MOST, neighbours="replace"), public_total=RECORDS).ratio(0.0)
+    """The exact ratio where each of so many records counts for at least 1, before and after one is replaced."""
+    return float(((RECORDS - 1) ** p + MOST**p) / RECORDS**p)
 
 
 @pytest.mark.parametrize("p", TABLE)
 def test_the_table_of_epsilons_is_bracketed_within_one_percent(p: float) -> None:
     ratio = replaced_ratio(p)
-    assert ratio == pytest.approx(((RECORDS - 1) ** p + MOST**p) / RECORDS**p, rel=1e-9)
+    assert ratio < MomentSpec(p, 50, per_record(max_weight=MOST, neighbours="replace"), public_total=RECORDS).ratio(0.0)
     for size, published in zip((50, 200, 1000), TABLE[p], strict=False):
         above = exact_moment_epsilon(p, size, ratio, 1e-6)
         below = exact_moment_epsilon(p, size, ratio, 1e-6, rounding="down")
@@ -145,14 +148,70 @@ FLOORS = (0.0, 0.5, 30.0)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
-def test_replaced_records(p: float) -> None:
-    for records, keys, most in ((2, 2, 3), (3, 3, 2), (5, 3, 2), (4, 2, 4)):
-        spec = MomentSpec(p, 10, per_record(max_weight=most, neighbours="replace"), public_total=records)
+def test_replaced_records_of_which_any_may_count_for_nothing(p: float) -> None:
+    for least, keys, most in ((2, 2, 3), (3, 3, 2), (4, 2, 4), (4, 3, 1)):
+        spec = MomentSpec(p, 10, per_record(max_weight=most, neighbours="replace"), public_total=least)
         for floor in FLOORS:
-            found = oracle.largest_ratio(oracle.replaced_records(records, keys, most), p, floor)
+            found = oracle.largest_ratio(oracle.replaced_records(least, keys, most), p, floor)
             assert found <= spec.ratio(floor)
-            if floor == 0:
-                assert found == pytest.approx(spec.ratio(0.0), rel=1e-9)
+            assert found == pytest.approx(spec.ratio(floor), rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0])
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_a_null_record_that_becomes_a_full_one_is_an_addition_to_the_release(p: float, relation: Neighbours) -> None:
+    """The ratio that the release is charged for, against that of the scales it drew from."""
+    for rows in (4, 40):
+        released = []
+        for last in ([None], ["b"]):
+            unit = per_record(neighbours=relation)
+            sketch = MomentSketch(p=p, size=200, unit=unit, public_total=rows, key_type="text")
+            sketch.update(["a"] * rows + last)
+            released.append(sketch.release(epsilon=0.1, delta=1e-6))
+        (one,), (other,) = (private.guarantee.costs for private in released)
+        assert one == other
+        assert isinstance(one, MomentCost)
+        low, high = rows**p + released[0].floor, rows**p + 1 + released[1].floor
+        assert high / low <= one.ratio
+        assert exact_moment_epsilon(p, 200, high / low, 1e-6) <= 0.1 * 1.01
+
+
+@pytest.mark.statistical
+def test_a_null_record_cannot_be_told_from_a_full_one() -> None:
+    """Four records and a null one against five, by what is released: false-positive rate 1e-9.
+
+    Its twin grants a budget whose floor is small: then the two are told apart.
+    """
+
+    def released(records: list[str | None], epsilon: float) -> float:
+        unit = per_record(neighbours="replace")
+        sketch = MomentSketch(p=1, size=200, unit=unit, public_total=4, key_type="text")
+        sketch.update(records)
+        return sketch.release(epsilon=epsilon, delta=1e-6).value
+
+    def audited(epsilon: float) -> float:
+        with seeded_noise_for_tests_only(1):
+            return audit.epsilon_lower_bound(
+                lambda records: released(records, epsilon),
+                ["a"] * 4 + [None],
+                ["a"] * 5,
+                score=lambda value: value,
+                trials=300,
+                delta=1e-6,
+                confidence=1 - 1e-9,
+            ).epsilon
+
+    assert audited(0.1) <= 0.1
+    assert audited(40.0) > 0.5
+
+
+@pytest.mark.parametrize("kind", [MomentSketch, MomentProfile])
+def test_a_public_total_needs_a_grid_that_holds_weight_1(kind: type) -> None:
+    p: object = 0.5 if kind is MomentSketch else [0.5, 1]
+    for step in (0.67, 0.3, 1.5):
+        with pytest.raises(InvalidInput, match="whole number of steps"):
+            kind(p=p, size=50, unit=per_record(max_weight=4), public_total=100, grid=step)
+    kind(p=p, size=50, unit=per_record(max_weight=4), public_total=100, grid=0.1)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 1.0])

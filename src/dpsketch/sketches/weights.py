@@ -52,7 +52,20 @@ class WeightGrid:
     @property
     def one(self) -> int:
         """The units of a record without a stated weight (weight 1, clipped like any other)."""
+        self.refuse_without_one()
         return min(self.max_units, round(1 / self.step))
+
+    def refuse_without_one(self) -> None:
+        """Refuse a grid that does not hold weight 1, which a record without a stated weight has.
+
+        It would be rounded, in every record alike: to 0 on a grid of 3. Where ``max_weight`` is below 1 it is clipped
+        to that, as any other weight.
+        """
+        if self.max_weight >= 1 and (1 / Fraction(repr(float(self.step)))).denominator != 1:
+            raise InvalidInput(
+                f"weight 1, which a record without a stated weight has, is not a whole number of steps of the grid "
+                f"({self.step:g}). Choose a step that divides 1, such as 0.1; for coarser steps, divide the weights."
+            )
 
     def units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
         """Turn ``n`` weights into whole grid units, clipped to :attr:`max_units`."""

@@ -132,6 +132,7 @@ class ContinualCountSketch(Sensitive):
         dataset: str | None = None,
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, key_type)
+        spec.weight_grid.refuse_without_one()
         whole_number("days", days, low=1, high=2**20)
         if unit.level != "record":
             raise InvalidInput(

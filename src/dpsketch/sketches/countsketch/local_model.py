@@ -97,6 +97,7 @@ class LocalCountSketch:
     def __post_init__(self) -> None:
         if self.key_type not in ("int", "text"):
             raise InvalidInput("key_type is 'int' or 'text': people and collector must agree on it beforehand.")
+        self.spec.weight_grid.refuse_without_one()
         _ = self.guarantee  # refuses a bad shape or budget now, not at the first report
 
     @cached_property

@@ -89,6 +89,7 @@ class PanPrivateCountSketch(Sensitive):
         dataset: str | None = None,
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, key_type)
+        spec.weight_grid.refuse_without_one()
         if unit.level != "record":
             raise InvalidInput(
                 "a pan-private sketch protects records: hiding a user would need state kept for each user, which a "

@@ -76,6 +76,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         key_type: KeyType | None = None,
     ) -> None:
         self._start(CountSketchSpec(rows, width, unit, seed, grid, key_type))
+        self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: CountSketchSpec) -> None:
         self._spec = spec

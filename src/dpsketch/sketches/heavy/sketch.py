@@ -79,6 +79,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         grid: float = 1,
     ) -> None:
         self._start(HeavyHittersSpec(rows, width, unit, key_bits, key_bytes, seed, grid))
+        self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: HeavyHittersSpec) -> None:
         self._spec = spec

@@ -68,6 +68,7 @@ class MomentProfile(Sensitive):
             raise InvalidInput(f"p must name between 1 and {_MOST} exponents, all different.")
         specs = [MomentSpec(each, size, unit, stream, public_total, grid, seed, key_type) for each in p]
         self._sketches = [MomentSketch.from_spec(spec) for spec in specs]
+        self.spec.weight_grid.refuse_without_one()
 
     @property
     def specs(self) -> list[MomentSpec]:

@@ -71,6 +71,7 @@ class MomentSketch(Sensitive):
         key_type: KeyType | None = None,
     ) -> None:
         self._start(MomentSpec(p, size, unit, stream, public_total, grid, seed, key_type), Secret.draw(), False)
+        self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: MomentSpec, secret: Secret | None, partial: bool) -> None:
         blocks = -(-spec.size // VARIATES_PER_BLOCK)

@@ -40,11 +40,13 @@ class MomentSpec:
     stream : {"insert", "turnstile"}
         Whether weights are positive, or may be negative and cancel earlier ones.
     public_total : float
-        What is public about the stream's size: it has at least so many records of weight 1 or more (where users are
-        replaced: so many users, each with such a record), or, for a turnstile stream, at least this net weight. A
-        stream that falls short is padded at its release. 0, the default, assumes nothing.
+        What is public about the stream's size: at least so many of its records count, with weight 1 or more (where
+        users are replaced: so many users, each with such a record), or, for a turnstile stream, at least this net
+        weight. A stream that falls short, because a record has no key, say, is padded at its release. 0, the default,
+        assumes nothing.
     grid : float or None
-        Weights are rounded to multiples of it. None: a power of two, about a millionth of the largest weight.
+        Weights are rounded to multiples of it. None: a power of two, about a millionth of the largest weight, and at
+        most 1.
     seed : int
         Orders a user's keys where the unit is a user; it protects nothing.
     key_type : {"int", "text"} or None
@@ -77,13 +79,15 @@ class MomentSpec:
             raise InvalidInput("public_total must be a number.")
         if not 0 <= self.public_total < 2**62:
             raise InvalidInput(f"public_total must be at least 0 and below 2**62, not {self.public_total!r}.")
-        if self.stream == "insert" and self.public_total and self.largest_weight < 1:
-            raise InvalidInput("public_total counts records of weight 1 or more, and max_weight is below 1.")
+        if self.stream == "insert" and self.public_total:
+            if self.largest_weight < 1:
+                raise InvalidInput("public_total counts records of weight 1 or more, and max_weight is below 1.")
+            self.weight_grid.refuse_without_one()
 
     @property
     def weight_grid(self) -> WeightGrid:
         """How weights become whole units."""
-        step = math.ldexp(1.0, math.frexp(self.unit.max_weight)[1] - 21) if self.grid is None else self.grid
+        step = min(1.0, math.ldexp(1.0, math.frexp(self.unit.max_weight)[1] - 21)) if self.grid is None else self.grid
         return WeightGrid(step, self.unit.max_weight)
 
     @property
@@ -129,17 +133,11 @@ class MomentSpec:
     def ratio(self, floor: float) -> float:
         """Return the largest ratio of F_p + ``floor`` between two neighbours, rounded up.
 
-        1 + Δ/(floor + L) with the :attr:`largest_change` Δ and the :attr:`least_moment` L. Without a floor, where one
-        of n records (or users) is replaced in an insert-only stream, exactly ((n−1)^p + Δ)/n^p.
+        1 + Δ/(floor + L) with the :attr:`largest_change` Δ and the :attr:`least_moment` L, under either relation: a
+        record that is replaced may have counted for nothing, so that its replacement is an addition.
         """
         least = floor + self.least_moment
-        if least == 0:
-            return math.inf
-        excess = self.largest_change
-        if floor == 0 and self.stream == "insert" and self.unit.neighbours == "replace" and self.public_total >= 1:
-            n = self.public_total
-            excess -= (math.pow(n, self.p) - math.pow(n - 1, self.p)) * (1 - _ROOM) - math.pow(n, self.p) * 2.0**-50
-        return 1 + excess / least * (1 + _ROOM)
+        return math.inf if least == 0 else 1 + self.largest_change / least * (1 + _ROOM)
 
     def floor_for(self, ratio: float) -> float:
         """Return the smallest floor with which no ratio passes this one, rounded up."""

@@ -85,6 +85,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         grid: float = 1,
     ) -> None:
         self._start(RangeSketchSpec(bits, unit, rows, width, start, outside, level_bits, seed, grid))
+        self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: RangeSketchSpec) -> None:
         self._spec = spec

@@ -84,6 +84,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
                 unit, domain, max_value, expected_keys, collisions, threshold_share, alpha, seed, grid, key_type
             )
         )
+        self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: SparseHistogramSpec) -> None:
         self._spec = spec
