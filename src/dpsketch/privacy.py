@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, assert_never
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_real, hold_whole, real_number
 
 __all__ = [
     "ApproximateCost",
@@ -23,15 +25,19 @@ __all__ = [
     "PureCost",
     "Unit",
     "ZcdpCost",
+    "best_guess",
     "cost_from_json",
     "cost_to_json",
     "per_record",
     "per_user",
+    "percentage",
     "requested",
 ]
 
 # Past this a budget protects nobody, and the ε it implies leaves the range in which it can be computed.
 _LARGEST_RHO = 1e9
+# Past this e^ε leaves the range of a float.
+_LARGEST_EXPONENT = 700.0
 
 Neighbours = Literal["add_remove", "replace"]
 Level = Literal["record", "user"]
@@ -65,10 +71,8 @@ class Unit:
             raise InvalidInput(f"a unit's level is 'record' or 'user', not {self.level!r}.")
         if self.neighbours not in ("add_remove", "replace"):
             raise InvalidInput(f"neighbours is 'add_remove' or 'replace', not {self.neighbours!r}.")
-        if isinstance(self.max_keys, bool) or not isinstance(self.max_keys, int) or self.max_keys < 1:
-            raise InvalidInput(f"max_keys must be a whole number of at least 1, not {self.max_keys!r}.")
-        if isinstance(self.max_weight, bool) or not isinstance(self.max_weight, int | float):
-            raise InvalidInput(f"max_weight must be a number, not {type(self.max_weight).__name__}.")
+        hold_whole(self, "max_keys", low=1)
+        hold_real(self, "max_weight")
         if not (math.isfinite(self.max_weight) and self.max_weight > 0):
             raise InvalidInput(f"max_weight must be positive and finite, not {self.max_weight!r}.")
 
@@ -86,6 +90,17 @@ class Unit:
             return f"each record {change} (weight at most {self.max_weight:g})"
         keys = "1 key" if self.max_keys == 1 else f"{self.max_keys} keys"
         return f"each user with all their records {change} (at most {keys}, weight at most {self.max_weight:g} on each)"
+
+    @property
+    def secret(self) -> str:
+        """What a guarantee hides, as the object of a guess: "whether any one record is in the data"."""
+        match self.neighbours:
+            case "add_remove":
+                return f"whether any one {self.level} is in the data"
+            case "replace":
+                return f"which of two things any one {self.level} holds"
+            case _:
+                assert_never(self.neighbours)
 
     def to_json(self) -> dict[str, Any]:
         """Return the unit as JSON-ready values."""
@@ -130,6 +145,9 @@ class PureCost:
 
     epsilon: float
 
+    def __post_init__(self) -> None:
+        hold_real(self, "epsilon")
+
 
 @dataclass(frozen=True, slots=True)
 class GaussianCost:
@@ -137,12 +155,18 @@ class GaussianCost:
 
     mu: float
 
+    def __post_init__(self) -> None:
+        hold_real(self, "mu")
+
 
 @dataclass(frozen=True, slots=True)
 class ZcdpCost:
     """Any mechanism known only to satisfy ``rho``-zero-concentrated differential privacy."""
 
     rho: float
+
+    def __post_init__(self) -> None:
+        hold_real(self, "rho")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +176,9 @@ class ApproximateCost:
     epsilon: float
     delta: float
 
+    def __post_init__(self) -> None:
+        hold_real(self, "epsilon", "delta")
+
 
 @dataclass(frozen=True, slots=True)
 class MomentCost:
@@ -160,6 +187,10 @@ class MomentCost:
     p: float
     size: int
     ratio: float
+
+    def __post_init__(self) -> None:
+        hold_real(self, "p", "ratio")
+        hold_whole(self, "size")
 
 
 Cost = PureCost | GaussianCost | ZcdpCost | ApproximateCost | MomentCost
@@ -207,9 +238,9 @@ def requested(epsilon: float | None, delta: float | None, rho: float | None) -> 
     >>> requested(1.0, 0, None)
     PureCost(epsilon=1.0)
     """
-    for name, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InvalidInput(f"{name} must be a number, not {type(value).__name__}.")
+    epsilon = None if epsilon is None else real_number("epsilon", epsilon)
+    delta = None if delta is None else real_number("delta", delta)
+    rho = None if rho is None else real_number("rho", rho)
     if rho is not None:
         if epsilon is not None or delta is not None:
             raise InvalidInput("give either rho, or epsilon and delta, not both.")
@@ -225,6 +256,66 @@ def requested(epsilon: float | None, delta: float | None, rho: float | None) -> 
     if not 0 <= delta < 1:
         raise InvalidInput(f"delta must be at least 0 and below 1, not {delta!r}.")
     return ApproximateCost(float(epsilon), float(delta)) if delta > 0 else PureCost(float(epsilon))
+
+
+def best_guess(epsilon: float, delta: float = 0.0) -> float:
+    """Return how often an attacker can guess right, who would be right half the time without the releases.
+
+    The attacker knows everything but which of two neighbouring datasets is the true one (whether one unit is in the
+    data, or which of two things it holds), takes both for equally likely, and guesses after seeing the releases.
+    Nobody is right more often than (e^ε + δ)/(1 + e^ε).
+
+    Notes
+    -----
+    *Proof.* Let P and Q be the laws of what is seen under the two datasets, and S where the attacker guesses the first.
+    Errors have probability a = 1 − P(S) and b = Q(S). As neighbours are neighbours both ways, P(S) ≤ e^ε·Q(S) + δ and
+    1 − Q(S) ≤ e^ε·(1 − P(S)) + δ, that is, 1 − a ≤ e^ε·b + δ and 1 − b ≤ e^ε·a + δ. Their sum gives
+    a + b ≥ 2(1 − δ)/(1 + e^ε), and the attacker is right with probability 1 − (a + b)/2. Tossing coins does not help,
+    as it averages over such S. *No smaller bound holds*: a mechanism that shows the truth with probability δ, and
+    otherwise passes it through randomised response with odds e^ε, is (ε, δ)-private, and lets one be right with
+    probability δ + (1 − δ)·e^ε/(1 + e^ε), which is the same.
+
+    Examples
+    --------
+    >>> round(best_guess(1.0), 3)
+    0.731
+    """
+    epsilon, delta = real_number("epsilon", epsilon), real_number("delta", delta)
+    if epsilon < 0 or not 0 <= delta <= 1:
+        raise InvalidInput(f"({epsilon!r}, {delta!r}) is not a privacy guarantee.")
+    return min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+
+
+def percentage(probability: float) -> str:
+    """Write a probability in per cent, rounded up to one digit, or to as many as tell it from 100%.
+
+    Examples
+    --------
+    >>> percentage(0.7310586), percentage(0.99999)
+    ('73.2%', '99.999%')
+    """
+    for digits in range(1, 13):
+        scale = 10**digits
+        # The room is for the error of the product alone: 0.55 is 55.0%.
+        value = math.ceil(probability * 100 * scale - 1e-9) / scale
+        if value < 100:
+            return f"{value:.{digits}f}%"
+    return "100%"
+
+
+def _rounded_up(value: float, digits: int) -> str:
+    """Write a bound with so many digits, rounded up: what is printed promises no more than the number.
+
+    Examples
+    --------
+    >>> _rounded_up(2.7182818, 3), _rounded_up(2.0137527, 3), _rounded_up(0.5, 3)
+    ('2.72', '2.02', '0.5')
+    """
+    nearest = f"{value:.{digits}g}"
+    if float(nearest) >= value * (1 - 1e-12):
+        return nearest
+    step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    return f"{float(math.ceil(Fraction(value) / step) * step):.{digits}g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,25 +349,35 @@ class Guarantee:
     caveat: str | None = None
     holds: bool = True
 
+    def __post_init__(self) -> None:
+        hold_real(self, "epsilon", "delta")
+        hold_real(self, "rho", optional=True)
+
     def __str__(self) -> str:
         if not self.holds:
             return f"NOT PRIVATE: {self.caveat or 'no guarantee is given'} ({self.mechanism})"
-        promise = f"ε = {self.epsilon:.4g}"
+        promise = f"ε = {_rounded_up(self.epsilon, 4)}"
         if self.delta:
-            promise += f", δ = {self.delta:.3g}"
+            promise += f", δ = {_rounded_up(self.delta, 3)}"
         if self.rho is not None:
-            promise = f"ρ = {self.rho:.4g} zero-concentrated, hence {promise}"
-        factor = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
+            promise = f"ρ = {_rounded_up(self.rho, 4)} zero-concentrated, hence {promise}"
+        words = f"{promise}, for {self.unit.words}. {self._meaning}. Mechanism: {self.mechanism}."
+        return f"{words} {self.caveat}" if self.caveat else words
+
+    @property
+    def _meaning(self) -> str:
+        """What the numbers say of an attacker, in one sentence; rounded up, so that it promises no more than they do.
+
+        That odds change by at most e^ε holds for δ = 0 alone. Otherwise they may change by more, and more often than
+        with probability δ: 20 times as often under Gaussian noise that is just (1, 10⁻⁶)-private.
+        """
         words = (
-            f"{promise}, for {self.unit.words}. Whoever sees this release, whatever else they know, changes "
-            f"their odds that any one {self.unit.level} is in the data by a factor of at most {factor:.3g}"
+            f"Whoever sees this release, knows everything else and guesses, from even odds, {self.unit.secret} is "
+            f"right at most {percentage(best_guess(self.epsilon, self.delta))} of the time (a coin: 50%)"
         )
-        if self.delta:
-            words += f", but for a probability of {self.delta:.3g}"
-        words += f". Mechanism: {self.mechanism}."
-        if self.caveat:
-            words += f" {self.caveat}"
-        return words
+        if self.delta or self.epsilon > _LARGEST_EXPONENT:
+            return words
+        return f"{words}, and changes their odds by a factor of at most {_rounded_up(math.exp(self.epsilon), 3)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the guarantee as JSON-ready values, with the sentence a person reads under ``"words"``."""

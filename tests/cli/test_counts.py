@@ -50,7 +50,7 @@ def test_run_query_top_inspect_plot(dpsketch, tmp_path) -> None:
     assert facts["kind"] == "counts"
     assert facts["spec"]["key_type"] == "text"
     assert facts["charge"]["dataset"] == "visits.csv"
-    assert "factor of at most 2.72" in dpsketch("inspect", "visits.dps").out
+    assert "right at most 73.2% of the time" in dpsketch("inspect", "visits.dps").out
 
     for extra in ([], ["--candidates", "pages.txt"]):
         assert dpsketch("plot", "visits.dps", "-o", "visits.png", *extra).code == 0

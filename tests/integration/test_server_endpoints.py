@@ -192,7 +192,7 @@ def test_the_list_of_releases(service: Service) -> None:
     assert questions["plane"] == ["density"]
     assert listed["counts"]["needs_candidates"]
     assert not listed["heavy"]["needs_candidates"]
-    assert "factor of at most" in listed["counts"]["guarantee"]["words"]
+    assert "is right at most" in listed["counts"]["guarantee"]["words"]
 
 
 def test_a_release_is_described(service: Service) -> None:

@@ -273,7 +273,7 @@ def test_estimates_become_tables() -> None:
 def test_guarantees_are_printed_in_words() -> None:
     words = str(sketch().release(epsilon=1, delta=1e-6).guarantee)
     assert "ε = 1, δ = 1e-06, for each record added or removed (weight at most 1)" in words
-    assert "factor of at most 2.72" in words
+    assert "right at most 73.2% of the time" in words
     replaced = sketch(unit=dps.per_record(neighbours="replace", max_weight=4)).release(rho=0.5).guarantee
     assert "ρ = 0.5" in str(replaced)
     assert "replaced by another (weight at most 4)" in str(replaced)

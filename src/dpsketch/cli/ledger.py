@@ -120,7 +120,7 @@ def _show(book: Ledger, spent: Spent) -> None:
         print(f"  [{'#' * full}{'.' * (40 - full)}] {share:.0%} spent")
     print(f"  protects {spent.unit.words}")
     if spent.epsilon > 0:
-        print(f"  What that means: {words(spent.epsilon, spent.delta)}")
+        print(f"  What that means: {words(spent.epsilon, spent.delta, spent.unit)}")
     _entries(book.history(spent.dataset))
 
 

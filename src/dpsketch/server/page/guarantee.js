@@ -1,10 +1,19 @@
 /** The promise, in figures and in words, and what a dataset has spent of its budget. */
 
 import { card, h } from "./dom.js";
-import { budget, percent, quantity } from "./numbers.js";
+import { atMost, budget, percent } from "./numbers.js";
 
 /** ε, δ as a phrase. */
 export const promise = ({ epsilon, delta }) => `ε = ${budget(epsilon)}${delta ? `, δ = ${budget(delta)}` : ""}`;
+
+/**
+ * How often an attacker is right who knows all else, from even odds: at most (e^ε + δ)/(1 + e^ε). An ε of null is
+ * without bound.
+ */
+export function bestGuess(epsilon, delta) {
+  const other = epsilon === null ? 0 : Math.exp(-epsilon);
+  return Math.min(1, (1 + delta * other) / (1 + other));
+}
 
 /** A short mark for lists: the promise, or that there is none. */
 export function badge(guarantee) {
@@ -14,11 +23,10 @@ export function badge(guarantee) {
 }
 
 function figures({ epsilon, delta }) {
-  const factor = epsilon === null || epsilon > 700 ? "without limit" : `×${quantity(Math.exp(epsilon))}`;
   const shown = [
     ["ε", budget(epsilon)],
     ["δ", budget(delta)],
-    [delta ? "odds change by at most (but for δ)" : "odds change by at most", factor],
+    ["a guess from even odds is right at most", atMost(bestGuess(epsilon, delta))],
   ];
   return h(
     "dl",

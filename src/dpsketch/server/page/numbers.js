@@ -65,5 +65,17 @@ export function budget(value) {
 /** A confidence such as 0.95 in per cent. */
 export const percent = (value) => `${Number((100 * value).toPrecision(6))}%`;
 
+/** A probability in per cent, rounded up to one digit, or to as many as tell it from 100%. */
+export function atMost(probability) {
+  for (let digits = 1; digits <= 12; digits += 1) {
+    const scale = 10 ** digits;
+    const value = Math.ceil(probability * 100 * scale - 1e-9) / scale;
+    if (value < 100) {
+      return `${value.toFixed(digits)}%`;
+    }
+  }
+  return "100%";
+}
+
 /** "1 report", "2 reports". */
 export const several = (number, one, many = `${one}s`) => `${whole.format(number)} ${number === 1 ? one : many}`;
