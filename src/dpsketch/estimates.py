@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.numbers import hold_real
+
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
@@ -22,7 +24,7 @@ def key_list(keys: Any) -> list[Any]:
         if hasattr(keys, name):
             plain: list[Any] = getattr(keys, name)()
             return plain
-    return list(keys)
+    return [key.item() if isinstance(key, np.generic) else key for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class Estimate:
     low: float
     high: float
     confidence: float
+
+    def __post_init__(self) -> None:
+        hold_real(self, "confidence")
 
     def to_json(self) -> dict[str, float]:
         """Return the estimate as JSON-ready values."""
@@ -66,6 +71,9 @@ class Estimates:
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
     confidence: float
+
+    def __post_init__(self) -> None:
+        hold_real(self, "confidence")
 
     def __len__(self) -> int:
         return len(self.value)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy.special import erf
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_whole, real_number
 
 __all__ = ["Angular", "Directions", "Euclidean", "Jaccard", "Kernel", "Manhattan", "kernel_from_json", "named"]
 
@@ -68,7 +69,9 @@ class Euclidean:
     name: ClassVar[str] = "euclidean"
 
     def __post_init__(self) -> None:
-        _check(self.power, self.directions, self.dim)
+        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
+        hold_whole(self, "power", low=1, high=LARGEST_POWER)
+        _check_directions(self.directions)
         object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
 
     def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
@@ -103,7 +106,9 @@ class Manhattan:
     name: ClassVar[str] = "manhattan"
 
     def __post_init__(self) -> None:
-        _check(self.power, self.directions, self.dim)
+        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
+        hold_whole(self, "power", low=1, high=LARGEST_POWER)
+        _check_directions(self.directions)
         object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
 
     def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
@@ -148,7 +153,9 @@ class Angular:
     name: ClassVar[str] = "angular"
 
     def __post_init__(self) -> None:
-        _check(self.power, self.directions, self.dim)
+        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
+        hold_whole(self, "power", low=1, high=LARGEST_POWER)
+        _check_directions(self.directions)
         if self.dim < 2:
             raise InvalidInput("an angular kernel needs dim of at least 2: on a line there are only two directions.")
 
@@ -181,7 +188,7 @@ class Jaccard:
     name: ClassVar[str] = "jaccard"
 
     def __post_init__(self) -> None:
-        _check(self.power)
+        hold_whole(self, "power", low=1, high=LARGEST_POWER)
 
     def similarity(self, points: Sequence[Collection[Any]], others: Sequence[Collection[Any]]) -> Floats:
         """Return the exact kernel between each set and each other, an array of points × others."""
@@ -235,21 +242,16 @@ def _to_json(kernel: Kernel) -> dict[str, Any]:
     return {"name": kernel.name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}}
 
 
-def _check(power: int, directions: str = "stratified", dim: int = 1) -> None:
-    for name, value, highest in (("dim", dim, LARGEST_DIM), ("power", power, LARGEST_POWER)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= highest:
-            raise InvalidInput(f"{name} must be a whole number between 1 and {highest}, not {value!r}.")
+def _check_directions(directions: str) -> None:
     if directions not in ("stratified", "independent"):
         raise InvalidInput(f"directions is 'stratified' or 'independent', not {directions!r}.")
 
 
 def _bandwidth(bandwidth: Any, dim: int) -> float | tuple[float, ...]:
-    widths = list(bandwidth) if isinstance(bandwidth, list | tuple | np.ndarray) else [bandwidth]
-    for width in widths:
-        if isinstance(width, bool) or not isinstance(width, int | float | np.number):
-            raise InvalidInput("bandwidth must be a number, or one number for each coordinate.")
-        if not (math.isfinite(width) and width > 0):
-            raise InvalidInput("bandwidth must be positive and finite.")
+    given = list(bandwidth) if isinstance(bandwidth, list | tuple | np.ndarray) else [bandwidth]
+    widths = [real_number("bandwidth", width) for width in given]
+    if not all(math.isfinite(width) and width > 0 for width in widths):
+        raise InvalidInput("bandwidth must be positive and finite.")
     if len(widths) not in (1, dim):
         raise InvalidInput(f"bandwidth must be one number, or one for each of the {dim} coordinates.")
     return float(widths[0]) if len(widths) == 1 else tuple(float(width) for width in widths)

@@ -49,6 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_whole, real_number, whole_number
 
 __all__ = [
     "DiscreteLaplace",
@@ -88,7 +89,7 @@ class SeededSourceForTestsOnly:
     """A reproducible stream. Whoever knows the seed can subtract the noise, so nothing drawn from it is private."""
 
     def __init__(self, seed: int) -> None:
-        _check_whole("seed", seed, None)
+        seed = whole_number("seed", seed)
         self._prefix = b"dpsketch noise for tests only %d " % seed
         self._calls = 0
 
@@ -135,13 +136,13 @@ def noise_is_for_tests() -> bool:
 
 def random_bytes(n: int) -> bytes:
     """Return ``n`` fresh random bytes."""
-    _check_whole("n", n, 0)
+    n = whole_number("n", n, low=0)
     return _source.get().read(n)
 
 
 def random_words(n: int) -> npt.NDArray[np.uint64]:
     """Return ``n`` fresh random 64-bit words."""
-    _check_whole("n", n, 0)
+    n = whole_number("n", n, low=0)
     return np.frombuffer(_source.get().read(8 * n), dtype="<u8").astype(np.uint64)
 
 
@@ -155,9 +156,7 @@ def random_below(bound: int, n: int) -> npt.NDArray[np.uint64]:
     >>> bool((random_below(6, 1000) < 6).all())
     True
     """
-    _check_whole("bound", bound, 1)
-    if bound > 1 << 64:
-        raise InvalidInput(f"bound must be at most 2**64, not {bound}.")
+    bound = whole_number("bound", bound, low=1, high=1 << 64)
     words = random_words(n)
     largest = (1 << 64) - 1
     excess = (1 << 64) % bound
@@ -279,7 +278,7 @@ class DiscreteLaplace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
-        _check_whole("sensitivity", self.sensitivity, 1)
+        hold_whole(self, "sensitivity", low=1)
         if self.sensitivity > _LARGEST_SCALE * self.epsilon:
             raise InvalidInput(
                 f"sensitivity/epsilon must be at most 2**50 to fit 64-bit counters; "
@@ -359,7 +358,7 @@ def _sample(
     position: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]],
     tail: Callable[[int, int], int],
 ) -> npt.NDArray[np.int64]:
-    _check_whole("size", size, 0)
+    size = whole_number("size", size, low=0)
     margin = scale * _MARGIN + 2.0**-50
     samples = np.empty(size, dtype=np.int64)
     for start in range(0, size, _CHUNK):
@@ -410,15 +409,7 @@ def _settle(leading: int, guess: int, tail: Callable[[int, int], int]) -> int:
 
 
 def _positive(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{name} must be a number, not {type(value).__name__}.")
+    value = real_number(name, value)
     if not 0 < value <= sys.float_info.max:
         raise InvalidInput(f"{name} must be positive and finite, not {value!r}.")
     return float(value)
-
-
-def _check_whole(name: str, value: int, least: int | None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{name} must be a whole number, not {type(value).__name__}.")
-    if least is not None and value < least:
-        raise InvalidInput(f"{name} must be at least {least}, not {value}.")

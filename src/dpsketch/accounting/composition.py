@@ -32,6 +32,7 @@ from dpsketch.accounting.momentloss import exact_moment_delta, exact_moment_epsi
 from dpsketch.accounting.renyi import renyi_delta, renyi_epsilon, tally_rho
 from dpsketch.accounting.tally import Costs, Tally
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import (
     ApproximateCost,
     Cost,
@@ -59,6 +60,7 @@ def compose(costs: Costs, *, delta: float) -> float:
     >>> round(compose([GaussianCost(0.1)] * 4, delta=1e-6), 3)
     0.834
     """
+    delta = real_number("delta", delta)
     if not 0 <= delta < 1:
         raise InvalidInput(f"delta must be at least 0 and below 1, not {delta!r}.")
     return min(_epsilons(Tally.of(costs), delta), default=math.inf)
@@ -73,7 +75,8 @@ def composed_delta(costs: Costs, *, epsilon: float) -> float:
     >>> composed_delta([PureCost(0.5), PureCost(0.5)], epsilon=1)
     0.0
     """
-    if math.isnan(epsilon) or epsilon < 0:
+    epsilon = real_number("epsilon", epsilon)
+    if epsilon < 0:
         raise InvalidInput(f"epsilon must be at least 0, not {epsilon!r}.")
     return min(_deltas(Tally.of(costs), epsilon), default=1.0)
 
@@ -133,8 +136,7 @@ def group(costs: Iterable[Cost], size: int) -> list[Cost]:
     >>> group([PureCost(0.5), GaussianCost(0.25)], 4)
     [PureCost(epsilon=2.0), GaussianCost(mu=1.0)]
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise InvalidInput(f"a group's size must be a whole number of at least 1, not {size!r}.")
+    size = whole_number("a group's size", size, low=1)
     return [_grouped(cost, size) for cost in costs]
 
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import real_number
 
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "zcdp_mu"]
 
@@ -47,7 +48,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(1 / gaussian_mu(1.0, 1e-6), 4)
     4.2247
     """
-    if not (math.isfinite(epsilon) and 0 <= epsilon <= 1e6):
+    epsilon, delta = real_number("epsilon", epsilon), real_number("delta", delta)
+    if not 0 <= epsilon <= 1e6:
         raise InvalidInput(f"epsilon must be at least 0 and at most 1e6, not {epsilon!r}.")
     if not 0 < delta < 1:
         raise InvalidInput(f"a Gaussian mechanism needs a delta above 0 and below 1, not {delta!r}.")
@@ -62,7 +64,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     >>> round(gaussian_delta(1.0, 1 / 4.2247) * 1e6, 3)
     1.0
     """
-    if math.isnan(epsilon) or epsilon < 0:
+    epsilon, mu = real_number("epsilon", epsilon), real_number("mu", mu)
+    if epsilon < 0:
         raise InvalidInput(f"epsilon must be at least 0, not {epsilon!r}.")
     _check_mu(mu)
     if mu == 0 or epsilon == math.inf:
@@ -80,6 +83,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> gaussian_epsilon(gaussian_mu(1.0, 1e-6), 1e-6)
     1.0
     """
+    mu, delta = real_number("mu", mu), real_number("delta", delta)
     _check_mu(mu)
     if not 0 <= delta <= 1:
         raise InvalidInput(f"delta must be between 0 and 1, not {delta!r}.")
@@ -98,6 +102,7 @@ def zcdp_mu(rho: float) -> float:
     >>> zcdp_mu(0.125)
     0.5
     """
+    rho = real_number("rho", rho)
     if not (math.isfinite(rho) and rho >= 0):
         raise InvalidInput(f"rho must be at least 0 and finite, not {rho!r}.")
     import mpmath
@@ -111,7 +116,7 @@ def zcdp_mu(rho: float) -> float:
 
 
 def _check_mu(mu: float) -> None:
-    if math.isnan(mu) or mu < 0:
+    if mu < 0:
         raise InvalidInput(f"mu must be at least 0, not {mu!r}.")
 
 

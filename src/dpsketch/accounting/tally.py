@@ -125,7 +125,7 @@ def check_cost(cost: Cost) -> None:
         case ApproximateCost(epsilon, delta):
             good = epsilon >= 0 and 0 <= delta <= 1
         case MomentCost(p, size, ratio):
-            good = 0 < p <= 1 and isinstance(size, int) and size >= 1 and ratio >= 1 and math.isfinite(ratio)
+            good = 0 < p <= 1 and size >= 1 and ratio >= 1 and math.isfinite(ratio)
         case _:
             assert_never(cost)
     if not good:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import probability, real_number, whole_number
 
 __all__ = [
     "Audit",
@@ -99,6 +100,7 @@ def epsilon_lower_bound(
     delta, confidence : float
         The δ granted, and the confidence of the bound.
     """
+    trials = whole_number("trials", trials)
     scores = np.array([score(mechanism(data)) for _ in range(trials)], dtype=np.float64)
     scores_of_neighbour = np.array([score(mechanism(neighbour)) for _ in range(trials)], dtype=np.float64)
     return lower_bound_from_scores(scores, scores_of_neighbour, delta=delta, confidence=confidence)
@@ -112,7 +114,8 @@ def lower_bound_from_scores(
     The first halves choose a test (a threshold and a direction), the second halves measure it, so the choice costs
     no confidence.
     """
-    _check(len(scores), len(scores_of_neighbour), confidence)
+    delta, confidence = real_number("delta", delta), probability("confidence", confidence)
+    _check(len(scores), len(scores_of_neighbour))
     half, half_of_neighbour = len(scores) // 2, len(scores_of_neighbour) // 2
     chosen, _ = _choose_event(scores[:half], scores_of_neighbour[:half_of_neighbour], delta, confidence)
     return _measure(chosen, scores[half:], scores_of_neighbour[half_of_neighbour:], delta, confidence)
@@ -142,7 +145,8 @@ def lower_bound_from_outputs(
     A distinguisher learns from the first quarter of the runs, the second quarter chooses among them and their
     thresholds, and the other half, which nothing has looked at, measures the one that was chosen.
     """
-    _check(len(outputs), len(outputs_of_neighbour), confidence)
+    delta, confidence = real_number("delta", delta), probability("confidence", confidence)
+    _check(len(outputs), len(outputs_of_neighbour))
     runs = min(len(outputs), len(outputs_of_neighbour))
     quarter, half = runs // 4, runs // 2
     best: tuple[float, str, Callable[[Outputs], Scores], Event] | None = None
@@ -160,11 +164,9 @@ def lower_bound_from_outputs(
     return replace(found, trials=runs), name
 
 
-def _check(runs: int, runs_of_neighbour: int, confidence: float) -> None:
+def _check(runs: int, runs_of_neighbour: int) -> None:
     if runs < 20 or runs_of_neighbour < 20:
         raise InvalidInput("an audit needs at least 20 runs on each dataset.")
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dpsketch import accounting
 from dpsketch.audit.core import Distinguisher, Outputs, lower_bound_from_outputs
 from dpsketch.audit.distinguishers import Moved, additive_likelihood_ratio, linear_discriminant
 from dpsketch.noise import Noise
+from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee, PureCost
 
 __all__ = ["DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Parts", "additive", "claim_of", "repeated"]
@@ -154,6 +155,7 @@ class Mechanism:
 
     def audit(self, trials: int, confidence: float) -> Finding:
         """Run the mechanism ``trials`` times on each dataset and bound its ε from below."""
+        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         found, distinguisher = lower_bound_from_outputs(
             self.without(trials),
             self.within(trials),

@@ -10,6 +10,7 @@ from dpsketch import plots
 from dpsketch.audit.mechanism import Finding
 from dpsketch.audit.table import PUBLISHED, SHIPPED
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import probability, whole_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,6 +84,7 @@ def audit_mechanisms(
     >>> [(found.name, found.verdict) for found in report.findings]
     [('local-subset-direct', 'holds')]
     """
+    trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
     if trials < 100:
         raise InvalidInput(f"an audit needs at least 100 trials, not {trials}; below a thousand it sees little.")
     chosen = _chosen(names)

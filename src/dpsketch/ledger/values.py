@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_real
 from dpsketch.privacy import (
     ApproximateCost,
     Cost,
@@ -61,6 +62,7 @@ class Total:
     rho: float | None = None
 
     def __post_init__(self) -> None:
+        hold_real(self, "epsilon", "delta", "rho", optional=True)
         requested(self.epsilon, self.delta, self.rho)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,17 +11,27 @@ import numpy.typing as npt
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
-from dpsketch.local.arguments import LARGEST_SEED, whole_number
+from dpsketch.local.arguments import LARGEST_SEED
 from dpsketch.local.odds import keep_threshold
 from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
+from dpsketch.numbers import hold_whole
 
 __all__ = ["BitRows", "row_spread"]
 
 # Random words drawn at a time: each bit of each report takes half of one.
 _CHUNK_WORDS = 1 << 22
+
+
+class _Shaped(Protocol):
+    """A protocol with a table of bits."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def width(self) -> int: ...
 
 
 class BitRows:
@@ -33,12 +44,12 @@ class BitRows:
         self.seed = seed
 
     @staticmethod
-    def check(rows: int, width: int, seed: int) -> None:
-        """Refuse a shape that is out of range."""
-        whole_number("rows", rows, low=1, high=2**16)
-        whole_number("width", width, low=2, high=2**15)
-        whole_number("seed", seed, low=0, high=LARGEST_SEED)
-        if rows * width > 2**27:
+    def check(protocol: _Shaped) -> None:
+        """Refuse a protocol whose shape is out of range; its numbers become Python's."""
+        hold_whole(protocol, "rows", low=1, high=2**16)
+        hold_whole(protocol, "width", low=2, high=2**15)
+        hold_whole(protocol, "seed", low=0, high=LARGEST_SEED)
+        if protocol.rows * protocol.width > 2**27:
             raise InvalidInput("rows × width must not pass 2**27 cells.")
 
     @property

@@ -11,12 +11,12 @@ import numpy as np
 
 from dpsketch import files
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
-from dpsketch.local.arguments import whole_number
 from dpsketch.local.catalogue import protocol_from_json
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.local.sets import People, read_people
 from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
 from dpsketch.noise import random_bytes
+from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Guarantee, PureCost
 
 __all__ = ["Client"]
@@ -66,7 +66,8 @@ class Client:
     def __init__(self, protocol: LocalProtocol, budget: float, path: str | PathLike[str] | None = None) -> None:
         if not isinstance(protocol, LocalProtocol) or not protocol.guarantee.epsilon > 0:
             raise InvalidInput("protocol must be a local protocol such as SubsetHashing(…).")
-        if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget >= protocol.epsilon:
+        budget = real_number("budget", budget)
+        if not budget >= protocol.epsilon:
             raise InvalidInput("budget must be a number that covers at least one report's epsilon.")
         self._protocol = protocol
         self._budget = float(budget)

@@ -15,12 +15,12 @@ import pyarrow as pa
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.estimates import Estimates
-from dpsketch.local.arguments import whole_number
 from dpsketch.local.consistency import Consistency
 from dpsketch.local.ids import Identifiers
 from dpsketch.local.protocol import FOR_TESTS, LocalProtocol
 from dpsketch.local.snapshot import Snapshot
 from dpsketch.local.wire import Columns
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee
 
 __all__ = ["Collector", "Received"]

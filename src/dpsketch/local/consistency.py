@@ -27,6 +27,7 @@ from scipy.special import ndtr, ndtri
 
 from dpsketch.errors import InvalidInput
 from dpsketch.local.intervals import Frequencies, normal_quantile
+from dpsketch.numbers import real_number, whole_number
 
 __all__ = ["Consistency", "cut_threshold", "expected_bias", "make_consistent"]
 
@@ -70,6 +71,8 @@ def expected_bias(method: Consistency, frequency: float, deviation: float, keys:
     >>> round(expected_bias("base_cut", 0.02, 0.01, keys=10_000), 4)
     -0.0196
     """
+    frequency, deviation = real_number("frequency", frequency), real_number("deviation", deviation)
+    keys = whole_number("keys", keys, low=0)
     match method:
         case "none":
             return 0.0

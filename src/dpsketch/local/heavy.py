@@ -16,7 +16,7 @@ from scipy.special import pdtrc
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimates
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import LARGEST_SEED, probability, whole_number
+from dpsketch.local.arguments import LARGEST_SEED
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
 from dpsketch.local.intervals import Frequencies, from_sampled_support, support_variance
 from dpsketch.local.odds import odds_below
@@ -25,6 +25,7 @@ from dpsketch.local.sets import People, list_column
 from dpsketch.local.tallies import KeptReports
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below
+from dpsketch.numbers import hold_whole, probability, real_number, whole_number
 from dpsketch.privacy import Guarantee, per_user
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ class PrefixHeavyHitters(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("max_items", self.max_items, low=1, high=2**16)
-        whole_number("length", self.length, low=1, high=255)
-        whole_number("seeds", self.seeds, low=1, high=LARGEST_POOL)
-        whole_number("seed", self.seed, low=0, high=LARGEST_SEED)
+        hold_whole(self, "max_items", low=1, high=2**16)
+        hold_whole(self, "length", low=1, high=255)
+        hold_whole(self, "seeds", low=1, high=LARGEST_POOL)
+        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.key_type == "int":
             raise InvalidInput("prefix extension finds text; integer keys have no prefixes to grow.")
         if self.alphabet is not None:
@@ -116,7 +117,7 @@ class PrefixHeavyHitters(LocalProtocol):
             raise InvalidInput("alphabet must have at least one character.")
         if self.width is None:
             object.__setattr__(self, "width", optimal_width(float(odds_below(self.epsilon)), self.max_items))
-        whole_number("width", self.width, low=self.max_items + 1, high=LARGEST_WIDTH)
+        hold_whole(self, "width", low=self.max_items + 1, high=LARGEST_WIDTH)
 
     def _symbols(self) -> list[int]:
         """Return what a byte may be: padding, or a character."""
@@ -255,8 +256,9 @@ class PrefixHeavyHitters(LocalProtocol):
         """
         if collector.protocol != self:
             raise InvalidInput("the collector is of another protocol.")
-        whole_number("at_most", at_most, low=1, high=2**16)
-        missed = 1 - probability("confidence", confidence)
+        at_most, threshold = whole_number("at_most", at_most, low=1, high=2**16), real_number("threshold", threshold)
+        confidence = probability("confidence", confidence)
+        missed = 1 - confidence
         kept = [b""]
         found = Frequencies(np.empty(0), np.empty(0), np.empty(0))
         for level, length in enumerate(self.lengths):

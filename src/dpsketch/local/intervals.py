@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch.local.arguments import probability
+from dpsketch.numbers import probability
 
 __all__ = ["Frequencies", "from_sampled_support", "from_support", "normal_quantile", "support_variance"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
-from dpsketch.local.arguments import whole_number
+from dpsketch.numbers import whole_number
 
 __all__ = ["mean_squared_error", "normalised_cumulative_rank", "top_variance"]
 
@@ -43,6 +43,7 @@ def top_variance(estimated: Any, true: Any, users: int, k: int) -> float:
     100.0
     """
     ours, truth = _pair(estimated, true)
+    users, k = whole_number("users", users, low=1), whole_number("k", k, low=1, high=2**31)
     both = np.intersect1d(_top(ours, k), _top(truth, k))
     return float(np.mean((users * (ours[both] - truth[both])) ** 2)) if len(both) else float("nan")
 
@@ -56,6 +57,7 @@ def normalised_cumulative_rank(estimated: Any, true: Any, k: int) -> float:
     0.6666666666666666
     """
     ours, truth = _pair(estimated, true)
+    k = whole_number("k", k, low=1, high=2**31)
     worth = np.zeros(len(truth))
     best = _top(truth, k)
     worth[best] = k - np.arange(len(best))
@@ -70,5 +72,4 @@ def _pair(estimated: Any, true: Any) -> tuple[npt.NDArray[np.float64], npt.NDArr
 
 
 def _top(shares: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int64]:
-    whole_number("k", k, low=1, high=2**31)
     return np.argsort(-shares, kind="stable")[:k]

@@ -24,7 +24,7 @@ from dpsketch._compiled import local_published as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import key_list
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.local.arguments import LARGEST_SEED, whole_number
+from dpsketch.local.arguments import LARGEST_SEED
 from dpsketch.local.intervals import Frequencies, normal_quantile
 from dpsketch.local.odds import keep_threshold, odds_below
 from dpsketch.local.protocol import LocalProtocol
@@ -32,6 +32,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import KeptReports
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["Calibration", "PrivSketchAsPublished", "Variant", "order_scores", "recover_sets"]
@@ -92,9 +93,9 @@ class PrivSketchAsPublished(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("rows", self.rows, low=1, high=2**10)
-        whole_number("width", self.width, low=2, high=2**15)
-        whole_number("seed", self.seed, low=0, high=LARGEST_SEED)
+        hold_whole(self, "rows", low=1, high=2**10)
+        hold_whole(self, "width", low=2, high=2**15)
+        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.rows * self.width > 2**16:
             raise InvalidInput("rows × width must not pass 2**16 cells.")
         if self.variant not in ("sampled", "unsampled"):

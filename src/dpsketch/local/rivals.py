@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.local.arguments import LARGEST_SEED, whole_number
+from dpsketch.local.arguments import LARGEST_SEED
 from dpsketch.local.bit_rows import BitRows
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
 from dpsketch.local.intervals import Frequencies, from_support, normal_quantile, support_variance
@@ -20,6 +20,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables, KeptReports
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_words
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["Decoder", "MultiPCMS", "PadAndSample"]
@@ -72,7 +73,7 @@ class MultiPCMS(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        BitRows.check(self.rows, self.width, self.seed)
+        BitRows.check(self)
         if self.decoder not in ("mean", "min"):
             raise InvalidInput("decoder is 'mean' or 'min'.")
 
@@ -176,12 +177,12 @@ class PadAndSample(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("length", self.length, low=1, high=2**31)
-        whole_number("seeds", self.seeds, low=1, high=LARGEST_POOL)
-        whole_number("seed", self.seed, low=0, high=LARGEST_SEED)
+        hold_whole(self, "length", low=1, high=2**31)
+        hold_whole(self, "seeds", low=1, high=LARGEST_POOL)
+        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.width is None:
             object.__setattr__(self, "width", optimal_width(float(odds_below(self.epsilon)), 1))
-        whole_number("width", self.width, low=2, high=LARGEST_WIDTH)
+        hold_whole(self, "width", low=2, high=LARGEST_WIDTH)
 
     @property
     def hashing(self) -> Hashing:

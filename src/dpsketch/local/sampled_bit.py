@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
-from dpsketch.local.arguments import LARGEST_SEED, whole_number
+from dpsketch.local.arguments import LARGEST_SEED, privacy_parameter
 from dpsketch.local.intervals import Frequencies, from_sampled_support
 from dpsketch.local.odds import keep_threshold, odds_below
 from dpsketch.local.protocol import LocalProtocol, local_guarantee
@@ -20,6 +20,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
+from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["SampledBit", "best_width"]
@@ -37,6 +38,7 @@ def best_width(epsilon: float, mean_items: float) -> int:
     >>> best_width(1.0, 20)
     43
     """
+    epsilon, mean_items = privacy_parameter(epsilon), real_number("mean_items", mean_items)
     if not (math.isfinite(mean_items) and mean_items > 0):
         raise InvalidInput("mean_items must be positive.")
     odds = float(odds_below(epsilon))
@@ -93,9 +95,9 @@ class SampledBit(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("width", self.width, low=2, high=2**16)
-        whole_number("rows", self.rows, low=1, high=2**16)
-        whole_number("seed", self.seed, low=0, high=LARGEST_SEED)
+        hold_whole(self, "width", low=2, high=2**16)
+        hold_whole(self, "rows", low=1, high=2**16)
+        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.rows * self.width > 2**27:
             raise InvalidInput("rows × width must not pass 2**27 cells.")
 

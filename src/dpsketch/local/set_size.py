@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import probability, whole_number
 from dpsketch.local.intervals import Frequencies, from_sampled_support, support_variance
 from dpsketch.local.odds import keep_threshold, odds_below
 from dpsketch.local.protocol import LocalProtocol, local_guarantee
@@ -18,6 +17,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
+from dpsketch.numbers import hold_whole, probability, whole_number
 from dpsketch.privacy import Guarantee, per_record
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class SizeDistribution:
 
     def loss(self, max_items: int) -> CapLoss:
         """Predict what a cap loses."""
-        whole_number("max_items", max_items, low=1, high=2**31)
+        max_items = whole_number("max_items", max_items, low=1, high=2**31)
         steps = np.arange(int(self.thresholds[-1]) + 1)
         above = np.interp(steps, self.thresholds, self.above)
         total = float(above.sum())  # the mean size
@@ -130,7 +130,7 @@ class SetSizes(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("largest", self.largest, low=1, high=2**31 - 1)
+        hold_whole(self, "largest", low=1, high=2**31 - 1)
 
     @property
     def thresholds(self) -> npt.NDArray[np.int64]:

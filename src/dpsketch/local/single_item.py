@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
-from dpsketch.local.arguments import LARGEST_SEED, whole_number
+from dpsketch.local.arguments import LARGEST_SEED
 from dpsketch.local.bit_rows import BitRows, row_spread
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
 from dpsketch.local.intervals import Frequencies, from_support, support_variance
@@ -21,6 +21,7 @@ from dpsketch.local.sets import People, read_single_items
 from dpsketch.local.tallies import CountTables, KeptReports
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Guarantee, per_user
 
 __all__ = ["CountMeanSketch", "HadamardCountMean", "OptimalLocalHashing"]
@@ -88,11 +89,11 @@ class OptimalLocalHashing(_OneItem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("seeds", self.seeds, low=1, high=LARGEST_POOL)
-        whole_number("seed", self.seed, low=0, high=LARGEST_SEED)
+        hold_whole(self, "seeds", low=1, high=LARGEST_POOL)
+        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.width is None:
             object.__setattr__(self, "width", optimal_width(float(odds_below(self.epsilon)), 1))
-        whole_number("width", self.width, low=2, high=LARGEST_WIDTH)
+        hold_whole(self, "width", low=2, high=LARGEST_WIDTH)
 
     @property
     def hashing(self) -> Hashing:
@@ -173,7 +174,7 @@ class CountMeanSketch(_OneItem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        BitRows.check(self.rows, self.width, self.seed)
+        BitRows.check(self)
 
     @property
     def bit_rows(self) -> BitRows:
@@ -260,7 +261,7 @@ class HadamardCountMean(_OneItem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        BitRows.check(self.rows, self.width, self.seed)
+        BitRows.check(self)
         if self.width & (self.width - 1):
             raise InvalidInput("width must be a power of two for the Hadamard transform.")
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimates, key_list
-from dpsketch.local.arguments import whole_number
 from dpsketch.local.consistency import Consistency, make_consistent
 from dpsketch.local.intervals import Frequencies
 from dpsketch.local.protocol import LocalProtocol
+from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
 
 __all__ = ["Snapshot"]
@@ -41,6 +41,7 @@ class Snapshot:
 
     def estimate(self, keys: Any, *, confidence: float = 0.95, consistency: Consistency = "none") -> Estimates:
         """Estimate the share of people who hold each key, as :meth:`Collector.estimate` does."""
+        confidence = probability("confidence", confidence)
         prints = self.protocol.fingerprints(keys)
         found = make_consistent(self._frequencies(prints, confidence), consistency, confidence)
         return Estimates(key_list(keys), found.value, found.low, found.high, confidence)
@@ -48,6 +49,7 @@ class Snapshot:
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95) -> Estimates:
         """Return the ``n`` candidates with the largest estimates, as :meth:`Collector.top` does."""
         n = whole_number("n", n, low=1, high=2**31)
+        confidence = probability("confidence", confidence)
         prints, first = np.unique(self.protocol.fingerprints(candidates), return_index=True)
         if len(first) == 0:
             raise InvalidInput("top needs at least one candidate key.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,6 @@ from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import key_list
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import whole_number
 from dpsketch.local.intervals import Frequencies, from_support, support_variance
 from dpsketch.local.odds import odds_below
 from dpsketch.local.protocol import LocalProtocol, local_guarantee
@@ -22,6 +22,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_words
+from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Guarantee, per_user
 
 __all__ = ["SubsetDirect"]
@@ -72,9 +73,9 @@ class SubsetDirect(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("max_items", self.max_items, low=1, high=2**16)
-        if isinstance(self.domain, int) and not isinstance(self.domain, bool):
-            whole_number("domain", self.domain, low=1, high=LARGEST_DOMAIN)
+        hold_whole(self, "max_items", low=1, high=2**16)
+        if isinstance(self.domain, Integral) and not isinstance(self.domain, bool):
+            hold_whole(self, "domain", low=1, high=LARGEST_DOMAIN)
             return
         if isinstance(self.domain, bool | str | bytes) or not hasattr(self.domain, "__len__"):
             raise InvalidInput("domain is a number of integer keys, or a list of keys.")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.local.arguments import LARGEST_SEED, whole_number
+from dpsketch.local.arguments import LARGEST_SEED
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
 from dpsketch.local.intervals import Frequencies, support_variance
 from dpsketch.local.odds import odds_below
@@ -16,6 +16,7 @@ from dpsketch.local.protocol import LocalProtocol, local_guarantee
 from dpsketch.local.sets import People
 from dpsketch.local.tallies import KeptReports
 from dpsketch.local.wire import Columns, Field
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Guarantee, per_user
 
 __all__ = ["SubsetHashing"]
@@ -79,12 +80,12 @@ class SubsetHashing(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("max_items", self.max_items, low=1, high=2**16)
-        whole_number("seeds", self.seeds, low=1, high=LARGEST_POOL)
-        whole_number("seed", self.seed, low=0, high=LARGEST_SEED)
+        hold_whole(self, "max_items", low=1, high=2**16)
+        hold_whole(self, "seeds", low=1, high=LARGEST_POOL)
+        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.width is None:
             object.__setattr__(self, "width", optimal_width(float(odds_below(self.epsilon)), self.max_items))
-        whole_number("width", self.width, low=self.max_items + 1, high=LARGEST_WIDTH)
+        hold_whole(self, "width", low=self.max_items + 1, high=LARGEST_WIDTH)
 
     @property
     def hashing(self) -> Hashing:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimates, key_list
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import privacy_parameter, whole_number
+from dpsketch.local.arguments import privacy_parameter
 from dpsketch.local.odds import odds_below
 from dpsketch.local.protocol import LocalProtocol, local_guarantee
 from dpsketch.local.rivals import PadAndSample
@@ -19,6 +19,7 @@ from dpsketch.local.sets import People, read_people
 from dpsketch.local.single_item import OptimalLocalHashing
 from dpsketch.local.subset_direct import SubsetDirect
 from dpsketch.noise import random_below
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["SVIM"]
@@ -65,7 +66,7 @@ class SVIM:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", privacy_parameter(self.epsilon))
-        whole_number("top", self.top, low=1, high=2**16)
+        hold_whole(self, "top", low=1, high=2**16)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import real_number, whole_number
 from dpsketch.plan.sizes import plan_density, plan_distinct, plan_moment, plan_sparse
 from dpsketch.plan.tables import plan_counts, plan_heavy, plan_ranges
 from dpsketch.plan.values import Amount, Guess, Proposal
@@ -65,10 +66,18 @@ def propose(
     >>> found.shape, round(found.error)
     ({'buckets': 2048}, 733)
     """
+    target_error = None if target_error is None else real_number("target_error", target_error)
     if target_error is not None and not (math.isfinite(target_error) and target_error > 0):
         raise InvalidInput("target_error must be a positive number.")
+    memory = whole_number("memory", memory)
     if memory < 4096:
         raise InvalidInput("memory must be at least 4096 bytes.")
+    threshold = None if threshold is None else real_number("threshold", threshold)
+    key_bits = None if key_bits is None else whole_number("key_bits", key_bits)
+    key_bytes = None if key_bytes is None else whole_number("key_bytes", key_bytes)
+    p = None if p is None else real_number("p", p)
+    dim, bits = whole_number("dim", dim), whole_number("bits", bits)
+    similarity = real_number("similarity", similarity)
     match kind:
         case "counts":
             return plan_counts(amount, guess, target_error=target_error, memory=memory)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Unit, requested
 from dpsketch.sketches.guessing import guessed_counts
 
@@ -43,6 +44,10 @@ class Guess:
     keys: int
     skew: float
 
+    def __post_init__(self) -> None:
+        hold_real(self, "records", "skew")
+        hold_whole(self, "keys")
+
     @property
     def counts(self) -> npt.NDArray[np.float64]:
         """The counts of all keys, largest first."""
@@ -67,6 +72,7 @@ class Amount:
     rho: float | None = None
 
     def __post_init__(self) -> None:
+        hold_real(self, "epsilon", "delta", "rho", optional=True)
         requested(self.epsilon, self.delta, self.rho)
 
     @property

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Unit
 
-__all__ = ["Sensitivity", "Spec", "UnitSpec", "check_key_type", "fingerprint_of", "refuse_mismatch", "whole_number"]
+__all__ = ["Sensitivity", "Spec", "UnitSpec", "check_key_type", "fingerprint_of", "refuse_mismatch"]
 
 
 class Spec(Protocol):
@@ -37,6 +38,10 @@ class Sensitivity:
     l1: int
     l2: float
 
+    def __post_init__(self) -> None:
+        hold_whole(self, "l1", low=0)
+        hold_real(self, "l2")
+
 
 def fingerprint_of(spec: Spec) -> str:
     """Return 16 hexadecimal digits that name a spec."""
@@ -57,16 +62,6 @@ def refuse_mismatch(ours: Spec, theirs: Spec, action: str = "merge") -> None:
 
 def _short(value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
-def whole_number(name: str, value: Any, *, low: int, high: int) -> int:
-    """Return an integer argument within its range, or refuse it."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidInput(f"{name} must be a whole number, not {type(value).__name__}.")
-    number = int(value.__index__())
-    if not low <= number <= high:
-        raise InvalidInput(f"{name} must lie between {low} and {high}, not {number}.")
-    return number
 
 
 def check_key_type(key_type: object) -> None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import CounterOverflow, InvalidInput
 from dpsketch.hashing import KeyBatch
+from dpsketch.numbers import hold_real, real_number
 
 __all__ = ["COUNTER_LIMIT", "WeightGrid", "checked_total", "real_numbers", "record_units", "whole_counts"]
 
@@ -30,9 +31,9 @@ class WeightGrid:
     max_weight: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.step, bool) or not (
-            isinstance(self.step, int | float) and math.isfinite(self.step) and self.step > 0
-        ):
+        object.__setattr__(self, "step", real_number("grid", self.step))
+        hold_real(self, "max_weight")
+        if not (math.isfinite(self.step) and self.step > 0):
             raise InvalidInput("grid must be a positive, finite number: the step that weights are rounded to.")
         if not 1 <= self.max_units <= 2**40:
             raise InvalidInput(

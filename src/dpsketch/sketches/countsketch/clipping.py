@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.bounding import add_clipped
 from dpsketch.bounding import Bounded
+from dpsketch.numbers import hold_whole
 
 __all__ = ["Clip", "sqrt_up"]
 
@@ -48,6 +49,10 @@ class Clip:
     width: int
     max_keys: int
     max_units: int
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "width", "max_keys", "max_units"):
+            hold_whole(self, name, low=1)
 
     @property
     def squared(self) -> int:

@@ -27,13 +27,14 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_from_json, noise_is_for_tests
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.releasing import AdditiveNoise, Sensitive, additive_noise, charge_ledger, guarantee, pays_for
-from dpsketch.sketches.specs import Sensitivity, fingerprint_of, whole_number
+from dpsketch.sketches.specs import Sensitivity, fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class ContinualCountSketch(Sensitive):
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, key_type)
         spec.weight_grid.refuse_without_one()
-        whole_number("days", days, low=1, high=2**20)
+        days = whole_number("days", days, low=1, high=2**20)
         if unit.level != "record":
             raise InvalidInput(
                 "a ContinualCountSketch protects records: a user with records on many days is in most nodes of the "
@@ -236,8 +237,8 @@ class ContinualCountSketch(Sensitive):
         """Return the release of the days ``first`` to ``last``, both included and counted from 1. Costs nothing."""
         if self._published == 0:
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
-        whole_number("last", last, low=1, high=self._published)
-        whole_number("first", first, low=1, high=last)
+        last = whole_number("last", last, low=1, high=self._published)
+        first = whole_number("first", first, low=1, high=last)
         chosen = list(blocks(first - 1, last))
         table = np.zeros_like(self._today)
         for node in chosen:

@@ -12,19 +12,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.errors import InvalidInput
 from dpsketch.sketches.countsketch.locating import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
 
-__all__ = ["check_confidence", "half_width"]
+__all__ = ["half_width"]
 
 # A quantile is read off pseudo-keys only where at least so many of them lie beyond it.
 _BEYOND = 20
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse a confidence outside (0, 1)."""
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
 
 
 def half_width(table: Cells, location: Location, confidence: float) -> float:

@@ -26,6 +26,7 @@ from dpsketch.bounding import bound
 from dpsketch.errors import CounterOverflow, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, RoundedGaussian, noise_is_for_tests, random_words
+from dpsketch.numbers import hold_real
 from dpsketch.privacy import Guarantee, per_user
 from dpsketch.sketches.countsketch.parties import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
@@ -98,7 +99,12 @@ class LocalCountSketch:
         if self.key_type not in ("int", "text"):
             raise InvalidInput("key_type is 'int' or 'text': people and collector must agree on it beforehand.")
         self.spec.weight_grid.refuse_without_one()
-        _ = self.guarantee  # refuses a bad shape or budget now, not at the first report
+        spec = self.spec  # refuses a bad shape now, not at the first report, and has Python's numbers
+        for part, names in ((spec, ("rows", "width", "seed", "grid")), (spec.unit, ("max_keys", "max_weight"))):
+            for name in names:
+                object.__setattr__(self, name, getattr(part, name))
+        hold_real(self, "epsilon", "delta", "rho", optional=True)
+        _ = self.guarantee  # refuses a bad budget
 
     @cached_property
     def spec(self) -> CountSketchSpec:

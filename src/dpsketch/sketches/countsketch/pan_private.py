@@ -101,9 +101,10 @@ class PanPrivateCountSketch(Sensitive):
             ledger, dataset, (self._calibrated.cost,), unit, f"pan-private counts {fingerprint_of(spec)}"
         )
         self._spec = spec
-        self._row_keys = row_keys(seed, rows)
+        self._row_keys = row_keys(spec.seed, spec.rows)
         self._began_for_tests = noise_is_for_tests()
-        self._table: npt.NDArray[np.int64] | None = self._calibrated.noise.sample(rows * width).reshape(rows, width)
+        state = self._calibrated.noise.sample(spec.rows * spec.width)
+        self._table: npt.NDArray[np.int64] | None = state.reshape(spec.rows, spec.width)
 
     @property
     def spec(self) -> CountSketchSpec:

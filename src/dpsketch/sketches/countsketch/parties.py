@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from dpsketch import noise
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import ApproximateCost, Guarantee
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Calibration, Share, ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.releasing import charge_ledger, guarantee
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch, whole_number
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def merge_releases(
     (1.0, True)
     """
     terms, spec = _agreed(releases)
-    whole_number("missing", missing, low=0, high=terms.parties)
+    missing = whole_number("missing", missing, low=0, high=terms.parties)
     if spec.unit.level == "record" and disjoint_users:
         raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these releases protect records.")
     if spec.unit.level == "user" and not disjoint_users:

@@ -16,16 +16,17 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.estimates import Estimate, Estimates, key_list
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
+from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.countsketch.decoding import joint_decode
-from dpsketch.sketches.countsketch.intervals import check_confidence, half_width
+from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.linear import inner_product, second_moment
 from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.releasing import combined_guarantee
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch, whole_number
+from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class PrivateCountSketch:
         spread of all cells, noise and collisions together, gives the spread of the estimate.
         """
         asked, prints = self._fingerprints(keys)
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         location = self._location(estimator)
         values = self._values(prints, location)
         half = self._half_width(location, confidence)
@@ -121,7 +122,7 @@ class PrivateCountSketch:
         error law being read off a few heavy cells, which every row repeats.
         """
         n = whole_number("n", n, low=1, high=2**31)
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         asked, prints = self._fingerprints(candidates)
         _, first = np.unique(prints, return_index=True)
         if len(first) == 0:
@@ -148,7 +149,7 @@ class PrivateCountSketch:
         Keys that stand out are fitted together and their part is subtracted before the others are estimated; where
         the table shows that this would not help, the answer is that of :meth:`estimate`.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         asked, prints = self._fingerprints(candidates)
         distinct, places = np.unique(prints, return_inverse=True)
         keys = row_keys(self.spec.seed, self.spec.rows)
@@ -159,7 +160,7 @@ class PrivateCountSketch:
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
         """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1)."""
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         _, prints = self._fingerprints(keys)
         weights = real_numbers("values", values, len(prints))
         distinct, places = np.unique(prints, return_inverse=True)
@@ -175,7 +176,7 @@ class PrivateCountSketch:
 
     def second_moment(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate F₂, the sum of all squared counts, listed keys or not."""
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         found = second_moment(self.table, noise_variance=self._noise_variance, confidence=confidence)
         return _scaled(found, self.spec.grid**2)
 

@@ -33,9 +33,10 @@ from typing import Any, Self
 from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import RoundedGaussian
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, GaussianCost, PureCost, ZcdpCost, requested
 from dpsketch.sketches.releasing import DELTA_FOR_RHO, AdditiveNoise
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["Calibration", "Share", "ShareTerms", "sum_gap"]
 
@@ -66,11 +67,11 @@ class Share:
     party: int | None = None
 
     def __post_init__(self) -> None:
-        whole_number("parties", self.parties, low=1, high=10**6)
-        if isinstance(self.honest, bool) or not isinstance(self.honest, int | float) or not 0 < self.honest <= 1:
+        hold_whole(self, "parties", low=1, high=10**6)
+        hold_real(self, "honest")
+        if not 0 < self.honest <= 1:
             raise InvalidInput("honest must be a fraction above 0 and at most 1: 0.8 if four parties in five are sure.")
-        if self.party is not None:
-            whole_number("party", self.party, low=0, high=self.parties - 1)
+        hold_whole(self, "party", low=0, high=self.parties - 1, optional=True)
 
     @property
     def honest_parties(self) -> int:
@@ -102,6 +103,16 @@ class ShareTerms:
     finer: int
     name: str
 
+    def __post_init__(self) -> None:
+        share = self.share  # refuses parties and fractions that there cannot be
+        object.__setattr__(self, "parties", share.parties)
+        object.__setattr__(self, "honest", share.honest)
+        hold_real(self, "epsilon", "delta", "rho", optional=True)
+        requested(self.epsilon, self.delta, self.rho)
+        hold_whole(self, "finer", low=1, high=2**40)
+        if not isinstance(self.name, str):
+            raise InvalidInput("a share's name is text.")
+
     @property
     def share(self) -> Share:
         """The share that was asked for, without its party."""
@@ -119,13 +130,7 @@ class ShareTerms:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild terms from :meth:`to_json`."""
-        terms = cls(**value)
-        whole_number("finer", terms.finer, low=1, high=2**40)
-        _ = terms.share  # refuses parties and fractions that there cannot be
-        if not isinstance(terms.name, str):
-            raise InvalidInput("a share's name is text.")
-        requested(terms.epsilon, terms.delta, terms.rho)
-        return terms
+        return cls(**value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
-from dpsketch.sketches.specs import Sensitivity, check_key_type, whole_number
+from dpsketch.sketches.specs import Sensitivity, check_key_type
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -51,20 +52,21 @@ class CountSketchSpec:
     key_type: KeyType | None = None
 
     def __post_init__(self) -> None:
-        rows = whole_number("rows", self.rows, low=1, high=1023)
-        if rows % 2 == 0:
+        hold_whole(self, "rows", low=1, high=1023)
+        if self.rows % 2 == 0:
             raise InvalidInput(
-                f"rows must be odd, so that a median is one of them: {rows - 1} or {rows + 1}, not {rows}."
+                "rows must be odd, so that a median is one of them: "
+                f"{self.rows - 1} or {self.rows + 1}, not {self.rows}."
             )
-        whole_number("width", self.width, low=2, high=2**31)
-        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        hold_whole(self, "width", low=2, high=2**31)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows * self.width > 2**31:
             raise InvalidInput("rows × width must not pass 2**31 counters.")
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
         whole_number("max_keys", self.unit.max_keys, low=1, high=2**31)
         check_key_type(self.key_type)
-        WeightGrid(self.grid, self.unit.max_weight)
+        object.__setattr__(self, "grid", WeightGrid(self.grid, self.unit.max_weight).step)
 
     @property
     def weight_grid(self) -> WeightGrid:

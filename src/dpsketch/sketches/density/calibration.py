@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise
+from dpsketch.numbers import hold_real
 from dpsketch.privacy import Guarantee, PureCost, Unit, requested
 from dpsketch.sketches import releasing
 from dpsketch.sketches.specs import Sensitivity
@@ -27,7 +28,8 @@ class Part:
     share: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 <= self.share < 1:
+        hold_real(self, "share")
+        if not 0 <= self.share < 1:
             raise InvalidInput(f"the share of the budget for {self.words} must be at least 0 and below 1.")
 
 

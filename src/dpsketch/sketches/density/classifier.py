@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
+from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee, Unit, per_record
 from dpsketch.sketches.density.centre import centre_part, private_centre
 from dpsketch.sketches.density.functions import row_functions
@@ -201,7 +202,7 @@ class DensityClassifier:
         if isinstance(spec.kernel, Angular):
             functions = row_functions(spec.kernel, spec.rows, spec.seed)
             tables = np.stack([density.table for density in self.densities_])
-            sums = functions.smoothed_sums(VectorBatch(scaled, None, 0), tables, self.smoothing)
+            sums = functions.smoothed_sums(VectorBatch(scaled, None, 0), tables, float(self.smoothing))
             return np.asarray(sums - tables.mean(axis=(1, 2)))
         return np.stack([density.estimate(scaled).value for density in self.densities_], axis=1)
 
@@ -257,7 +258,7 @@ class DensityClassifier:
 
     def _spec(self, features: int) -> DensitySpec:
         kernel = self._kernel(features)
-        if isinstance(self.smoothing, bool) or not 0 <= self.smoothing < np.inf:
+        if not 0 <= real_number("smoothing", self.smoothing) < np.inf:
             raise InvalidInput("smoothing must be a number of at least 0.")
         unit = per_record() if self.unit is None else self.unit
         width = default_width(kernel, read_bounds(_SCALED, features))

@@ -16,13 +16,13 @@ from dpsketch._compiled import density as compiled
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.estimates import Estimates, key_list
 from dpsketch.noise import Noise, noise_from_json
+from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.sketches.countsketch.intervals import check_confidence
 from dpsketch.sketches.density.functions import row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.spec import DensitySpec, read_bounds
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.specs import fingerprint_of, whole_number
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -125,7 +125,7 @@ class PrivateDensity:
         spread of the groups is used. Coleman and Shrivastava (2021, Theorem 3.4) bound the error of the latter, for
         independent directions: with probability 1 − α below √(32·(f̃²/R + 2R/ε²)·ln(1/α)), f̃ = Σ √similarity.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         if estimator not in ("mean", "median_of_means"):
             raise InvalidInput(f"estimator is 'mean' or 'median_of_means', not {estimator!r}.")
         batch = self._batch(points)
@@ -166,13 +166,13 @@ class PrivateDensity:
         if records is None:
             count = self.count(confidence=confidence)
             number, spread = max(1.0, float(count.value[0])), float(count.high[0] - count.value[0])
-        elif records > 0:
-            number, spread = float(records), 0.0
         else:
-            raise InvalidInput("records must be positive.")
+            number, spread = float(real_number("records", records)), 0.0
+            if number <= 0:
+                raise InvalidInput("records must be positive.")
         values = sums.value / number
         half = np.hypot(sums.high - sums.value, values * spread) / number
-        return Estimates(sums.key, values, values - half, values + half, confidence)
+        return Estimates(sums.key, values, values - half, values + half, sums.confidence)
 
     def anomaly_score(self, points: Any) -> Floats:
         """Return how unlike the records each point is, one minus its density: near 1 far from all, less in a crowd."""
@@ -184,7 +184,7 @@ class PrivateDensity:
         Every row's counters add up to it, with the noise of them all; where a share of the budget was spent on it, the
         two are averaged by their variances.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         number, variance = self._number()
         half = _quantile(math.inf, confidence) * math.sqrt(variance)
         value = np.array([number])
@@ -199,7 +199,7 @@ class PrivateDensity:
         x = np.linspace(*limits, whole_number("size", size, low=2, high=2**20))
         found = self.density(x[:, None], confidence=confidence)
         name = None if self.spec.columns is None else self.spec.columns[0]
-        return Curve(x, found.value, found.low, found.high, confidence, name)
+        return Curve(x, found.value, found.low, found.high, found.confidence, name)
 
     def grid(self, bounds: Any = None, *, size: tuple[int, int] = (100, 100), confidence: float = 0.95) -> Grid:
         """Return the density at the centres of ``size`` = (across, down) cells of a rectangle, for a heat map.
@@ -207,16 +207,14 @@ class PrivateDensity:
         ``bounds`` are the spec's if not given; they must be public.
         """
         limits = self._limits(bounds, 2)
-        x, y = (
-            low + (high - low) * (np.arange(whole_number("size", n, low=2, high=2**14)) + 0.5) / n
-            for (low, high), n in zip(limits, size, strict=True)
-        )
+        cells = [whole_number("size", n, low=2, high=2**14) for n in size]
+        x, y = (low + (high - low) * (np.arange(n) + 0.5) / n for (low, high), n in zip(limits, cells, strict=True))
         across, down = np.meshgrid(x, y)
         found = self.density(np.column_stack([across.ravel(), down.ravel()]), confidence=confidence)
         shape = (len(y), len(x))
         names = None if self.spec.columns is None else (self.spec.columns[0], self.spec.columns[1])
         value, low, high = (array.reshape(shape) for array in (found.value, found.low, found.high))
-        return Grid(x, y, value, low, high, confidence, names, (limits[0], limits[1]))
+        return Grid(x, y, value, low, high, found.confidence, names, (limits[0], limits[1]))
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan, kernel_from_json
+from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.density.calibration import COUNT_SHARE, DensityNoise, Part, calibrate, count_part
 from dpsketch.sketches.density.functions import collides, folds, row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
 from dpsketch.sketches.releasing import ReleasePreview
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "Bounds", "DensitySpec", "Placement", "best_rows", "default_width", "read_bounds"]
@@ -72,9 +73,9 @@ class DensitySpec:
             raise InvalidInput(
                 "kernel must be one of dps.kernels, such as dps.kernels.Euclidean(dim=2, bandwidth=2.0)."
             )
-        whole_number("rows", self.rows, low=2, high=2**20)
-        whole_number("width", self.width, low=2, high=2**24)
-        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        hold_whole(self, "rows", low=2, high=2**20)
+        hold_whole(self, "width", low=2, high=2**24)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows * self.width > _LARGEST_TABLE:
             raise InvalidInput("rows × width must not pass 2**28 counters.")
         if isinstance(self.kernel, Angular) and self.width != 2**self.kernel.power:
@@ -169,6 +170,7 @@ class DensitySpec:
         hashing, √(f(N−f)/rows) with f = records·similarity, which bounds it for independent directions whatever the
         data are; stratified ones do better.
         """
+        records, similarity = real_number("records", records), real_number("similarity", similarity)
         if not (0 <= similarity <= 1 and records >= 0 and math.isfinite(records)):
             raise InvalidInput("records must be a number of at least 0, and similarity lie between 0 and 1.")
         calibrated = self.calibrated(count_part(self.unit, count_share), epsilon, delta, rho)
@@ -244,6 +246,8 @@ def best_rows(*, epsilon: float, records: float, similarity: float = 0.1, unit: 
     >>> best_rows(epsilon=1.0, records=5000, unit=per_record())
     530
     """
+    epsilon, records = real_number("epsilon", epsilon), real_number("records", records)
+    similarity = real_number("similarity", similarity)
     if not (epsilon > 0 and records > 0 and 0 < similarity < 1):
         raise InvalidInput("epsilon and records must be positive, and similarity lie between 0 and 1.")
     moved = unit.max_keys * (2 if unit.neighbours == "replace" else 1)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.noise import random_words
+from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
@@ -99,8 +100,7 @@ class PrivateDistinctBitmap:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the number of distinct keys, by the likelihood ratio."""
-        if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
-            raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
+        confidence = probability("confidence", confidence)
         candidates, likelihood = self._likelihood()
         near = likelihood >= np.max(likelihood) - float(ndtri((1 + confidence) / 2)) ** 2 / 2
         return float(np.min(candidates[near])), float(np.max(candidates[near]))

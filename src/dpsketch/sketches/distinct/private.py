@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Self, assert_never
 from scipy.special import ndtri
 
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
@@ -69,8 +70,7 @@ class PrivateDistinct:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the number of distinct keys: all that the released number does not contradict."""
-        if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
-            raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
+        confidence = probability("confidence", confidence)
         quantile = float(ndtri((1 + confidence) / 2))
         match self.noise:
             case RoundedGaussian():

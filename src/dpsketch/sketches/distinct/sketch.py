@@ -13,6 +13,7 @@ from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_is_for_tests
+from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee, PureCost, Unit, requested
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_bits, flip_threshold
@@ -155,13 +156,14 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         At ε = 1 the relative error is about 2.5/√buckets, and about 1.1·√buckets keys where there are few.
         """
         requested(epsilon, delta, None)
+        epsilon = float(real_number("epsilon", epsilon))
         threshold = flip_threshold(epsilon, self._spec.unit)
-        cost = PureCost(float(epsilon))
+        cost = PureCost(epsilon)
         charge = self._charge(ledger, dataset, cost)
         flip = threshold / 2**64
         for_tests = noise_is_for_tests()
         promise = Guarantee(
-            epsilon=float(epsilon),
+            epsilon=epsilon,
             delta=0.0,
             unit=self._spec.unit,
             costs=(cost,),

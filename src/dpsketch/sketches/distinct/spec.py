@@ -12,9 +12,10 @@ import numpy.typing as npt
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import ApproximateCost, PureCost, Unit, ZcdpCost, requested
 from dpsketch.sketches.releasing import AdditiveNoise, ReleasePreview, additive_noise, guarantee
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "LEVELS", "DistinctSpec"]
@@ -45,8 +46,8 @@ class DistinctSpec:
     key_type: KeyType | None = None
 
     def __post_init__(self) -> None:
-        whole_number("buckets", self.buckets, low=16, high=2**24)
-        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        hold_whole(self, "buckets", low=16, high=2**24)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
 

@@ -16,14 +16,14 @@ from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimate, Estimates
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import joint_decode
-from dpsketch.sketches.countsketch.intervals import check_confidence
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.search import lowest_threshold, search, standard_error
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
-from dpsketch.sketches.specs import fingerprint_of, whole_number
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,9 +109,10 @@ class PrivateHeavyHitters:
             The intervals hold for all keys listed at once with this probability, although the keys were picked by the
             very noise they are about. A key whose interval reaches 0 may be absent, and is not listed.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         limit = None if n is None else whole_number("n", n, low=1, high=2**31)
-        if threshold is not None and not (isinstance(threshold, int | float) and math.isfinite(threshold)):
+        threshold = None if threshold is None else real_number("threshold", threshold)
+        if threshold is not None and not math.isfinite(threshold):
             raise InvalidInput("threshold must be a finite number.")
         if candidates is not None:
             return self._top_of(candidates, limit, threshold, confidence)
@@ -140,14 +141,14 @@ class PrivateHeavyHitters:
 
     def all_records(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate the total weight of all records, those with keys that were too long included."""
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         value = self.spec.grid * float(self.total[0])
         half = self.spec.grid * _noise_quantile(self.noise.total, confidence)
         return Estimate(value, value - half, value + half, confidence)
 
     def too_long(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate the weight of the records whose text key was longer than ``key_bytes``; such keys are not found."""
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         if self.spec.key_type == "int":
             return Estimate(0.0, 0.0, 0.0, confidence)
         value = self.spec.grid * float(self.dense[-1])
@@ -171,7 +172,7 @@ class PrivateHeavyHitters:
         overestimated on average; the interval reaches up by as much. Where the unit is a user, what the clip left out
         of the last level (see :attr:`HeavyHitters.clipped_users`) counts as everything else.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         if listed is None:
             listed = self.top()
         column = self._column(listed.key if isinstance(listed, Estimates) else listed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise, noise_from_json
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Cost, Guarantee, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
@@ -16,7 +17,7 @@ from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
 from dpsketch.sketches.sharing import part_noise
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -97,11 +98,12 @@ class HeavyHittersSpec:
     def __post_init__(self) -> None:
         if (self.key_bits is None) == (self.key_bytes is None):
             raise InvalidInput("say key_bits= (8 to 64) for integer keys, or key_bytes= (1 to 64) for text, not both.")
-        if self.key_bits is not None:
-            whole_number("key_bits", self.key_bits, low=8, high=64)
-        if self.key_bytes is not None:
-            whole_number("key_bytes", self.key_bytes, low=1, high=64)
-        if self.leaf.rows * self.width * self.tables > 2**31:
+        hold_whole(self, "key_bits", low=8, high=64, optional=True)
+        hold_whole(self, "key_bytes", low=1, high=64, optional=True)
+        leaf = self.leaf  # checks what the levels share, and turns it into Python's numbers
+        for name in ("rows", "width", "seed", "grid"):
+            object.__setattr__(self, name, getattr(leaf, name))
+        if self.rows * self.width * self.tables > 2**31:
             raise InvalidInput("rows × width, times the levels, must not pass 2**31 counters.")
 
     @property

@@ -20,6 +20,7 @@ import numpy as np
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import to_arrow
 from dpsketch.noise import random_words
+from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Guarantee, MomentCost, Unit
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator
 from dpsketch.sketches.moment.private import PrivateMoment
@@ -119,10 +120,10 @@ class MomentSketchAsPublished(Sensitive):
     def __init__(self, *, p: float, size: int, unit: Unit, records: int, keys: int, rate: float = 0.02) -> None:
         if unit.level != "record":
             raise InvalidInput("the published sketch protects records: use unit=dps.per_record(…).")
+        rate = real_number("rate", rate)
         if not 0 < rate <= 1:
             raise InvalidInput(f"rate must lie in (0, 1], not {rate!r}.")
-        if records < 2 or keys < 2:
-            raise InvalidInput("records and keys must be at least 2.")
+        records, keys = whole_number("records", records, low=2), whole_number("keys", keys, low=2)
         self._sketch = MomentSketch(p=p, size=size, unit=unit)
         self._records, self._keys, self._rate = records, keys, rate
 

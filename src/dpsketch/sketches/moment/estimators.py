@@ -16,6 +16,7 @@ from scipy.special import gamma, ndtri
 
 from dpsketch.accounting.stable import stable_information, stable_table
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import probability
 
 __all__ = ["ESTIMATORS", "Estimator", "check_estimator", "estimate_scale", "pivot_interval", "pivot_variance"]
 
@@ -88,8 +89,7 @@ def pivot_variance(p: float, size: int, estimator: Estimator) -> float:
 
 def pivot_interval(p: float, size: int, estimator: Estimator, confidence: float) -> tuple[float, float]:
     """Return two factors: ζ lies between them times its estimate, with this confidence."""
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}.")
+    confidence = probability("confidence", confidence)
     variance = pivot_variance(p, size, estimator)
     reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
     # The estimate is unbiased, so its logarithm is low by half its variance.

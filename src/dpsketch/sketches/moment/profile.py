@@ -15,6 +15,7 @@ from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.estimates import Estimates
 from dpsketch.hashing import KeyType
 from dpsketch.noise import noise_is_for_tests
+from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.documents import read_charge, read_guarantee
 from dpsketch.sketches.moment.calibration import calibrate_together
@@ -64,6 +65,7 @@ class MomentProfile(Sensitive):
         seed: int = DEFAULT_SEED,
         key_type: KeyType | None = None,
     ) -> None:
+        p = [real_number("p", each) for each in p]
         if not 1 <= len(p) <= _MOST or len(set(p)) != len(p):
             raise InvalidInput(f"p must name between 1 and {_MOST} exponents, all different.")
         specs = [MomentSpec(each, size, unit, stream, public_total, grid, seed, key_type) for each in p]

@@ -9,10 +9,10 @@ from typing import Any, Literal, Self, assert_never
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Unit
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
 from dpsketch.sketches.releasing import ReleasePreview
-from dpsketch.sketches.specs import whole_number
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "MomentSpec", "Stream"]
@@ -72,11 +72,11 @@ class MomentSpec:
                 "a turnstile sketch protects records: what a user adds and takes away again cannot be bounded key by "
                 "key. Use unit=dps.per_record(…), or stream='insert'."
             )
+        hold_real(self, "p", "public_total")
+        hold_real(self, "grid", optional=True)
         _check_p(self.p, self.stream)
-        whole_number("size", self.size, low=10, high=10**6)
-        whole_number("seed", self.seed, low=0, high=2**64 - 1)
-        if isinstance(self.public_total, bool) or not isinstance(self.public_total, int | float):
-            raise InvalidInput("public_total must be a number.")
+        hold_whole(self, "size", low=10, high=10**6)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if not 0 <= self.public_total < 2**62:
             raise InvalidInput(f"public_total must be at least 0 and below 2**62, not {self.public_total!r}.")
         if self.stream == "insert" and self.public_total:
@@ -195,8 +195,6 @@ class MomentSpec:
 
 
 def _check_p(p: float, stream: Stream) -> None:
-    if isinstance(p, bool) or not isinstance(p, int | float):
-        raise InvalidInput(f"p must be a number, not {type(p).__name__}.")
     least = SMALLEST_P if stream == "insert" else SMALLEST_P_TURNSTILE
     if 0 < p < least:
         raise InvalidInput(

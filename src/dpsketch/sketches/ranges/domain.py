@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.specs import whole_number
+from dpsketch.numbers import hold_whole, whole_number
 
 __all__ = ["Domain", "Outside"]
 
@@ -36,8 +36,8 @@ class Domain:
     outside: Outside
 
     def __post_init__(self) -> None:
-        whole_number("bits", self.bits, low=1, high=64)
-        whole_number("start", self.start, low=-(2**63), high=2**63 - 1)
+        hold_whole(self, "bits", low=1, high=64)
+        hold_whole(self, "start", low=-(2**63), high=2**63 - 1)
         if self.end >= 2**64 or (self.start < 0 and self.end >= 2**63):
             raise InvalidInput("start and 2**bits must leave the domain within 64-bit integers, signed or unsigned.")
         if self.outside not in ("refuse", "clamp"):

@@ -16,15 +16,15 @@ from dpsketch import files
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimate, Estimates, key_list
 from dpsketch.hashing import row_keys
+from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.sketches.countsketch.intervals import check_confidence
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
-from dpsketch.sketches.specs import fingerprint_of, whole_number
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,7 +124,7 @@ class PrivateRanges:
         The estimate is linear and has no bias. Its interval allows for noise and for the collisions in the sketched
         levels, whose spread is read off the release.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         first, last = self._offsets("lows", lows), self._offsets("highs", highs)
         if len(first) != len(last):
             raise InvalidInput(f"lows and highs must be equally many, not {len(first)} and {len(last)}.")
@@ -149,7 +149,7 @@ class PrivateRanges:
         """Estimate how many records have at most each of these values."""
         asked = key_list(values)
         found = self.ranges([self.spec.start] * len(asked), asked, confidence=confidence)
-        return Estimates(asked, found.value, found.low, found.high, confidence)
+        return Estimates(asked, found.value, found.low, found.high, found.confidence)
 
     def total(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate how many records there are."""
@@ -167,7 +167,7 @@ class PrivateRanges:
         A value x is at or above the quantile where R(x) = (records ≤ x) − share·(all records) is not negative. R is
         estimated without bias, with a known error, so the interval has the values where R is within its error of 0.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         asked = [_share(share) for share in key_list(shares)]
         reach = float(ndtri((1 + confidence) / 2))
         n = len(asked)
@@ -253,6 +253,7 @@ def _first(found: Estimates) -> Estimate:
 
 
 def _share(share: Any) -> float:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+    number = real_number("a quantile's share", share)
+    if not 0 <= number <= 1:
         raise InvalidInput("a quantile is asked by a share between 0 and 1, as 0.5 for the median.")
-    return float(share)
+    return float(number)

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_whole, probability, real_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
-from dpsketch.sketches.countsketch.intervals import check_confidence
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.heavy.spec import Calibrated, TreeNoise, TreeSensitivity
 from dpsketch.sketches.ranges.chain import Level, Silent, segments
@@ -20,7 +20,7 @@ from dpsketch.sketches.ranges.domain import Domain, Outside
 from dpsketch.sketches.ranges.levels import combined_variance, noise_variance
 from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
 from dpsketch.sketches.sharing import part_noise
-from dpsketch.sketches.specs import Sensitivity, whole_number
+from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["LEVEL_BITS", "RangeSketchSpec", "RankError"]
@@ -101,9 +101,13 @@ class RangeSketchSpec:
     grid: float = 1
 
     def __post_init__(self) -> None:
-        Domain(self.bits, self.start, self.outside)
-        whole_number("level_bits", self.level_bits, low=1, high=8)
-        CountSketchSpec(self.rows, self.width, self.unit, self.seed, self.grid)
+        hold_whole(self, "level_bits", low=1, high=8)
+        # The parts check what they share with this spec, and turn it into Python's numbers.
+        domain = Domain(self.bits, self.start, self.outside)
+        table = CountSketchSpec(self.rows, self.width, self.unit, self.seed, self.grid)
+        for part, names in ((domain, ("bits", "start")), (table, ("rows", "width", "seed", "grid"))):
+            for name in names:
+                object.__setattr__(self, name, getattr(part, name))
         if self.tables * self.rows * self.width > 2**31:
             raise InvalidInput("rows × width, times the sketched levels, must not pass 2**31 counters.")
 
@@ -229,9 +233,11 @@ class RangeSketchSpec:
         Up to 16 bits there are no collisions, and the figures are exact. Beyond, nodes that pass five standard errors
         are taken out of their table, so those that collide have at most that much each, or what ``span`` leaves them.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
+        records = real_number("records", records)
+        span = None if span is None else real_number("span", span)
         for name, guess in (("records", records), ("span", 1.0 if span is None else span)):
-            if isinstance(guess, bool) or not isinstance(guess, int | float) or not (0 < guess < math.inf):
+            if not 0 < guess < math.inf:
                 raise InvalidInput(f"{name} must be a positive number.")
         noise = self.calibrate(epsilon, delta, rho).noise
         alone, _ = self._rank_errors(noise, 0.0, None)

@@ -36,8 +36,8 @@ from dpsketch._compiled import sparse as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
 from dpsketch.noise import random_words
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import requested
-from dpsketch.sketches.specs import whole_number
 
 __all__ = ["SCALE_BITS", "Projection", "flip_odds", "largest_step", "loss"]
 
@@ -124,11 +124,12 @@ class Projection:
     seed: int
 
     def __post_init__(self) -> None:
-        whole_number("alpha", self.alpha, low=1, high=62)
-        whole_number("scale", self.scale, low=_LEAST_SCALE, high=_LARGEST_SCALE)
-        whole_number("columns", self.columns, low=1, high=MOST_COLUMNS)
-        whole_number("rows", self.rows, low=64, high=MOST_BITS // self.columns)
-        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        hold_real(self, "epsilon")
+        hold_whole(self, "alpha", low=1, high=62)
+        hold_whole(self, "scale", low=_LEAST_SCALE, high=_LARGEST_SCALE)
+        hold_whole(self, "columns", low=1, high=MOST_COLUMNS)
+        hold_whole(self, "rows", low=64, high=MOST_BITS // self.columns)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows % 64:
             raise InvalidInput("rows must be a multiple of 64.")
         requested(self.epsilon, 0, None)

@@ -9,10 +9,10 @@ from typing import Any, Self, assert_never
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import noise_is_for_tests
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Cost, Guarantee, PureCost, Unit, ZcdpCost, requested
 from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.threshold import Threshold
-from dpsketch.sketches.specs import whole_number
 
 __all__ = ["Mechanism", "Reach"]
 
@@ -40,6 +40,10 @@ class Reach:
     keys: int
     alone: int
     units: int
+
+    def __post_init__(self) -> None:
+        for name in ("keys", "alone", "units"):
+            hold_whole(self, name, low=1)
 
     @property
     def l1(self) -> int:
@@ -71,7 +75,8 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         # What the values considered when reading rest on; a file may have been written by anyone.
-        whole_number("top", self.top, low=1, high=2**62)
+        hold_whole(self, "top", low=1, high=2**62)
+        hold_real(self, "epsilon", "delta")
         requested(self.epsilon, self.delta, None)
         fits = self.projection.columns == self.projection.columns_for(self.top)
         if self.threshold is not None:

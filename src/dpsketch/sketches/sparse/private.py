@@ -13,15 +13,15 @@ from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.estimates import Estimates, key_list
 from dpsketch.hashing import fingerprint
+from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.sketches.countsketch.intervals import check_confidence
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
 from dpsketch.sketches.sparse.mechanism import Mechanism
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from dpsketch.sketches.sparse.threshold import Survivors
-from dpsketch.sketches.specs import fingerprint_of, whole_number
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +88,7 @@ class PrivateSparseHistogram:
         Collisions are accounted for by what the table itself shows of them. A value above the table's top that the
         threshold part dropped, which is rare, reads low; with ``max_value`` every larger value reads as ``max_value``.
         """
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         asked, positions = self._positions(keys)
         return self._read(asked, positions, estimator, confidence, 1 - confidence)
 
@@ -110,7 +110,7 @@ class PrivateSparseHistogram:
             As for :meth:`estimate`.
         """
         n = whole_number("n", n, low=1, high=2**31)
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         tail = 1 - confidence
         if candidates is None:
             asked, positions = self._kept_keys()
@@ -141,7 +141,7 @@ class PrivateSparseHistogram:
         """
         if candidates is None:
             return self.top(max(1, len(self.kept.positions)), confidence=confidence)
-        check_confidence(confidence)
+        confidence = probability("confidence", confidence)
         self._need_threshold()
         asked, positions = self._positions(candidates)
         positions, first = np.unique(positions, return_index=True)

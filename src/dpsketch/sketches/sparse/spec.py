@@ -12,11 +12,12 @@ import numpy.typing as npt
 from dpsketch._compiled import sparse as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Unit
 from dpsketch.sketches.releasing import ReleasePreview
 from dpsketch.sketches.sparse.estimators import predicted_error
 from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
-from dpsketch.sketches.specs import Sensitivity, check_key_type, whole_number
+from dpsketch.sketches.specs import Sensitivity, check_key_type
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
@@ -73,14 +74,17 @@ class SparseHistogramSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
-        whole_number("domain", self.domain, low=2, high=LARGEST_DOMAIN)
-        whole_number("expected_keys", self.expected_keys, low=1, high=2**28)
-        whole_number("alpha", self.alpha, low=1, high=62)
-        whole_number("seed", self.seed, low=0, high=2**64 - 1)
+        hold_whole(self, "domain", low=2, high=LARGEST_DOMAIN)
+        hold_whole(self, "expected_keys", low=1, high=2**28)
+        hold_whole(self, "alpha", low=1, high=62)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
         check_key_type(self.key_type)
+        hold_real(self, "collisions", "threshold_share")
+        hold_real(self, "max_value", optional=True)
         _between("collisions", self.collisions, 0.001, 0.5)
         _between("threshold_share", self.threshold_share, 0.05, 0.95)
         grid = self.weight_grid
+        object.__setattr__(self, "grid", grid.step)
         if self.max_value is not None:
             _between("max_value", self.max_value, grid.step, grid.step * 2.0**60)
         if self.rows > 2**31:
@@ -203,6 +207,6 @@ class SparseHistogramSpec:
         return cls(**{**value, "unit": Unit.from_json(value["unit"]), "domain": int(value["domain"])})
 
 
-def _between(name: str, value: Any, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
         raise InvalidInput(f"{name} must be a number between {low:g} and {high:g}.")

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, random_below, random_words
-from dpsketch.sketches.specs import whole_number
+from dpsketch.numbers import hold_real, hold_whole
 
 __all__ = ["Survivors", "Threshold", "draw_binomial", "stability_delta"]
 
@@ -78,7 +78,8 @@ class Threshold:
     delta: float
 
     def __post_init__(self) -> None:
-        whole_number("cutoff", self.cutoff, low=1, high=2**60)
+        hold_whole(self, "cutoff", low=1, high=2**60)
+        hold_real(self, "delta")
         if self.rule not in ("pure", "stability") or not 0 <= self.delta < 1:
             raise InvalidInput("this is no threshold part: its rule or delta is out of range.")
 
