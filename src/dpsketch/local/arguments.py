@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import real_number
+from dpsketch.numbers import real_number, whole_number
 
-__all__ = ["LARGEST_SEED", "privacy_parameter"]
+__all__ = ["LARGEST_SEED", "privacy_parameter", "share_of"]
 
 # Below, the odds differ from 1 by too little to be of use; above, a report promises next to nothing.
 SMALLEST_EPSILON = 0.001
@@ -25,3 +25,8 @@ def privacy_parameter(epsilon: Any) -> float:
             f"epsilon of a local report must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}, not {number!r}."
         )
     return float(number)
+
+
+def share_of(frequency: Any, users: Any) -> tuple[float, int]:
+    """Return a share of people and their number, or refuse them."""
+    return float(real_number("frequency", frequency)), whole_number("users", users, low=1)

@@ -16,7 +16,7 @@ from scipy.special import pdtrc
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimates
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import LARGEST_SEED
+from dpsketch.local.arguments import LARGEST_SEED, share_of
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
 from dpsketch.local.intervals import Frequencies, from_sampled_support, support_variance
 from dpsketch.local.odds import odds_below
@@ -229,6 +229,7 @@ class PrefixHeavyHitters(LocalProtocol):
 
     def variance(self, frequency: float, users: int) -> float:
         """Predict the variance of the estimated share of a whole string, without what the pool adds."""
+        frequency, users = share_of(frequency, users)
         one = support_variance(frequency, 1, self.hashing.p_true, self.hashing.p_false)
         return (one + frequency * (1 - frequency)) * len(self.lengths) / users
 

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch.numbers import probability
+from dpsketch.local.arguments import share_of
+from dpsketch.numbers import probability, whole_number
 
 __all__ = ["Frequencies", "from_sampled_support", "from_support", "normal_quantile", "support_variance"]
 
@@ -62,6 +63,7 @@ def from_support(
     confidence : float
         Coverage of each interval.
     """
+    users = whole_number("users", users, low=1)
     z2 = normal_quantile(confidence) ** 2
     gap = p_true - p_false
     base = p_false * (1 - p_false) / users + spread
@@ -104,5 +106,6 @@ def from_sampled_support(
 
 def support_variance(frequency: float, users: int, p_true: float, p_false: float) -> float:
     """Return the variance of the estimated share, for a fixed population and fresh hash functions."""
+    frequency, users = share_of(frequency, users)
     noise = frequency * p_true * (1 - p_true) + (1 - frequency) * p_false * (1 - p_false)
     return noise / (users * (p_true - p_false) ** 2)

@@ -24,7 +24,7 @@ from dpsketch._compiled import local_published as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import key_list
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.local.arguments import LARGEST_SEED
+from dpsketch.local.arguments import LARGEST_SEED, share_of
 from dpsketch.local.intervals import Frequencies, normal_quantile
 from dpsketch.local.odds import keep_threshold, odds_below
 from dpsketch.local.protocol import LocalProtocol
@@ -32,7 +32,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import KeptReports
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
-from dpsketch.numbers import hold_whole
+from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["Calibration", "PrivSketchAsPublished", "Variant", "order_scores", "recover_sets"]
@@ -177,6 +177,7 @@ class PrivSketchAsPublished(LocalProtocol):
         self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
     ) -> Frequencies:
         """Estimate the share of people whose sketch has a key's smallest cell occupied."""
+        users = whole_number("users", users, low=1)
         columns = tally.columns()
         cells = kernels.columns_of(fingerprints, row_keys(self.seed, self.rows, "privsketch"), self.width)
         ones = np.zeros(len(fingerprints), np.int64)
@@ -199,6 +200,7 @@ class PrivSketchAsPublished(LocalProtocol):
 
     def variance(self, frequency: float, users: int) -> float:
         """Predict the variance of the corrected estimate, ``frequency`` being the share f̃."""
+        frequency, users = share_of(frequency, users)
         return float(self._variances(np.array([frequency]), users)[0])
 
     def _variances(self, shares: npt.NDArray[np.float64], users: int) -> npt.NDArray[np.float64]:

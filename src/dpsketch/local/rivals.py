@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.local.arguments import LARGEST_SEED
+from dpsketch.local.arguments import LARGEST_SEED, share_of
 from dpsketch.local.bit_rows import BitRows
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
 from dpsketch.local.intervals import Frequencies, from_support, normal_quantile, support_variance
@@ -20,7 +20,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables, KeptReports
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_words
-from dpsketch.numbers import hold_whole
+from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["Decoder", "MultiPCMS", "PadAndSample"]
@@ -109,6 +109,7 @@ class MultiPCMS(LocalProtocol):
         self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
     ) -> Frequencies:
         """Estimate the share of people who hold each key."""
+        users = whole_number("users", users, low=1)
         ones, reports = tally.tables["ones"], tally.tables["reports"]
         keep, keys = self.bit_rows.keep, self.bit_rows.keys
         flip, gap = 1 - keep, 2 * keep - 1
@@ -133,6 +134,7 @@ class MultiPCMS(LocalProtocol):
     def variance(self, frequency: float, users: int) -> float:
         """Predict the variance that the noise alone gives to the mean of a key's cells, before collisions."""
         keep = self.bit_rows.keep
+        _, users = share_of(frequency, users)
         return keep * (1 - keep) / (2 * keep - 1) ** 2 / users
 
 

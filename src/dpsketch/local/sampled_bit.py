@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
-from dpsketch.local.arguments import LARGEST_SEED, privacy_parameter
+from dpsketch.local.arguments import LARGEST_SEED, privacy_parameter, share_of
 from dpsketch.local.intervals import Frequencies, from_sampled_support
 from dpsketch.local.odds import keep_threshold, odds_below
 from dpsketch.local.protocol import LocalProtocol, local_guarantee
@@ -20,7 +20,7 @@ from dpsketch.local.sets import People
 from dpsketch.local.tallies import CountTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
-from dpsketch.numbers import hold_whole, real_number
+from dpsketch.numbers import hold_whole, real_number, whole_number
 from dpsketch.privacy import Guarantee, per_record
 
 __all__ = ["SampledBit", "best_width"]
@@ -155,6 +155,7 @@ class SampledBit(LocalProtocol):
         self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
     ) -> Frequencies:
         """Estimate the share of people who hold each key."""
+        users = whole_number("users", users, low=1)
         keep = self.threshold / 2**64
         flip, gap = 1 - keep, 2 * keep - 1
         reports, ones = tally.tables["reports"], tally.tables["ones"]
@@ -180,6 +181,8 @@ class SampledBit(LocalProtocol):
 
     def variance_at(self, frequency: float, users: int, *, occupied: float) -> float:
         """Predict the variance where a share ``occupied`` of the cells of people's sketches is taken."""
+        frequency, users = share_of(frequency, users)
+        occupied = real_number("occupied", occupied)
         keep = self.threshold / 2**64
         noise = keep * (1 - keep) / (2 * keep - 1) ** 2
         rest = 1 - frequency

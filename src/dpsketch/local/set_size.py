@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
+from dpsketch.local.arguments import share_of
 from dpsketch.local.intervals import Frequencies, from_sampled_support, support_variance
 from dpsketch.local.odds import keep_threshold, odds_below
 from dpsketch.local.protocol import LocalProtocol, local_guarantee
@@ -196,6 +197,7 @@ class SetSizes(LocalProtocol):
 
     def variance(self, frequency: float, users: int) -> float:
         """Predict the variance of an estimated share, before the shares are made to fall."""
+        frequency, users = share_of(frequency, users)
         keep, flip = self._chances()
         within = frequency * (1 - frequency)  # whose set is large is sampled too
         return (support_variance(frequency, 1, keep, flip) + within) * len(self.thresholds) / users

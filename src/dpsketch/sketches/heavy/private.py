@@ -181,14 +181,14 @@ class PrivateHeavyHitters:
         if len(prints):
             scale = math.sqrt(self.noise.leaf.variance)
             decoded = joint_decode(self.tables[-1], prints, self.row_keys[-1], scale)
-            error = standard_error(decoded)
+            error = float(standard_error(decoded))
             value -= float(decoded.values.sum())
             variance += len(prints) * error**2
             # Keys picked by their estimates exceed the truth by error²·(how many there are a unit of count, at the
             # threshold) in all. That density is read off two errors' breadth above the smallest, and doubled: below,
             # where it matters too, keys are denser.
             near = np.count_nonzero(decoded.values < decoded.values.min() + 2 * error)
-            picked = near * error
+            picked = float(near * error)
         half = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
         grid = self.spec.grid
         return Estimate(grid * value, grid * (value - half), grid * (value + half + picked), confidence)
