@@ -33,6 +33,7 @@ from dpsketch.sketches.sparse.mechanism import Reach
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
+from numpy_numbers import given, plain
 
 UNIT = dps.per_record()
 TYPES = (np.int64, np.int32, np.uint8, np.float64, np.float32)
@@ -48,27 +49,6 @@ def test_a_sensitivity_does_not_wrap() -> None:
         assert found.spec.sensitivity == true.spec.sensitivity
         assert found.noise == true.noise
     assert true.noise.sigma == pytest.approx(2 * 2**31 * math.sqrt(5) / accounting.gaussian_mu(1.0, 1e-6), rel=1e-6)
-
-
-def given(value: Any, kind: type[np.generic]) -> Any:
-    """Return a number as NumPy's, of a kind that it fits; other values as they are."""
-    if isinstance(value, list | tuple):
-        return type(value)(given(each, kind) for each in value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    if isinstance(value, float):
-        return kind(value) if issubclass(kind, np.floating) else np.float64(value)
-    fitting = kind if issubclass(kind, np.integer) else np.int64
-    limits = np.iinfo(fitting)
-    return fitting(value) if limits.min <= value <= limits.max else np.uint64(value)
-
-
-def plain(value: Any, kind: type[np.generic]) -> Any:
-    """Return the Python number that :func:`given` stands for."""
-    if isinstance(value, list | tuple):
-        return type(value)(plain(each, kind) for each in value)
-    shown = given(value, kind)
-    return shown.item() if isinstance(shown, np.generic) else shown
 
 
 # Every class that keeps numbers it was given, with arguments that are not its defaults.
