@@ -18,6 +18,13 @@ import dpsketch as dps
 from dpsketch import accounting, audit, files, kernels, keying, ledger, local, noise, plan, privacy
 from dpsketch.ledger import Ledger
 from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.density.spec import DensitySpec
+from dpsketch.sketches.distinct.spec import DistinctSpec
+from dpsketch.sketches.heavy.spec import HeavyHittersSpec
+from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.ranges.spec import RangeSketchSpec
+from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from numpy_numbers import given, plain
 
 # Floats are np.float64 beside integers of a kind, and integers np.int64 beside floats of one.
@@ -303,6 +310,32 @@ def density_of(**numbers: Any) -> Any:
 
 
 SPEC = {"seed": 9, "grid": 0.5}
+LIKE = {"records": 900, "keys": 20, "skew": 1.1}
+SPECS: dict[str, Callable[[], Any]] = {
+    "CountSketchSpec": lambda: CountSketchSpec(3, 16, UNIT),
+    "DensitySpec": lambda: DensitySpec(LINE, 20, 16, UNIT),
+    "DistinctSpec": lambda: DistinctSpec(64, UNIT),
+    "HeavyHittersSpec": lambda: HeavyHittersSpec(3, 16, UNIT, key_bits=16),
+    "MomentSpec": lambda: MomentSpec(0.5, 10, UNIT),
+    "RangeSketchSpec": lambda: RangeSketchSpec(6, UNIT),
+    "SparseHistogramSpec": lambda: SparseHistogramSpec(UNIT),
+}
+PREVIEWED = [
+    ("CountSketchSpec", "preview", {}),
+    ("CountSketchSpec", "predict", LIKE),
+    ("DensitySpec", "preview", {"count_share": 0.1, "records": 90, "similarity": 0.2}),
+    ("DistinctSpec", "preview", {"distinct": 90}),
+    ("DistinctSpec", "noise", {}),
+    ("HeavyHittersSpec", "preview", {}),
+    ("HeavyHittersSpec", "calibrate", {}),
+    ("HeavyHittersSpec", "predict", {"threshold": 30, **LIKE}),
+    ("MomentSpec", "preview", {"moment": 90}),
+    ("RangeSketchSpec", "preview", {}),
+    ("RangeSketchSpec", "calibrate", {}),
+    ("RangeSketchSpec", "predict_rank_error", {"records": 90, "span": 9, "confidence": 0.9}),
+    ("SparseHistogramSpec", "preview", {}),
+    ("SparseHistogramSpec", "mechanism", {}),
+]
 SCORES = np.arange(60.0)
 
 CASES = [
@@ -386,6 +419,15 @@ CASES = [
     *(
         Case(f"{kind}.{method}", lambda kind=kind, method=method: getattr(RELEASES[kind](), method), numbers, others)
         for kind, method, numbers, others in ASKED
+    ),
+    *(
+        Case(
+            f"{kind}.{method}",
+            lambda kind=kind, method=method: getattr(SPECS[kind](), method),
+            {"epsilon": None, "delta": None, "rho": None, **budget, **more},
+        )
+        for kind, method, more in PREVIEWED
+        for budget in (BUDGETS[:2] if kind == "SparseHistogramSpec" else BUDGETS[::2])
     ),
     Case("PrivateDensity.grid", lambda: plane().grid, {"size": (4, 5), "confidence": 0.9, "bounds": (0, 1.5)}),
     *(Case("Ledger.create", fixed(ledger_of), budget) for budget in BUDGETS),
@@ -498,12 +540,15 @@ RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
     "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio",
+    # What the specs compute with numbers of their own.
+    "DensitySpec.calibrated DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
+    "DistinctSpec.variance_of_ones MomentSpec.ratio",
 }
 # A sparse histogram has no zero-concentrated guarantee, and refuses the argument whatever it is.
 REFUSED = {"SparseHistogram.release": {"rho"}}
 # Built and compared field by field in test_numbers.py.
 ELSEWHERE = {"Amount", "ApproximateCost", "DiscreteLaplace", "GaussianCost", "Guess", "MomentCost", "PureCost"}
-ELSEWHERE |= {"RoundedGaussian", "Total", "Unit", "ZcdpCost"}
+ELSEWHERE |= {"RoundedGaussian", "Total", "Unit", "ZcdpCost", *SPECS}
 NUMERIC = re.compile(r"\b(int|float)\b")
 
 
@@ -521,16 +566,16 @@ def numeric_parameters(call: Any) -> set[str]:
 def public() -> dict[str, set[str]]:
     """Return every public function and method that takes numbers, with their names."""
     found: dict[str, set[str]] = {}
-    for module in (dps, local, kernels, accounting, plan, noise, ledger, audit, keying, privacy):
-        for name in module.__all__:
-            value = getattr(module, name)
-            if inspect.isfunction(value):
-                found[name] = numeric_parameters(value)
-            elif inspect.isclass(value) and not issubclass(value, Exception):
-                found[name] = numeric_parameters(value)
-                for method, call in inspect.getmembers(value, callable):
-                    if not method.startswith("_") and (inspect.isfunction(call) or inspect.ismethod(call)):
-                        found[f"{name}.{method}"] = numeric_parameters(call)
+    modules = (dps, local, kernels, accounting, plan, noise, ledger, audit, keying, privacy)
+    names = {name: getattr(module, name) for module in modules for name in module.__all__}
+    for name, value in {**names, **{name: type(build()) for name, build in SPECS.items()}}.items():
+        if inspect.isfunction(value):
+            found[name] = numeric_parameters(value)
+        elif inspect.isclass(value) and not issubclass(value, Exception):
+            found[name] = numeric_parameters(value)
+            for method, call in inspect.getmembers(value, callable):
+                if not method.startswith("_") and (inspect.isfunction(call) or inspect.ismethod(call)):
+                    found[f"{name}.{method}"] = numeric_parameters(call)
     return {name: numbers for name, numbers in found.items() if numbers}
 
 

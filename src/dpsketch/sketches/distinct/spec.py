@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise
-from dpsketch.numbers import hold_whole
+from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import ApproximateCost, PureCost, Unit, ZcdpCost, requested
 from dpsketch.sketches.releasing import AdditiveNoise, ReleasePreview, additive_noise, guarantee
 from dpsketch.sketches.specs import Sensitivity
@@ -93,6 +93,7 @@ class DistinctSpec:
         distinct: float = 0.0,
     ) -> ReleasePreview:
         """Say what a release would promise, and its standard error at a guessed number of ``distinct`` keys."""
+        distinct = real_number("distinct", distinct)
         calibrated = self.noise(epsilon, delta, rho)
         promise = guarantee(calibrated, self.unit)
         spread = math.sqrt(calibrated.noise.variance)

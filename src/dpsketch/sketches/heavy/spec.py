@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise, noise_from_json
-from dpsketch.numbers import hold_whole
+from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Cost, Guarantee, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
@@ -226,6 +226,7 @@ class HeavyHittersSpec:
         """
         from dpsketch.sketches.heavy.predict import predict
 
+        threshold = real_number("threshold", threshold)
         return predict(
             self, guessed_counts(records, keys, skew, counts), threshold, self.calibrate(epsilon, delta, rho).noise
         )

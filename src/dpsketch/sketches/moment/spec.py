@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, assert_never
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.numbers import hold_real, hold_whole
+from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
 from dpsketch.sketches.releasing import ReleasePreview
@@ -165,6 +165,7 @@ class MomentSpec:
         """
         from dpsketch.sketches.moment.calibration import calibrate
 
+        moment = real_number("moment", moment)
         calibrated = calibrate(self, epsilon, delta, rho)
         spread = math.sqrt(pivot_variance(self.p, self.size, estimator))
         promise = calibrated.guarantee(self, estimator)
