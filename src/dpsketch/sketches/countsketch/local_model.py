@@ -98,8 +98,8 @@ class LocalCountSketch:
     def __post_init__(self) -> None:
         if self.key_type not in ("int", "text"):
             raise InvalidInput("key_type is 'int' or 'text': people and collector must agree on it beforehand.")
-        self.spec.weight_grid.refuse_without_one()
         spec = self.spec  # refuses a bad shape now, not at the first report, and has Python's numbers
+        spec.weight_grid.refuse_without_one()
         for part, names in ((spec, ("rows", "width", "seed", "grid")), (spec.unit, ("max_keys", "max_weight"))):
             for name in names:
                 object.__setattr__(self, name, getattr(part, name))
