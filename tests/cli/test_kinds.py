@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
+from dpsketch import local
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
 
@@ -209,3 +210,14 @@ def test_options_of_another_kind_are_wrong_usage(dpsketch, words) -> None:
     result = dpsketch("run", "counts", words, "--key", "word", "--p", "1", *BUDGET, "-o", "x.dps")
     assert result.code == 2
     assert "--p does not apply to counts" in result.err
+
+
+@pytest.mark.parametrize("protocol", [local.PrivSketchAsPublished(0.01), local.MultiPCMS(1.0)], ids=lambda p: p.name)
+def test_a_spec_that_is_kept_for_comparison_makes_no_report(dpsketch, words, tmp_path, protocol) -> None:
+    local.write_spec(tmp_path / "spec.json", protocol)
+    result = dpsketch(
+        "local", "report", words, "--user", "user", "--key", "word", "--spec", "spec.json", "-o", "reports.jsonl"
+    )
+    assert result.code != 0
+    assert "for comparison" in result.err
+    assert not (tmp_path / "reports.jsonl").exists()

@@ -15,6 +15,7 @@ import pytest
 
 from dpsketch import files, local, noise
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.local.catalogue import nonprivate_protocol_from_json
 
 PROTOCOLS: list[local.LocalProtocol] = [
     local.SubsetHashing(1.0, max_items=3),
@@ -81,18 +82,18 @@ def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
 @every_protocol
 def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProtocol) -> None:
     text = json.dumps(protocol.to_json())
-    again = local.protocol_from_json(json.loads(text))
+    again = nonprivate_protocol_from_json(json.loads(text))
     assert again == protocol
     assert again.fingerprint == protocol.fingerprint
     assert replace(protocol, epsilon=1.5).fingerprint != protocol.fingerprint
     with pytest.raises(FrozenInstanceError):
         protocol.epsilon = 9.0  # type: ignore[misc]
     with pytest.raises(SpecMismatch):
-        local.protocol_from_json({**protocol.to_json(), "fingerprint": "0" * 16})
+        nonprivate_protocol_from_json({**protocol.to_json(), "fingerprint": "0" * 16})
     with pytest.raises(InvalidInput):
-        local.protocol_from_json({**protocol.to_json(), "surprise": 1})
+        nonprivate_protocol_from_json({**protocol.to_json(), "surprise": 1})
     with pytest.raises(InvalidInput):
-        local.protocol_from_json({"protocol": "unheard-of"})
+        nonprivate_protocol_from_json({"protocol": "unheard-of"})
 
 
 @every_protocol

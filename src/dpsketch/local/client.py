@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import numbers
 from os import PathLike
-from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from dpsketch import files
-from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
-from dpsketch.local.catalogue import protocol_from_json
+from dpsketch.errors import BudgetExceeded, InvalidInput, SensitiveData
+from dpsketch.local.catalogue import for_people
+from dpsketch.local.device import Memory, MemoryInFile, MemoryInProcess, Terms, Unchanged
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.local.sets import People, read_people
 from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
@@ -21,13 +23,12 @@ from dpsketch.privacy import Guarantee, PureCost
 
 __all__ = ["Client"]
 
-KIND = "local-client"
 _SLACK = 1e-12  # relative: ten reports of 0.1 fit into a budget of 1
 
 MEMOISED = (
     "An unchanged set is answered with the same randomised answer, so that repetition reveals nothing more about it. "
-    "Whoever links one person's reports over time sees when the set changed: the promise is about what was held, given "
-    "the times of change."
+    "But an answer that repeats is a mark: whoever sees the reports of two periods can tell which are of one person, "
+    "and so when the set changed. The promise is about what was held, given the times of change."
 )
 
 
@@ -37,21 +38,38 @@ class Client:
     Parameters
     ----------
     protocol : LocalProtocol
-        The public spec, as the collector announced it. Read its ``epsilon`` before agreeing.
+        The public spec, as the collector announced it. Read its ``epsilon`` before agreeing. What is kept for
+        comparison, or does not hold what it states, is refused.
     budget : float
         The most ε that all reports together may reveal about the person.
     path : path, optional
-        Where the client keeps its state, in a file that is sensitive. It is written before a report is returned, so
-        that a crash can only over-count. A file that exists is read, and must be of the same protocol and budget.
+        Where the client keeps its state, in a file that is sensitive. It is locked while a report is made, and written
+        before anything is drawn, so that a crash can only over-count and several processes share one budget. A file
+        that exists is read, and must be of the same protocol and budget. Have one file a collection: the budgets of
+        several add up.
+    unchanged : {"same", "fresh"}
+        What a set that was reported before is answered with in another period. "same": its old randomised answer, for
+        nothing, by which the reports of a person can be linked. "fresh": a new one, which costs ε and links nothing.
 
     Privacy
     -------
-    A new set costs ε, charged before anything is drawn; when the budget does not cover it, :meth:`report` refuses and
-    nothing is revealed by this class (that a device has fallen silent may be noticed by whoever waits for it). A set
-    that was reported before is answered with the *same* randomised content under a new identifier, and costs nothing:
-    asking a hundred times does not average the noise away. Two sequences of sets with the same times of change are told
-    apart by a factor of at most e^(ε · number of different sets). The times of change themselves are not hidden from
-    whoever links the reports of one person. All randomness is the operating system's.
+    A new set costs ε, charged and on the disk before anything is drawn; when the budget does not cover it,
+    :meth:`report` refuses and nothing is revealed by this class (that a device has fallen silent may be noticed by
+    whoever waits for it). All randomness is the operating system's.
+
+    With ``unchanged="same"``, a set that was reported before is answered with the *same* randomised content under a new
+    identifier, and costs nothing: asking a hundred times does not average the noise away. Two sequences of sets with
+    the same times of change are told apart by a factor of at most e^(ε · number of different sets). But the content is
+    a mark that stays: among 1,000 people whose sets did not change, the reports of one period are matched to those of
+    another for 98% of people with :class:`SubsetHashing` at its defaults. So a collector that never learns names can
+    still follow a person, see when their set changed, and join what else it knows of each report. Use it where
+    the collector knows the reporter anyway, or never sees single reports.
+
+    With ``unchanged="fresh"``, every period is a draw of its own: k periods cost k·ε, and linking two of them has no
+    more to go on than the sets themselves reveal within that ε.
+
+    The state is as good as its file: whoever puts an old copy back, or deletes it between two runs, has the person
+    spend the same budget again. While a client lives, it notices both and refuses. A file that is damaged is refused.
 
     Examples
     --------
@@ -63,21 +81,27 @@ class Client:
     (False, True, 1.0)
     """
 
-    def __init__(self, protocol: LocalProtocol, budget: float, path: str | PathLike[str] | None = None) -> None:
-        if not isinstance(protocol, LocalProtocol) or not protocol.guarantee.epsilon > 0:
-            raise InvalidInput("protocol must be a local protocol such as SubsetHashing(…).")
-        budget = real_number("budget", budget)
-        if not budget >= protocol.epsilon:
-            raise InvalidInput("budget must be a number that covers at least one report's epsilon.")
-        self._protocol = protocol
-        self._budget = float(budget)
-        self._path = None if path is None else Path(path)
-        self._secret = random_bytes(32)
-        self._made = 0
-        self._answers: dict[str, bytes] = {}
-        self._sent: dict[str, bytes] = {}
-        if self._path is not None and self._path.exists():
-            self._load(files.read(self._path, allow_sensitive=True))
+    def __init__(
+        self,
+        protocol: LocalProtocol,
+        budget: float,
+        path: str | PathLike[str] | None = None,
+        *,
+        unchanged: Unchanged = "same",
+    ) -> None:
+        self._protocol = for_people(protocol)
+        if isinstance(budget, bool) or not isinstance(budget, numbers.Real) or not math.isfinite(budget):
+            raise InvalidInput("budget must be a finite number: the most ε that all reports together may reveal.")
+        if not float(budget) >= self._protocol.epsilon:
+            raise InvalidInput(
+                f"budget must cover at least one report: the collector asks for ε={self._protocol.epsilon:g} each."
+            )
+        if unchanged not in ("same", "fresh"):
+            raise InvalidInput("unchanged is 'same' or 'fresh'.")
+        self._terms: Terms = Terms(self._protocol, float(budget), unchanged)
+        self._memory: MemoryInProcess | MemoryInFile = (
+            MemoryInProcess(Memory()) if path is None else MemoryInFile(path, self._terms)
+        )
 
     @property
     def protocol(self) -> LocalProtocol:
@@ -86,25 +110,26 @@ class Client:
 
     @property
     def spent(self) -> float:
-        """The ε revealed so far."""
-        return self._made * self._protocol.epsilon
+        """The ε revealed so far, by this process and all others that use the file."""
+        return self._memory.look().made * self._protocol.epsilon
 
     @property
     def remaining(self) -> float:
         """The ε that is left."""
-        return max(0.0, self._budget - self.spent)
+        return max(0.0, self._terms.budget - self.spent)
 
     @property
     def guarantee(self) -> Guarantee:
         """What all reports so far promise together."""
         one = self._protocol.guarantee
+        made = self._memory.look().made
         return Guarantee(
-            epsilon=self.spent,
+            epsilon=made * one.epsilon,
             delta=0.0,
             unit=one.unit,
-            costs=(PureCost(one.epsilon),) * self._made,
-            mechanism=f"{self._made} answers of: {one.mechanism}",
-            caveat=MEMOISED if one.holds else one.caveat,
+            costs=(PureCost(one.epsilon),) * made,
+            mechanism=f"{made} answers of: {one.mechanism}",
+            caveat=MEMOISED if one.holds and self._terms.unchanged == "same" else one.caveat,
             holds=one.holds,
         )
 
@@ -128,80 +153,66 @@ class Client:
         Raises
         ------
         BudgetExceeded
-            The set is new and the budget does not cover another report. Nothing was drawn.
+            An answer must be drawn and the budget does not cover it. Nothing was drawn.
+        FileRefused
+            The client's file was damaged, deleted or put back to an older state, or another process holds it. Nothing
+            was drawn.
         """
-        if period is not None and not isinstance(period, str):
-            raise InvalidInput("period is a text, or None.")
-        if period is not None and period in self._sent:
-            return self._sent[period]
-        person = self._protocol.read_person(items)
-        digest = self._digest(read_people([items], self._protocol.key_type))
-        form = self._protocol.form
-        if digest not in self._answers:
-            self._charge()
-            columns = {**self._protocol.randomise(person), "id": np.zeros((1, 2), np.uint64)}
-            self._answers[digest] = form.to_bytes(columns)[HEAD_BYTES + ID_BYTES :]
-        message = form.head + random_bytes(ID_BYTES) + self._answers[digest]
-        if period is not None:
-            self._sent[period] = message
-        self._save()
+        _check_period(period)
+        with self._memory.changing() as memory:
+            if period is not None and period in memory.sent:
+                return memory.sent[period]
+            message = self._protocol.form.head + random_bytes(ID_BYTES) + self._answer(memory, items)
+            if period is not None:
+                memory.sent[period] = message
+            self._memory.save(memory)
         return message
 
-    def _charge(self) -> None:
-        if (self._made + 1) * self._protocol.epsilon > self._budget * (1 + _SLACK):
+    def _answer(self, memory: Memory, items: Any) -> bytes:
+        """Return the content of a report: that of before, or one that is charged, on the disk, and only then drawn."""
+        person = self._protocol.read_person(items)
+        digest = _digest(read_people([items], self._protocol.key_type), memory.secret)
+        if self._terms.unchanged == "same" and digest in memory.answers:
+            return memory.answers[digest]
+        if (memory.made + 1) * self._protocol.epsilon > self._terms.budget * (1 + _SLACK):
             raise BudgetExceeded(
-                f"this device has spent ε={self.spent:g} of {self._budget:g}; a report of a new set would cost "
-                f"{self._protocol.epsilon:g} more. Nothing was drawn or charged."
+                f"this device has spent ε={memory.made * self._protocol.epsilon:g} of {self._terms.budget:g}; another "
+                f"answer would cost {self._protocol.epsilon:g} more. Nothing was drawn or charged."
             )
-        self._made += 1
-        self._save()
-
-    def _digest(self, people: People) -> str:
-        """Name a set without keeping it: a keyed hash of its sorted fingerprints."""
-        held = np.unique(people.prints).astype("<u8").tobytes()
-        return hashlib.blake2b(held, key=self._secret, digest_size=16).hexdigest()
-
-    def _save(self) -> None:
-        if self._path is not None:
-            files.write(self._path, self._document())
-
-    def _document(self) -> files.Document:
-        header = {"spec": self._protocol.to_json(), "budget": self._budget, "made": self._made}
-        arrays: dict[str, Any] = {
-            "secret": [self._secret],
-            "sets": list(self._answers),
-            "answers": list(self._answers.values()),
-            "periods": list(self._sent),
-            "messages": list(self._sent.values()),
-        }
-        return files.Document(KIND, True, header, arrays)
-
-    def _load(self, document: files.Document) -> None:
-        if document.kind != KIND or not document.sensitive:
-            raise FileRefused("the file is not the state of a client.")
-        if protocol_from_json(document.header["spec"]) != self._protocol or document.header["budget"] != self._budget:
-            raise SpecMismatch(
-                "the client's file is of another protocol or budget. Open it with those it was made with; "
-                "a second budget for one person would add to the first."
-            )
-        arrays: dict[str, Any] = document.arrays
-        self._made = whole_number("made", document.header["made"], low=0, high=2**31)
-        self._secret = bytes(arrays["secret"][0])
-        self._answers = {
-            str(name): bytes(answer) for name, answer in zip(arrays["sets"], arrays["answers"], strict=True)
-        }
-        self._sent = {str(name): bytes(sent) for name, sent in zip(arrays["periods"], arrays["messages"], strict=True)}
+        memory.made += 1
+        self._memory.save(memory)
+        columns = {**self._protocol.randomise(person), "id": np.zeros((1, 2), np.uint64)}
+        drawn = self._protocol.form.to_bytes(columns)[HEAD_BYTES + ID_BYTES :]
+        if self._terms.unchanged == "same":
+            memory.answers[digest] = drawn
+        return drawn
 
     def to_sensitive_bytes(self) -> bytes:
         """Return the client's state, for safe-keeping on the device."""
-        return files.encode(self._document())
+        return files.encode(self._memory.look().to_document(self._terms))
 
     @classmethod
     def from_sensitive_bytes(cls, data: bytes) -> Self:
         """Rebuild a client from :meth:`to_sensitive_bytes`; the one it came from must not be used any more."""
         document = files.decode(data, allow_sensitive=True)
-        if document.kind != KIND:
-            raise FileRefused("these bytes are not the state of a client.")
-        client = cls(protocol_from_json(document.header["spec"]), float(document.header["budget"]))
-        client._load(document)
+        terms = Terms.from_document(document)
+        client = cls(terms.protocol, terms.budget, unchanged=terms.unchanged)
+        client._memory = MemoryInProcess(Memory.from_document(document, terms))
         return client
+
+
+def _digest(people: People, secret: bytes) -> str:
+    """Name a set without keeping it: a keyed hash of its sorted fingerprints."""
+    held = np.unique(people.prints).astype("<u8").tobytes()
+    return hashlib.blake2b(held, key=secret, digest_size=16).hexdigest()
+
+
+def _check_period(period: Any) -> None:
+    if period is None:
+        return
+    if not isinstance(period, str):
+        raise InvalidInput("period is a text, or None.")
+    try:
+        period.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("period is not valid Unicode (half of a surrogate pair).") from None

@@ -226,9 +226,9 @@ class Collector:
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a collector from a decoded file."""
-        from dpsketch.local.catalogue import protocol_from_json
+        from dpsketch.local.catalogue import nonprivate_protocol_from_json
 
-        collector = cls(protocol_from_json(document.header["spec"]))
+        collector = cls(nonprivate_protocol_from_json(document.header["spec"]))
         users = whole_number("users", document.header["users"], low=0, high=2**62)
         ids = document.arrays.get("ids")
         if not isinstance(ids, np.ndarray) or ids.dtype != np.uint64 or ids.shape != (users, 2):

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,16 +31,27 @@ def write_spec(path: str | PathLike[str], protocol: LocalProtocol) -> None:
 
 
 def read_spec(path: str | PathLike[str]) -> LocalProtocol:
-    """Read a protocol from the file that :func:`write_spec` wrote."""
+    """Read a protocol for people from the file that :func:`write_spec` wrote, whoever sent it.
+
+    What is kept for comparison is refused (:func:`protocol_from_json`).
+    """
     with Path(path).open("rb") as file:
         data = file.read(_LARGEST_SPEC + 1)
     try:
-        value = json.loads(data) if len(data) <= _LARGEST_SPEC else None
+        value = json.loads(data, object_pairs_hook=_members) if len(data) <= _LARGEST_SPEC else None
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise FileRefused("the file is not the spec of a local protocol: a JSON object was expected.")
     return protocol_from_json(value)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that names a member twice: readers differ in which of the two they take."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError
+    return members
 
 
 def write_reports(path: str | PathLike[str], protocol: LocalProtocol, reports: pa.Table) -> int:

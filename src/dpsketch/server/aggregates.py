@@ -14,6 +14,7 @@ import numpy as np
 from dpsketch.answers import answer
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.local import Collector, LocalProtocol, Snapshot, protocol_from_json
+from dpsketch.local.catalogue import nonprivate_protocol_from_json
 from dpsketch.local.wire import Columns, Form
 from dpsketch.server.refusals import Refused
 from dpsketch.server.storage import Storage
@@ -37,7 +38,7 @@ class Aggregate:
 
     def __init__(self, row: CollectionRow) -> None:
         self.row = row
-        self.protocol: LocalProtocol = protocol_from_json(row.spec)
+        self.protocol: LocalProtocol = nonprivate_protocol_from_json(row.spec)
         self.form: Form = self.protocol.form
         self.refused = dict(row.refused)
         self.reports = 0
@@ -145,8 +146,6 @@ class Aggregates:
     def create(self, name: str, spec: dict[str, Any], candidates: list[str | int] | None) -> Aggregate:
         """Start a collection."""
         protocol = protocol_from_json(spec)
-        if not protocol.guarantee.holds:
-            raise InvalidInput("this protocol is kept for comparison and is not private: nothing is collected with it.")
         if candidates is not None:
             protocol.fingerprints(candidates)
         row = CollectionRow(

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from dpsketch.errors import DpsketchError, SourceError
 from dpsketch.hashing import fingerprint, text_fingerprints
-from dpsketch.local import protocol_from_json
+from dpsketch.local.catalogue import nonprivate_protocol_from_json
 from dpsketch.sketches.feeding import add_batch, feed
 from dpsketch.sources import Batch, Columns, open_files
 from dpsketch.sources.locations import File
@@ -136,7 +136,7 @@ def receiving(protocol: dict[str, Any]) -> Task:
     """Return the task that collects local reports; of one identifier, only the first report counts."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
-        collector = protocol_from_json(protocol).collector()
+        collector = nonprivate_protocol_from_json(protocol).collector()
         received = collector.receive(message for batch in batches for message in batch.column(0).to_pylist())
         tally = {name: getattr(received, name) for name in ("accepted", "repeated", "other_spec", "malformed")}
         return Part(pack(collector), tally) if any(tally.values()) else None
@@ -154,7 +154,7 @@ def compacting(protocol: dict[str, Any]) -> Task:
     """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        form = protocol_from_json(protocol).form
+        form = nonprivate_protocol_from_json(protocol).form
         foreign = form.head[:1] + bytes(255 - byte for byte in form.head[1:])
         for batch in batches:
             parsed = form.parse(batch.column(0).to_pylist())
