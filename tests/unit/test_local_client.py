@@ -130,7 +130,53 @@ def test_the_guarantee_adds_up_and_says_what_linking_shows() -> None:
     assert "when the set changed" in str(promised)
 
 
-@pytest.mark.parametrize("budget", [0, 0.5, -1, float("nan"), True, "3", None])
+def test_a_fresh_answer_every_period_is_charged_every_period() -> None:
+    client = local.Client(PROTOCOL, 3.0, unchanged="fresh")
+    monday = client.report(["a"], period="monday")
+    tuesday = client.report(["a"], period="tuesday")
+    assert tuesday[CONTENT] != monday[CONTENT]
+    assert client.report(["a"], period="monday") == monday  # announced again, or backwards: the same bytes for nothing
+    assert client.spent == 2.0
+    assert "when the set changed" not in str(client.guarantee)
+    client.report(["a"])
+    assert client.remaining == 0.0
+    with pytest.raises(BudgetExceeded):
+        client.report(["a"], period="wednesday")
+    assert client.report(["b"], period="tuesday") == tuesday
+
+
+def test_fresh_answers_stay_fresh_over_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "device"
+    first = local.Client(PROTOCOL, 3.0, path, unchanged="fresh").report(["a"])
+    again = local.Client(PROTOCOL, 3.0, path, unchanged="fresh")
+    assert again.report(["a"])[CONTENT] != first[CONTENT]
+    assert again.spent == 2.0
+    with pytest.raises(SpecMismatch):
+        local.Client(PROTOCOL, 3.0, path)
+    copied = local.Client.from_sensitive_bytes(again.to_sensitive_bytes())
+    copied.report(["a"])
+    assert copied.remaining == 0.0
+
+
+@pytest.mark.parametrize("budget", [np.float64(2), np.float32(2), np.int64(2), np.uint8(2), 2])
+def test_a_budget_may_be_any_real_number(tmp_path: Path, budget: float) -> None:
+    client = local.Client(PROTOCOL, budget, tmp_path / "device")
+    client.report(["a"])
+    assert (client.spent, client.remaining) == (1.0, 1.0)
+    assert type(client.remaining) is float
+    assert local.Client(PROTOCOL, 2.0, tmp_path / "device").spent == 1.0
+
+
+def test_a_period_that_cannot_be_written_down_costs_nothing(tmp_path: Path) -> None:
+    client = local.Client(PROTOCOL, 2.0, tmp_path / "device")
+    with pytest.raises(InvalidInput, match="Unicode"):
+        client.report(["a"], period="\ud800")
+    assert client.spent == 0.0
+    client.report(["a"], period="")
+    assert client.spent == 1.0
+
+
+@pytest.mark.parametrize("budget", [0, 0.5, -1, float("nan"), float("inf"), True, "3", None, np.bool_(True), 1 + 0j])
 def test_a_budget_must_cover_one_report(budget: object) -> None:
     with pytest.raises(InvalidInput):
         local.Client(PROTOCOL, budget)  # type: ignore[arg-type]
@@ -144,6 +190,8 @@ def test_bad_arguments() -> None:
         client.report(["a"], period=7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
         local.Client("protocol", 3.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        local.Client(PROTOCOL, 3.0, unchanged="forget")  # type: ignore[arg-type]
     assert client.spent == 0.0
 
 
