@@ -90,6 +90,31 @@ def test_a_senseless_spec_is_refused() -> None:
     assert all("not the spec" in answer["error"] for answer in answers)
 
 
+def test_forged_fields_are_refused() -> None:
+    """A spec is what its fingerprint names; a promise of the collector's own, beside it, is none."""
+    good = local.SubsetHashing(8.0, 3).to_json()
+    renamed = [{"epsilon": 0.5}, {"max_items": 4}, {"seed": 2}, {"key_type": "text"}, {"fingerprint": "0" * 16}]
+    answers = ask([{"ask": "readSpec", "spec": {**good, **change}, "maxEpsilon": 20} for change in renamed])
+    assert all("fingerprint" in answer.get("error", "") for answer in answers)
+    added: list[dict[str, Any]] = [{"guarantee": {"epsilon": 0.01}}, {"spent": 0}, {"Epsilon": 0.01}]
+    answers = ask([{"ask": "readSpec", "spec": {**good, **change}, "maxEpsilon": 20} for change in added])
+    assert all("not the spec" in answer.get("error", "") for answer in answers)
+    for other in (local.PrivSketchAsPublished(0.01), local.MultiPCMS(1.0), local.PadAndSample(1.0, length=3)):
+        [answer] = ask([{"ask": "readSpec", "spec": other.to_json(), "maxEpsilon": 20}])
+        assert "not the spec" in answer.get("error", "")
+
+
+def test_every_spec_of_python_has_the_same_name_here() -> None:
+    """Whole numbers, tenths, thirds, the ends of the range, and the largest parameters."""
+    epsilons = [0.001, 0.0015, 0.1, 0.1 + 0.2, 1 / 3, 1, 2.0, 2.5, 7.77, 19.999999999999996, 20]
+    protocols = [local.SubsetHashing(epsilon, 3) for epsilon in epsilons]
+    protocols += [local.SubsetHashing(1.0, 1, seed=2**53 - 1, seeds=65_536, width=2**22, key_type="int")]
+    protocols += [local.SubsetHashing(1.0, 2**16, key_type="text")]
+    assert answers_to([{"ask": "readSpec", "spec": each.to_json(), "maxEpsilon": 20} for each in protocols]) == [
+        each.epsilon for each in protocols
+    ]
+
+
 def test_a_collector_that_asks_for_more_than_was_agreed_is_refused() -> None:
     spec = local.SubsetHashing(1.5, 3).to_json()
     first, second, third = ask(

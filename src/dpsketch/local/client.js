@@ -129,17 +129,88 @@ export function oddsBelow(epsilon) {
   return total >> 80n;
 }
 
+// SHA-256, whole, because the browser's own is not there for pages without TLS. Its constants are the first bits of the
+// fractions of the square and cube roots of primes, in whole numbers.
+
+const PRIMES = Array.from({ length: 311 }, (_, k) => k + 2).filter((n) => {
+  for (let d = 2; d * d <= n; d++) {
+    if (n % d === 0) {
+      return false;
+    }
+  }
+  return true;
+});
+
+/** The first 32 bits of the fraction of a root of a small number. */
+function rootBits(number, degree) {
+  const target = BigInt(number) << (32n * degree);
+  let low = 0n;
+  for (let bit = 1n << 37n; bit > 0n; bit >>= 1n) {
+    if ((low + bit) ** degree <= target) {
+      low += bit;
+    }
+  }
+  return Number(low & 0xffffffffn);
+}
+
+const ROUNDS = PRIMES.map((prime) => rootBits(prime, 3n));
+const turn = (x, bits) => (x >>> bits) | (x << (32 - bits));
+
+function sha256(bytes) {
+  const blocks = new Uint8Array(64 * Math.ceil((bytes.length + 9) / 64));
+  const view = new DataView(blocks.buffer);
+  blocks.set(bytes);
+  blocks[bytes.length] = 0x80;
+  view.setUint32(blocks.length - 4, 8 * bytes.length);
+  const state = PRIMES.slice(0, 8).map((prime) => rootBits(prime, 2n));
+  const w = new Array(64);
+  for (let start = 0; start < blocks.length; start += 64) {
+    for (let i = 0; i < 64; i++) {
+      if (i < 16) {
+        w[i] = view.getUint32(start + 4 * i);
+        continue;
+      }
+      const s0 = turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ (w[i - 15] >>> 3);
+      const s1 = turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ (w[i - 2] >>> 10);
+      w[i] = (w[i - 16] + s0 + w[i - 7] + s1) | 0;
+    }
+    let [a, b, c, d, e, f, g, h] = state;
+    for (let i = 0; i < 64; i++) {
+      const mixed = (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g));
+      const first = (h + mixed + ROUNDS[i] + w[i]) | 0;
+      const second = ((turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+      [a, b, c, d, e, f, g, h] = [(first + second) | 0, a, b, c, (d + first) | 0, e, f, g];
+    }
+    [a, b, c, d, e, f, g, h].forEach((word, i) => {
+      state[i] = (state[i] + word) | 0;
+    });
+  }
+  return state.map((word) => (word >>> 0).toString(16).padStart(8, "0")).join("");
+}
+
+const MEMBERS = ["epsilon", "fingerprint", "key_type", "max_items", "protocol", "seed", "seeds", "width"];
+
+/** The name of a spec: of its members in order, written as Python writes them (a whole epsilon has its ".0"). */
+function nameOf(json) {
+  const written = (name) =>
+    name === "epsilon" && Number.isInteger(json[name]) ? `${json[name]}.0` : JSON.stringify(json[name]);
+  const members = MEMBERS.filter((name) => name !== "fingerprint").map((name) => `"${name}":${written(name)}`);
+  return sha256(new TextEncoder().encode(`{${members.join(",")}}`)).slice(0, 16);
+}
+
 const whole = (value, low, high) => Number.isSafeInteger(value) && value >= low && value <= high;
 
 /**
- * Check a spec as a collector announced it.
+ * Check a spec as a collector announced it, which need not be trusted.
  *
- * maxEpsilon is the most that the person agreed to reveal with one report: a spec that asks for more is refused, so that the
- * announcement need not be trusted.
+ * Only subset hashing is known here, so nothing that is not private can be announced. The fingerprint must be that of the
+ * parameters, and nothing else may be written beside them. maxEpsilon is the most that the person agreed to reveal with one
+ * report: a spec that asks for more is refused.
  */
 export function readSpec(json, { maxEpsilon }) {
   const { protocol, epsilon, max_items: maxItems, width, seeds, seed, key_type: keyType, fingerprint: name } = json;
   const valid =
+    Object.keys(json).sort().join() === MEMBERS.join() &&
     protocol === "subset-hashing" &&
     typeof epsilon === "number" &&
     epsilon >= 0.001 &&
@@ -153,6 +224,9 @@ export function readSpec(json, { maxEpsilon }) {
     /^[0-9a-f]{16}$/.test(name);
   if (!valid) {
     throw new TypeError("this is not the spec of a subset-hashing protocol.");
+  }
+  if (nameOf(json) !== name) {
+    throw new TypeError("the spec and its fingerprint do not belong together; get the spec again.");
   }
   if (!(epsilon <= maxEpsilon)) {
     throw new RangeError(`the collector asks for epsilon ${epsilon}; at most ${maxEpsilon} was agreed to.`);
