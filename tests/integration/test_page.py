@@ -294,19 +294,18 @@ def share_of_mango(texts: list[str]) -> float:
 def test_the_page_randomises_by_the_law_of_the_protocol(tab: Visit, demo: str) -> None:
     """The share among 400 reports of one choice within six standard errors of 1 (2e-9), that of true buckets not."""
     tab.open(f"/demo/{collection(demo)['id']}")
-    tab.page.get_by_label("mango").check()
     randomised = tab.page.evaluate(
-        """async (number) => {
-          const button = [...document.querySelectorAll("button")].find((one) => one.textContent === "Randomise");
+        """async ([number, announced]) => {
+          const { readSpec } = await import("/client.js");
+          const { reportOnce } = await import("/page/taking.js");
+          const spec = readSpec(announced, { maxEpsilon: 2 });
           const texts = [];
           for (let k = 0; k < number; k++) {
-            button.click();
-            await new Promise((done) => setTimeout(done));
-            texts.push(document.querySelector(".body").textContent);
+            texts.push((await reportOnce(`person ${k}`, spec, ["mango"], 2 * number)).message);
           }
           return texts;
         }""",
-        REPORTS,
+        [REPORTS, collection(demo)["spec"]],
     )
     plain = tab.page.evaluate(
         """async ([number, announced]) => {
@@ -329,7 +328,7 @@ def test_the_page_randomises_by_the_law_of_the_protocol(tab: Visit, demo: str) -
 def test_a_person_can_agree_to_less_than_the_collector_asks(tab: Visit, demo: str) -> None:
     tab.open(f"/demo/{collection(demo)['id']}")
     tab.page.get_by_label("fig").check()
-    tab.page.get_by_label("The most one report may cost").fill("1")
+    tab.page.get_by_label("The most that all your reports").fill("1")
     tab.page.get_by_role("button", name="Randomise").click()
     expect(tab.page.get_by_role("alert").filter(visible=True)).to_contain_text("at most 1 was agreed to")
     expect(tab.page.get_by_role("button", name="Send it")).to_be_hidden()

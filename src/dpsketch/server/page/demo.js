@@ -1,52 +1,65 @@
-/** Taking part: the browser randomises the choice, shows what it will send, and sends exactly that. */
+/** Taking part: the browser draws one report, keeps it, shows what it will send, and sends exactly that. */
 
-import { decide, readSpec, report, toObject } from "../client.js";
+import { decide, readSpec } from "../client.js";
 import { get, part, postText } from "./api.js";
 import { card, form, h, labelled, noticeBoard } from "./dom.js";
 import { guaranteeCard } from "./guarantee.js";
 import { WHOLE, budget, percent, quantity, several } from "./numbers.js";
+import { cost, kept, markSent, reportOnce } from "./taking.js";
 
 const AGREED = 4;
+const LARGEST_EPSILON = 20;
 
-/** What this page has spent on each collection since it was opened. */
-const spent = new Map();
+/** The collection's spec, if what is announced beside it agrees with it; what cannot be checked is refused. */
+function checkedSpec({ spec, guarantee }) {
+  let read;
+  try {
+    read = readSpec(spec, { maxEpsilon: LARGEST_EPSILON });
+  } catch (error) {
+    throw new Error(`This page cannot report to this collection, so do not take part: ${error.message}`);
+  }
+  if (!guarantee.holds || guarantee.epsilon !== read.epsilon || guarantee.delta !== 0) {
+    throw new Error("This collection promises something else than its spec keeps: do not take part.");
+  }
+  return read;
+}
 
 /** The bucket of one item under a hash function of the pool: what a report would name if it named the item's own. */
 const bucketOf = (spec, item, seed) => decide(spec, [item], seed, { inside: 0n, choice: 0n, order: 0n });
 
-/** The probabilities with which a report names a bucket that holds an item of one's own, and any other bucket. */
-function chances(spec, items, seed) {
-  const occupied = Math.min(spec.maxItems, new Set(items.map((item) => bucketOf(spec, item, seed))).size);
-  const odds = Math.exp(spec.epsilon);
-  const own = odds / (spec.maxItems * odds + spec.width - spec.maxItems);
-  return { own, other: (1 - occupied * own) / (spec.width - occupied) };
-}
-
 const chance = (value) => percent(Number(value.toPrecision(3)));
 
-function explanation(spec, made, items, candidates) {
-  const named = candidates.filter((item) => bucketOf(spec, item, made.seed) === made.bucket).join(", ");
-  const { own, other } = chances(spec, items, made.seed);
-  return [
-    h(
-      "p",
-      {},
-      `Hash function ${quantity(made.seed)} of ${quantity(spec.seeds)} sorts all answers into ${quantity(spec.width)} `,
-      `buckets. The report names bucket ${made.bucket}, which holds, of this list: `,
-      h("strong", {}, named || "none"),
-      ".",
-    ),
-    h(
-      "p",
-      { class: "soft" },
-      `Your own bucket is named with probability ${chance(own)}, each of the others with ${chance(other)}. `,
-      "So nobody can be sure, and you can always say that it was chance.",
-    ),
-  ];
+/** What may be known before a report is sent: how it was drawn, and not what came out. */
+function odds(spec) {
+  const factor = Math.exp(spec.epsilon);
+  const own = factor / (spec.maxItems * factor + spec.width - spec.maxItems);
+  return h(
+    "p",
+    { class: "soft" },
+    `One of ${quantity(spec.seeds)} hash functions sorts all answers into ${quantity(spec.width)} buckets. A bucket of `,
+    `yours is named with probability ${chance(own)}; otherwise chance names another. So nobody can be sure, and you can `,
+    "always say that it was chance. Send it or not, but do not let what it names decide that: whoever sends only true ",
+    "reports tells the truth. What it names is shown here when it is sent.",
+  );
+}
+
+/** What a report that was sent names. */
+function named(spec, message, candidates) {
+  const { seed, bucket } = JSON.parse(message);
+  const items = candidates.filter((item) => bucketOf(spec, item, seed) === bucket).join(", ");
+  return h(
+    "p",
+    {},
+    `Hash function ${quantity(seed)} was drawn. The report names bucket ${bucket}, which holds, of this list: `,
+    h("strong", {}, items || "none"),
+    ".",
+  );
 }
 
 export async function showDemo(place, { id, signal }) {
   const collection = await get(`collections/${part(id)}`, signal);
+  const spec = checkedSpec(collection);
+  const before = await kept();
   const integer = collection.spec.key_type === "int";
   const typed = (item) => (integer ? BigInt(item) : item);
   const candidates = (collection.candidates ?? []).map(typed);
@@ -55,6 +68,7 @@ export async function showDemo(place, { id, signal }) {
   const sendNotice = noticeBoard();
   const body = h("pre", { class: "body", tabindex: "0", "aria-label": "What will be sent" });
   const meaning = h("div", { class: "stack tight" });
+  const spent = h("p", { class: "cost", "aria-live": "polite" });
   const result = h("p", { class: "answer", "aria-live": "polite" });
   const choices = candidates.map((item) => {
     const field = h("input", { type: single ? "radio" : "checkbox", name: "choice", value: item });
@@ -62,7 +76,7 @@ export async function showDemo(place, { id, signal }) {
   });
   const own = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
   const limit = h("input", { type: "number", min: 0.001, max: 20, step: "any", value: AGREED });
-  let message = null;
+  let mine = before.find((one) => one.collection === id) ?? null;
 
   function held() {
     const written = own.value.split(",").map((text) => text.trim());
@@ -77,34 +91,47 @@ export async function showDemo(place, { id, signal }) {
     return picked.map(typed);
   }
 
-  function randomise() {
-    const spec = readSpec(collection.spec, { maxEpsilon: Number(limit.value) });
-    const items = held();
-    const made = report(spec, items);
-    message = JSON.stringify(toObject(spec, made));
-    body.replaceChildren(message);
-    meaning.replaceChildren(...explanation(spec, made, items, candidates));
+  function showSpent(records) {
+    const here = cost(records.filter((one) => one.collection === id));
+    spent.replaceChildren(
+      `This browser has spent ε = ${budget(here)} on this collection, and ε = ${budget(cost(records))} on all `,
+      "collections of this service together. It forgets this with the data of this site; what was sent stays sent.",
+    );
+  }
+
+  /** Show the one report there is; there is no way to another. */
+  function showReport() {
+    body.replaceChildren(mine.message);
+    meaning.replaceChildren(mine.sent ? named(spec, mine.message, candidates) : odds(spec));
+    maker.hidden = true;
+    drawn.hidden = false;
+    step.hidden = false;
+  }
+
+  async function randomise() {
+    const most = Number(limit.value);
+    mine = await reportOnce(id, readSpec(collection.spec, { maxEpsilon: most }), held(), most);
+    showSpent(await kept());
     result.replaceChildren();
     sendNotice.clear();
-    step.hidden = false;
+    showReport();
     step.querySelector("h2").focus();
   }
 
   async function send() {
-    if (message === null) {
-      throw new Error("This report was sent already. Randomise again for another; it costs as much once more.");
+    if (mine.sent) {
+      throw new Error("This report was sent already, and there is no other: a collection gets one from each browser.");
     }
-    const { accepted } = await postText(`collections/${part(id)}/reports`, message, signal);
-    message = null;
-    spent.set(id, (spent.get(id) ?? 0) + collection.spec.epsilon);
+    const { accepted } = await postText(`collections/${part(id)}/reports`, mine.message, signal);
+    mine = (await markSent(id)) ?? { ...mine, sent: true };
+    showReport();
     result.replaceChildren(
       accepted ? "Sent, and stored. " : "This report was there already. ",
-      `From this page you have now spent ε = ${budget(spent.get(id))}. `,
       h("a", { href: `#/collections/${part(id)}` }, "See what everyone said"),
     );
   }
 
-  const asks = `This collection asks for ε = ${budget(collection.spec.epsilon)}. More than you agree to is refused.`;
+  const asks = `This collection asks for ε = ${budget(spec.epsilon)}. More than you agree to is refused.`;
   const chooser = h(
     "fieldset",
     {},
@@ -124,6 +151,22 @@ export async function showDemo(place, { id, signal }) {
   );
   step.querySelector("h2").tabIndex = -1;
   step.hidden = true;
+  const maker = form(
+    randomise,
+    makeNotice,
+    chooser,
+    labelled("The most that all your reports to this service may cost (ε)", limit, asks),
+    h("div", { class: "row" }, h("button", { type: "submit" }, "Randomise")),
+  );
+  const drawn = h(
+    "p",
+    { hidden: true },
+    "Your report to this collection is drawn. It is the only one: whatever you would choose now, this is what is sent.",
+  );
+  showSpent(before);
+  if (mine !== null) {
+    showReport();
+  }
   place.append(
     h("p", { class: "crumbs" }, h("a", { href: "#/demo" }, "Take part"), " ›"),
     h("h1", { tabindex: "-1" }, collection.name),
@@ -138,17 +181,7 @@ export async function showDemo(place, { id, signal }) {
       h(
         "div",
         { class: "stack" },
-        card(
-          "1. Choose",
-          form(
-            randomise,
-            makeNotice,
-            chooser,
-            labelled("The most one report may cost (ε)", limit, asks),
-            h("div", { class: "row" }, h("button", { type: "submit" }, "Randomise")),
-          ),
-          makeNotice.element,
-        ),
+        card("1. Choose", maker, drawn, makeNotice.element, spent),
         step,
       ),
       h("aside", { class: "stack" }, guaranteeCard(collection.guarantee)),
