@@ -147,10 +147,10 @@ def test_two_tabs_draw_one_report(tab: Visit, demo: str) -> None:
         person = f"race-{number}"
         for page, own in ((tab.page, "mango"), (other, "apple")):
             page.evaluate(race, [person, announced, own])
-        found = [page.evaluate("async (person) => (await window[person]).message", person) for page in (tab.page, other)]
+        found = [
+            page.evaluate("async (person) => (await window[person]).message", person) for page in (tab.page, other)
+        ]
         assert found[0] == found[1]
-
-
 
 
 def answer_with(one: dict[str, Any]) -> Any:
@@ -208,7 +208,11 @@ def test_the_choice_is_not_kept(tab: Visit, demo: str) -> None:
     [
         lambda one: {**one, "guarantee": {**one["guarantee"], "epsilon": 0.01}},
         lambda one: {**one, "guarantee": {**one["guarantee"], "holds": False}},
-        lambda one: {**one, "spec": {**one["spec"], "epsilon": 0.01}, "guarantee": {**one["guarantee"], "epsilon": 0.01}},
+        lambda one: {
+            **one,
+            "spec": {**one["spec"], "epsilon": 0.01},
+            "guarantee": {**one["guarantee"], "epsilon": 0.01},
+        },
         lambda one: {**one, "spec": local.PrivSketchAsPublished(2.0).to_json()},
     ],
     ids=["other epsilon", "does not hold", "fingerprint", "not private"],

@@ -61,7 +61,7 @@ class Client:
     identifier, and costs nothing: asking a hundred times does not average the noise away. Two sequences of sets with
     the same times of change are told apart by a factor of at most e^(ε · number of different sets). But the content is
     a mark that stays: among 1,000 people whose sets did not change, the reports of one period are matched to those of
-    another for 98% of people with :class:`SubsetHashing` at its defaults. So a collector that never learns names can
+    another for 99% of people with :class:`SubsetHashing` at its defaults. So a collector that never learns names can
     still follow a person, see when their set changed, and join what else it knows of each report. Use it where
     the collector knows the reporter anyway, or never sees single reports.
 
