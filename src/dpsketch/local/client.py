@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import numbers
 from os import PathLike
 from typing import Any, NoReturn, Self
 
@@ -18,7 +17,7 @@ from dpsketch.local.protocol import LocalProtocol
 from dpsketch.local.sets import People, read_people
 from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
 from dpsketch.noise import random_bytes
-from dpsketch.numbers import real_number, whole_number
+from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee, PureCost
 
 __all__ = ["Client"]
@@ -90,9 +89,10 @@ class Client:
         unchanged: Unchanged = "same",
     ) -> None:
         self._protocol = for_people(protocol)
-        if isinstance(budget, bool) or not isinstance(budget, numbers.Real) or not math.isfinite(budget):
+        budget = real_number("budget", budget)
+        if not math.isfinite(budget):
             raise InvalidInput("budget must be a finite number: the most ε that all reports together may reveal.")
-        if not float(budget) >= self._protocol.epsilon:
+        if not budget >= self._protocol.epsilon:
             raise InvalidInput(
                 f"budget must cover at least one report: the collector asks for ε={self._protocol.epsilon:g} each."
             )

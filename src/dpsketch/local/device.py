@@ -21,10 +21,10 @@ from typing import Any, Literal
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, SpecMismatch
-from dpsketch.local.arguments import whole_number
 from dpsketch.local.catalogue import protocol_from_json
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.noise import random_bytes
+from dpsketch.numbers import whole_number
 
 __all__ = ["Memory", "MemoryInFile", "MemoryInProcess", "Terms", "Unchanged", "locked"]
 
