@@ -15,6 +15,7 @@ __all__ = [
     "LedgerError",
     "ReleaseRefused",
     "SensitiveData",
+    "SketchBroken",
     "SourceError",
     "SpecMismatch",
 ]
@@ -46,6 +47,10 @@ class ReleaseRefused(DpsketchError, RuntimeError):
 
 class BudgetExceeded(ReleaseRefused):
     """The dataset's privacy budget does not cover the release; nothing was charged or released."""
+
+
+class SketchBroken(ReleaseRefused):
+    """A change of a sketch was interrupted; what it holds is not known, and it refuses to go on."""
 
 
 class LedgerError(DpsketchError, RuntimeError):

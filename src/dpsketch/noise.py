@@ -60,6 +60,7 @@ __all__ = [
     "noise_is_for_tests",
     "random_below",
     "random_bytes",
+    "random_id",
     "random_words",
     "seeded_noise_for_tests_only",
 ]
@@ -138,6 +139,14 @@ def random_bytes(n: int) -> bytes:
     """Return ``n`` fresh random bytes."""
     n = whole_number("n", n, low=0)
     return _source.get().read(n)
+
+
+def random_id() -> str:
+    """Return 32 hexadecimal digits that no other call returns.
+
+    They come from the operating system also where noise is seeded: an id tells things apart and hides nothing.
+    """
+    return _OPERATING_SYSTEM.read(16).hex()
 
 
 def random_words(n: int) -> npt.NDArray[np.uint64]:

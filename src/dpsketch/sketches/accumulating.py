@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import fields, replace
-from os import PathLike
 from typing import Any, Generic, Self, TypeVar
 
-from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.sketches.releasing import Sensitive
+from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec, refuse_mismatch
 
 __all__ = ["Accumulator", "agreed_spec"]
@@ -18,7 +16,7 @@ __all__ = ["Accumulator", "agreed_spec"]
 SpecT = TypeVar("SpecT", bound=UnitSpec)
 
 
-class Accumulator(Sensitive, ABC, Generic[SpecT]):
+class Accumulator(Partial, Generic[SpecT]):
     """A sensitive sketch: starts empty from a spec, merges, and is written and read inside the trust boundary."""
 
     _spec: SpecT
@@ -29,18 +27,12 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
     def _start(self, spec: SpecT) -> None:
         """Set every attribute of an empty sketch."""
 
+    def _check_absorb(self, other: Self) -> None:
+        """Refuse another sketch of the same spec whose counts cannot be added to these."""
+
     @abstractmethod
     def _absorb(self, other: Self) -> None:
-        """Add the counts of another sketch of the same spec, or refuse before anything is added."""
-
-    @abstractmethod
-    def _to_document(self) -> files.Document:
-        """Return everything, sensitive content included."""
-
-    @classmethod
-    @abstractmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+        """Add the counts of another sketch that :meth:`_check_absorb` let pass."""
 
     @classmethod
     def from_spec(cls, spec: SpecT) -> Self:
@@ -69,35 +61,25 @@ class Accumulator(Sensitive, ABC, Generic[SpecT]):
         Parameters
         ----------
         other : same kind of sketch
-            It stays as it is. Where the unit is a user, one that shares a user is refused.
+            It stays as it is. One that was merged before is refused, as is a copy of it; where the unit is a user,
+            also one that shares a user.
         disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+            State that the two share no user. No user is then compared, and the release says that it was not checked.
         """
         if type(other) is not type(self):
             raise SpecMismatch(f"cannot merge a {type(self).__name__} with a {type(other).__name__}.")
+        self._refuse_overlap(other)
         spec = agreed_spec(self._spec, other._spec)
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        if other is self:
-            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
+        self._check_absorb(other)
+        self._begin_change()
+        self._partials |= other._partials
+        self._counted = counted
         self._absorb(other)
         self._skipped += other._skipped
-        self._counted = counted
         self._spec = spec
-
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
 def agreed_spec(ours: Any, theirs: Any) -> Any:

@@ -69,6 +69,7 @@ class CountMinForComparison(Sensitive):
         units = record_units(self._spec.weight_grid, batch, None, counts)
         mass = checked_total(self._mass, units, 1, len(units))
         rows = np.arange(self._spec.rows)
+        self._begin_change()
         for start in range(0, len(units), _CHUNK):
             some = slice(start, start + _CHUNK)
             buckets = _buckets(self._spec, batch.fingerprints[some])

@@ -18,18 +18,24 @@ __all__ = ["add_batch", "feed"]
 def feed(sketch: Any, batches: Iterable[Batch], *, disjoint_users: bool = False) -> None:
     """Add the records of batches to a sketch; where its unit is a user, they must be sorted by user.
 
-    ``disjoint_users`` is that of the sketch's own ``update``.
+    All of them are one change: interrupted when some are added, the sketch refuses to go on. ``disjoint_users`` is that
+    of the sketch's own ``update``.
     """
     by_user = sketch.spec.unit.level == "user"
-    for batch in whole_users(batches, sketch.spec) if by_user else batches:
-        if batch.rows:
-            add_batch(sketch, batch, disjoint_users=disjoint_users)
+    whole = whole_users(batches, sketch.spec) if by_user else batches
+    sketch.update_in_turn(_arguments(sketch, batch, disjoint_users) for batch in whole if batch.rows)
 
 
 def add_batch(sketch: Any, batch: Batch, *, disjoint_users: bool = False) -> None:
     """Add the records of one batch, which holds each of its users whole."""
+    records, given = _arguments(sketch, batch, disjoint_users)
+    sketch.update(records, **given)
+
+
+def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, dict[str, Any]]:
+    """Return what the sketch's ``update`` takes for a batch."""
     # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
     weights = None if isinstance(sketch, DensitySketch | DistinctSketch) else batch.weight
     given = {"users": batch.user, "weights": weights, "disjoint_users": disjoint_users or None}
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
-    sketch.update(records, **{name: value for name, value in given.items() if value is not None})
+    return records, {name: value for name, value in given.items() if value is not None}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, assert_never
 
 from dpsketch import accounting
+from dpsketch.changes import Changeable
 from dpsketch.errors import InvalidInput, SensitiveData
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost, requested
@@ -35,8 +36,8 @@ DELTA_FOR_RHO = 1e-6
 _IN_BOTH = "Stated for someone who may be in both releases."
 
 
-class Sensitive:
-    """What every sensitive sketch refuses: to be pickled, copied or printed with its content."""
+class Sensitive(Changeable):
+    """What every sensitive sketch refuses: to be pickled, copied or printed, and to go on when interrupted."""
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise SensitiveData(

@@ -70,7 +70,7 @@ class PanPrivateStream:
         if batch_id < counted:
             return
         part = build(batch, CountSketch.from_spec(sketch.spec), key=self._key, weight=self._weight)
-        sketch.merge(part)
+        sketch.merge_fresh(part)  # the state's name tells which micro-batches are in it
         sketch.save_sensitive(self._file(batch_id + 1))
         self._keep_only(batch_id + 1)
 

@@ -53,12 +53,17 @@ def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
     """Return the task that counts records; where the unit is a user, they come sorted by user."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
-        sketch = unpack(prototype)
+        # A partial of its own, with an id of its own: the prototype is the same for all tasks.
+        sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
         records: Iterator[Batch] = (_from_arrow(table, tally) for table in _gathered(batches))
+        stated = {"disjoint_users": True} if disjoint_users else {}
         if sketch.spec.unit.level == "user":
-            records = _complete(records, sketch, disjoint_users)
-        feed(sketch, records, disjoint_users=disjoint_users)
+            incomplete = sketch.empty_like()
+            feed(sketch, _complete(records, incomplete, disjoint_users), **stated)
+            sketch.merge(incomplete, **stated)
+        else:
+            feed(sketch, records, **stated)
         return Part(pack(sketch), dict(tally)) if tally else None
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,7 +76,7 @@ def counting_files(prototype: bytes, files: Files, columns: Columns) -> Task:
     """Return the task that reads and counts the files whose places in the list it is given."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
-        sketch = unpack(prototype)
+        sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
         feed(sketch, _read(batches, files, columns, tally))
         return Part(pack(sketch), dict(tally)) if tally else None
@@ -224,13 +229,13 @@ def _mixed(role: str) -> SourceError:
     )
 
 
-def _complete(batches: Iterable[Batch], sketch: Any, disjoint_users: bool) -> Iterator[Batch]:
-    """Yield the records that have a user and all coordinates; the sketch gets the others at once, to count them."""
+def _complete(batches: Iterable[Batch], incomplete: Any, disjoint_users: bool) -> Iterator[Batch]:
+    """Yield the records that have a user and all coordinates; a sketch of the others counts them as skipped."""
     for batch in batches:
         users = [] if batch.user is None else [batch.user.is_valid()]
         complete = reduce(pc.and_, [*users, *(pc.is_finite(point).fill_null(False) for point in batch.points)])
         if not pc.all(complete, min_count=0).as_py():
-            add_batch(sketch, _filtered(batch, pc.invert(complete)), disjoint_users=disjoint_users)
+            add_batch(incomplete, _filtered(batch, pc.invert(complete)), disjoint_users=disjoint_users)
             batch = _filtered(batch, complete)
         if batch.rows:
             yield batch

@@ -15,8 +15,7 @@ ever published, so a record is in ⌊log₂ days⌋ + 1 nodes, and the noise is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from os import PathLike
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -33,7 +32,8 @@ from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.releasing import AdditiveNoise, Sensitive, additive_noise, charge_ledger, guarantee, pays_for
+from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, charge_ledger, guarantee, pays_for
 from dpsketch.sketches.specs import Sensitivity, fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -78,7 +78,18 @@ def tree_sensitivity(spec: CountSketchSpec, days: int) -> Sensitivity:
     return Sensitivity(times * heights * spec.rows * weight, times * sqrt_up(weight**2 * spec.rows * heights))
 
 
-class ContinualCountSketch(Sensitive):
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """Records of today that were checked, and what the sketch is to note with them. Sensitive."""
+
+    key_type: KeyType | None
+    fingerprints: npt.NDArray[np.uint64]
+    units: npt.NDArray[np.int64]
+    mass: int
+    skipped: int
+
+
+class ContinualCountSketch(Partial):
     """A CountSketch that is published every day, at one price for all days.
 
     Parameters
@@ -198,19 +209,35 @@ class ContinualCountSketch(Sensitive):
 
     def update(self, keys: Any, *, weights: Any = None, counts: Any = None) -> None:
         """Add records of today, as :meth:`dpsketch.CountSketch.update` does at record level."""
+        prepared = self._prepare(keys, weights, counts)
+        self._begin_change()
+        self._add(prepared)
+
+    def _prepare(self, keys: Any, weights: Any, counts: Any) -> Prepared:
+        """Check records; change nothing."""
         self._refuse_after_the_end()
         batch = fingerprint(keys, self._spec.key_type)
         units = record_units(self._spec.weight_grid, batch, weights, counts)
         mass = checked_total(self._mass, units, 1, len(units))
-        kernels.add_weighted(self._today, batch.fingerprints, self._row_keys, units)
-        self._mass = mass
+        return Prepared(batch.key_type, batch.fingerprints, units, mass, batch.skipped)
+
+    def _add(self, batch: Prepared) -> None:
+        kernels.add_weighted(self._today, batch.fingerprints, self._row_keys, batch.units)
+        self._mass = batch.mass
         self._skipped += batch.skipped
         if self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
 
     def publish_day(self) -> PrivateCountSketch:
-        """End the day: publish the nodes that it completes, and return the release of the total so far."""
+        """End the day: publish the nodes that it completes, and return the release of the total so far.
+
+        Interrupted, the sketch refuses to go on: no node is drawn twice, and no day counted twice.
+        """
         self._refuse_after_the_end()
+        self._begin_change()
+        return self._end_day()
+
+    def _end_day(self) -> PrivateCountSketch:
         if noise_is_for_tests():
             self._promise = replace(self._promise, holds=False, caveat=_FOR_TESTS)
         self._open += self._today
@@ -222,12 +249,14 @@ class ContinualCountSketch(Sensitive):
             drawn = self._noise.sample(self._today.size).reshape(self._today.shape)
             self._nodes[height, (self._published >> height) - 1] = self._open[height] + drawn
             self._open[height] = 0
-        return self.total()
+        return self._between(1, self._published)
 
     def day(self, keys: Any, *, weights: Any = None, counts: Any = None) -> PrivateCountSketch:
-        """Add a whole day's records and publish it: :meth:`update`, then :meth:`publish_day`."""
-        self.update(keys, weights=weights, counts=counts)
-        return self.publish_day()
+        """Add a whole day's records and publish it: :meth:`update` and :meth:`publish_day` as one change."""
+        prepared = self._prepare(keys, weights, counts)
+        self._begin_change()
+        self._add(prepared)
+        return self._end_day()
 
     def total(self) -> PrivateCountSketch:
         """Return the release of all days published so far. Costs nothing: it is made of what is public."""
@@ -239,6 +268,9 @@ class ContinualCountSketch(Sensitive):
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
         last = whole_number("last", last, low=1, high=self._published)
         first = whole_number("first", first, low=1, high=last)
+        return self._between(first, last)
+
+    def _between(self, first: int, last: int) -> PrivateCountSketch:
         chosen = list(blocks(first - 1, last))
         table = np.zeros_like(self._today)
         for node in chosen:
@@ -253,14 +285,6 @@ class ContinualCountSketch(Sensitive):
                 f"all {self._days} days have been published, and the noise was calibrated for so many. Start another "
                 "sketch, at its own price."
             )
-
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its open sums, to go on from; for use inside the trust boundary only."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the sketch with its open sums to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
 
     def _to_document(self) -> files.Document:
         header = release_header(
@@ -279,8 +303,7 @@ class ContinualCountSketch(Sensitive):
         return files.Document(KIND, True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         header = document.header
         days = whole_number("days", header["days"], low=1, high=2**20)
         published = whole_number("published", header["published"], low=0, high=days)
@@ -302,11 +325,6 @@ class ContinualCountSketch(Sensitive):
         tables = integer_array(document, "nodes", (len(names), *sketch._today.shape))
         sketch._nodes = dict(zip(names, tables, strict=True))
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
 def _published_nodes(published: int, days: int) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,6 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 from __future__ import annotations
 
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,7 +26,8 @@ from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.releasing import AdditiveNoise, Sensitive, additive_noise, charge_ledger, guarantee, pays_for
+from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, charge_ledger, guarantee, pays_for
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -44,7 +44,7 @@ _CAVEAT = (
 )
 
 
-class PanPrivateCountSketch(Sensitive):
+class PanPrivateCountSketch(Partial):
     """A CountSketch that is private even against someone who seizes its memory once.
 
     Parameters
@@ -122,6 +122,7 @@ class PanPrivateCountSketch(Sensitive):
         units = record_units(self._spec.weight_grid, batch, weights, counts)
         # The noisy table stands in for the exact mass, which a seizure must not find.
         checked_total(int(np.abs(table).max()), units, 1, len(units))
+        self._begin_change()
         kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
         if self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
@@ -129,12 +130,29 @@ class PanPrivateCountSketch(Sensitive):
     def merge(self, other: CountSketch) -> None:
         """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.
 
-        That sketch is exact while it exists: let it go at once, as one lets go of the records themselves.
+        That sketch is exact while it exists: let it go at once, as one lets go of the records themselves. The state
+        keeps its random ids, so as to refuse it if it came again; whoever seizes the state can count them.
         """
+        self._merge(other, remembered=True)
+
+    def merge_fresh(self, other: CountSketch) -> None:
+        """Merge a sketch that was filled for this call and goes with it, so that nobody can bring it again.
+
+        The state does not keep its ids, and does not grow with the number of merges.
+        """
+        self._merge(other, remembered=False)
+
+    def _merge(self, other: CountSketch, *, remembered: bool) -> None:
         table = self._open()
         if not isinstance(other, CountSketch):
             raise SpecMismatch(f"cannot merge a PanPrivateCountSketch with a {type(other).__name__}.")
-        self._spec = other.add_to(table, self._spec)
+        self._refuse_overlap(other)
+        spec = other.check_addable(table, self._spec)
+        self._begin_change()
+        if remembered:
+            self._partials |= other.partial_ids
+        other.add_to(table)
+        self._spec = spec
 
     def snapshot(self) -> npt.NDArray[np.int64]:
         """Return a copy of the state: what someone who seizes the memory would have. It may be seen by others once."""
@@ -144,18 +162,11 @@ class PanPrivateCountSketch(Sensitive):
         """Add fresh noise, return what may be published, and end the sketch."""
         table = self._open()
         fresh = self._calibrated.noise.sample(table.size).reshape(table.shape)
+        self._begin_change()
         self._table = None
         laws = (self._calibrated.noise, self._calibrated.noise)
         stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
         return PrivateCountSketch(self._spec.published, table + fresh, laws, stated, self._charge)
-
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the state, to go on from in another process."""
-        return files.encode(self._to_document())
-
-    def save_sensitive(self, path: str | PathLike[str]) -> None:
-        """Write the state to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document())
 
     def _to_document(self) -> files.Document:
         table = self._open()
@@ -164,8 +175,7 @@ class PanPrivateCountSketch(Sensitive):
         return files.Document(KIND, True, header, {"table": table})
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         spec = CountSketchSpec.from_json(document.header["spec"])
         promise, law = read_guarantee(document), noise_from_json(document.header["noise"])
         if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], spec.sensitivity):
@@ -178,11 +188,6 @@ class PanPrivateCountSketch(Sensitive):
         sketch._began_for_tests = not promise.holds
         sketch._table = integer_array(document, "table", (spec.rows, spec.width))
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
     def _open(self) -> npt.NDArray[np.int64]:
         if self._table is None:

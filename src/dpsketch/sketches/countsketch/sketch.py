@@ -146,6 +146,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
             units = units if isinstance(units, int) else units[batch.kept]
             multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
         mass = checked_total(self._mass, units, multiples, len(batch.fingerprints))
+        self._begin_change()
         add_batch(self._table, batch.fingerprints, self._row_keys, units * multiples)
         self._mass = mass
         self._skipped += batch.skipped
@@ -164,24 +165,31 @@ class CountSketch(Accumulator[CountSketchSpec]):
         )
         counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
         mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
-        self._clipped += clip.add(self._table, bounded, self._row_keys)
+        self._begin_change()
         self._counted = counted
+        self._clipped += clip.add(self._table, bounded, self._row_keys)
         self._mass = mass
         self._skipped += bounded.skipped
 
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._mass, other._mass, 1, 1)
+
     def _absorb(self, other: Self) -> None:
-        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._mass += other._mass
         self._table += other._table
         self._clipped += other._clipped
         self._given = self._given or other._given
 
-    def add_to(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
-        """Add the counters to the table of another sketch that counts records, and return the spec of the sum."""
+    def check_addable(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
+        """Return the spec of the sum with the table of another sketch that counts records, or refuse to add to it."""
         agreed: CountSketchSpec = agreed_spec(spec, self._spec)
         # A table that began from noise stands in for its exact mass.
         checked_total(int(np.abs(table).max()), self._mass, 1, 1)
-        table += self._table
         return agreed
+
+    def add_to(self, table: npt.NDArray[np.int64]) -> None:
+        """Add the counters to a table that :meth:`check_addable` let pass."""
+        table += self._table
 
     def release(
         self,
@@ -239,8 +247,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         return files.Document("counts", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
         sketch._given = True

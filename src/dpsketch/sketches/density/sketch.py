@@ -120,27 +120,28 @@ class DensitySketch(Accumulator[DensitySpec]):
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_bounded(batch)
-            self._skipped += batch.skipped
+            kept, skipped, counted = batch, batch.skipped, self._counted
         else:
             rows, skipped, counted = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
-            self._add_bounded(batch.take(rows))
-            self._skipped += skipped
-            self._counted = counted
+            kept = batch.take(rows)
+        checked_total(self._records, 1, 1, len(kept))
+        self._begin_change()
+        self._counted = counted
+        self._add_bounded(kept)
+        self._skipped += skipped
         if isinstance(batch, SetBatch) and self._spec.key_type is None and batch.key_type is not None:
             self._spec = replace(self._spec, key_type=batch.key_type)
 
     def _add_bounded(self, batch: VectorBatch | SetBatch) -> None:
         """Add points that were read and, where the unit is a user, bounded: :meth:`update` does both."""
         spec = self._spec
-        total = checked_total(self._records, 1, 1, len(batch))
         if spec.placement == "one_row":
             self._add_to_one_row(batch)
         else:
             step = max(1, _CELLS // spec.rows)
             for start in range(0, len(batch), step):
                 compiled.add(self._table, spec.cells(batch.take(np.arange(start, min(start + step, len(batch))))))
-        self._records = total
+        self._records += len(batch)
 
     def _add_to_one_row(self, batch: VectorBatch | SetBatch) -> None:
         # A fresh draw for each record: a row that followed from its position would move with every record before it.
@@ -152,8 +153,11 @@ class DensitySketch(Accumulator[DensitySpec]):
             if len(part):
                 compiled.add(self._table[row : row + 1], self._spec.cells(batch.take(part), slice(row, row + 1)))
 
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._records, other._records, 1, 1)
+
     def _absorb(self, other: Self) -> None:
-        self._records = checked_total(self._records, other._records, 1, 1)
+        self._records += other._records
         self._table += other._table
 
     def release(
@@ -214,8 +218,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         return files.Document("density", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(DensitySpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
         sketch._records = int(document.header["records"])

@@ -84,7 +84,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            prints, skipped = batch.fingerprints, batch.skipped
+            prints, skipped, counted = batch.fingerprints, batch.skipped, self._counted
         else:
             if users is None:
                 raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
@@ -92,8 +92,10 @@ class DistinctSketch(Accumulator[DistinctSpec]):
             bounded = bound(
                 users, batch, 1, max_keys=unit.max_keys, max_units=1, seed=self._spec.seed, user_type=user_type
             )
-            self._counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+            counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
             prints, skipped = bounded.fingerprints, bounded.skipped
+        self._begin_change()
+        self._counted = counted
         mark(self._bitmap, prints, self._row_keys)
         self._skipped += skipped
         if self._spec.key_type is None and batch.key_type is not None:
@@ -189,8 +191,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         return files.Document("distinct", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(DistinctSpec.from_json(document.header["spec"]))
         bitmap = document.arrays["bitmap"]
         if not isinstance(bitmap, np.ndarray) or bitmap.dtype != np.uint64 or bitmap.shape != sketch._bitmap.shape:

@@ -148,6 +148,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
             multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
         mass = checked_total(self._mass, units, multiples, len(records))
         amounts = np.atleast_1d(np.asarray(units * multiples, dtype=np.int64))
+        self._begin_change()
         for start in range(0, len(records), _BLOCK):
             places = np.arange(start, min(start + _BLOCK, len(records)))
             block = amounts if len(amounts) == 1 else amounts[places]
@@ -188,12 +189,13 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
         kept = records.take(bounded.rows)
         cells = _once_a_user(bounded, self._dense_cells(kept).view(np.uint64), None)
+        self._begin_change()
+        self._counted = counted
         add_units(self._dense, cells.fingerprints.view(np.int64), cells.units)
         for level, (prefixes, present) in enumerate(self._levels(kept)):
             once = _once_a_user(bounded, prefixes.prints(), present)
             clipped = clip.add(self._tables[level], once, self._row_keys[level])
         self._clipped += clipped
-        self._counted = counted
         self._mass = mass
         self._skipped += bounded.skipped
 
@@ -219,8 +221,11 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
                 present = fitting if present is None else present & fitting
             yield records.cut(depth), present
 
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._mass, other._mass, 1, 1)
+
     def _absorb(self, other: Self) -> None:
-        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._mass += other._mass
         self._dense += other._dense
         self._tables += other._tables
         self._clipped += other._clipped
@@ -273,8 +278,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         return files.Document("heavy", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(HeavyHittersSpec.from_json(document.header["spec"]))
         sketch._dense[:] = integer_array(document, "dense", sketch._dense.shape)
         sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)

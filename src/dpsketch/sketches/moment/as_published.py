@@ -141,10 +141,12 @@ class MomentSketchAsPublished(Sensitive):
         """Return the estimate divided by rate^p. Ends the sketch."""
         spec = self._sketch.spec
         check_estimator(estimator, spec.p)
+        self._sketch._refuse_broken()
         self._sketch._refuse_release()
         ratio = theorem_1_ratio(
             spec.p, records=self._records, keys=self._keys, max_weight=max(1.0, spec.largest_weight)
         )
+        self._begin_change()
         scale = self._sketch._draw(0.0, estimator) / self._rate**spec.p
         promise = Guarantee(
             epsilon=theorem_4_epsilon(spec.p, size=spec.size, rate=self._rate, ratio=ratio),

@@ -23,7 +23,8 @@ from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivo
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.releasing import ReleasePreview, Sensitive, charge_ledger
+from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.releasing import ReleasePreview, charge_ledger
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
@@ -33,7 +34,7 @@ __all__ = ["MomentProfile", "PrivateMomentProfile"]
 _MOST = 64
 
 
-class MomentProfile(Sensitive):
+class MomentProfile(Partial):
     """Sketches of F_p for several p over one stream; one release, which ends them all.
 
     Parameters
@@ -105,16 +106,23 @@ class MomentProfile(Sensitive):
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:
         """Add records to every sketch; see :meth:`MomentSketch.update`."""
-        # Whatever one of them refuses, the first refuses before anything is added.
+        # They differ in p alone, so that the batch is the same for all.
+        prepared = self._sketches[0]._prepare(keys, users, weights, counts, disjoint_users)
+        self._begin_change()
         for sketch in self._sketches:
-            sketch.update(keys, users=users, weights=weights, counts=counts, disjoint_users=disjoint_users)
+            sketch._add(prepared)
 
     def merge(self, other: MomentProfile, *, disjoint_users: bool = False) -> None:
         """Add a partial that shares the secrets; see :meth:`MomentSketch.merge`."""
         if not isinstance(other, MomentProfile) or [s.p for s in self.specs] != [s.p for s in other.specs]:
             raise SpecMismatch("cannot merge: the two do not hold the same exponents in the same order.")
-        for ours, theirs in zip(self._sketches, other._sketches, strict=True):
-            ours.merge(theirs, disjoint_users=disjoint_users)
+        self._refuse_overlap(other)
+        pairs = list(zip(self._sketches, other._sketches, strict=True))
+        agreed = [ours._check_absorb(theirs, disjoint_users) for ours, theirs in pairs]
+        self._begin_change()
+        self._partials |= other._partials
+        for (ours, theirs), (spec, counted) in zip(pairs, agreed, strict=True):
+            ours._absorb(theirs, spec, counted)
 
     def release(
         self,
@@ -149,6 +157,7 @@ class MomentProfile(Sensitive):
         for_tests = noise_is_for_tests() or any(sketch._for_tests for sketch in self._sketches)
         caveat = self._sketches[0]._counted.caveat
         promise = calibrated.guarantee(self.spec, estimator, for_tests=for_tests, caveat=caveat)
+        self._begin_change()
         moments = tuple(
             PrivateMoment(
                 replace(sketch.spec, key_type=None), sketch._draw(floor, estimator), floor, estimator, promise, charge
@@ -171,20 +180,19 @@ class MomentProfile(Sensitive):
 
     def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
         """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""
-        return files.encode(self._to_document(include_secret))
+        return files.encode(self._with_ids(self._to_document(include_secret)))
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketches with their content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document(include_secret))
+        files.write(path, self._with_ids(self._to_document(include_secret)))
 
-    def _to_document(self, include_secret: bool) -> files.Document:
+    def _to_document(self, include_secret: bool = False) -> files.Document:
         parts = [sketch._to_document(include_secret) for sketch in self._sketches]
         arrays = {f"{name}_{i}": array for i, part in enumerate(parts) for name, array in part.arrays.items()}
         return files.Document("moments", True, {"parts": [part.header for part in parts]}, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild the sensitive sketches from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         headers = document.header["parts"]
         if not isinstance(headers, list) or not 1 <= len(headers) <= _MOST:
             raise FileRefused("the file's list of moments is not one that dpsketch writes.")
@@ -192,13 +200,10 @@ class MomentProfile(Sensitive):
         for i, header in enumerate(headers):
             ending = f"_{i}"
             arrays = {name.removesuffix(ending): a for name, a in document.arrays.items() if name.endswith(ending)}
-            sketches.append(MomentSketch.from_document(files.Document("moment", True, header, arrays)))
+            sketches.append(MomentSketch._from_document(files.Document("moment", True, header, arrays)))
+        if any(replace(sketch.spec, p=sketches[0].spec.p) != sketches[0].spec for sketch in sketches):
+            raise FileRefused("the file's moments are not of one stream: they differ in more than p.")
         return cls._of(sketches)
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild the sketches from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

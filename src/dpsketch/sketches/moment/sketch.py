@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +21,8 @@ from dpsketch.sketches.moment.estimators import Estimator, check_estimator, esti
 from dpsketch.sketches.moment.private import PrivateMoment, significant
 from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.releasing import Sensitive, charge_ledger
+from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.releasing import charge_ledger
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total, real_numbers, whole_counts
 
@@ -34,7 +35,19 @@ __all__ = ["MomentSketch"]
 _RELEASED: set[str] = set()
 
 
-class MomentSketch(Sensitive):
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """A batch that was checked, bounded and summed by key, and what the sketch is to note with it. Sensitive."""
+
+    key_type: KeyType | None
+    fingerprints: npt.NDArray[np.uint64]
+    weights: npt.NDArray[np.float64]
+    total: int
+    skipped: int
+    counted: CountedUsers
+
+
+class MomentSketch(Partial):
     """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
 
     Parameters
@@ -146,6 +159,12 @@ class MomentSketch(Sensitive):
         disjoint_users : bool, optional
             State that no user of this batch is in any other batch or partial; nothing is then compared or remembered.
         """
+        prepared = self._prepare(keys, users, weights, counts, disjoint_users)
+        self._begin_change()
+        self._add(prepared)
+
+    def _prepare(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> Prepared:
+        """Check a batch, bound its users, and sum the units of equal keys; change nothing."""
         self._refuse_ended()
         if self._secret is None:
             raise InvalidInput(
@@ -156,17 +175,14 @@ class MomentSketch(Sensitive):
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_records(self._secret, batch, weights, counts)
-        else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
-            self._add_users(self._secret, batch, users, weights, disjoint_users)
-        if self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
+            return self._prepare_records(batch, weights, counts)
+        if users is None:
+            raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+        if counts is not None:
+            raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+        return self._prepare_users(batch, users, weights, disjoint_users)
 
-    def _add_records(self, secret: Secret, batch: KeyBatch, weights: Any, counts: Any) -> None:
+    def _prepare_records(self, batch: KeyBatch, weights: Any, counts: Any) -> Prepared:
         n = len(batch.fingerprints) + batch.skipped
         units = self._units(weights, n)
         multiples = np.ones(1, np.int64) if counts is None else whole_counts(counts, n)
@@ -180,11 +196,10 @@ class MomentSketch(Sensitive):
             added = int(np.sum(np.broadcast_to(np.where(units > 0, multiples, 0), (kept,)), dtype=np.int64))
         else:
             added = int(np.sum(amounts, dtype=np.int64))
-        self._project(secret, batch.fingerprints, units if weights is None and counts is None else amounts)
-        self._total += added
-        self._skipped += batch.skipped
+        summed = self._summed(batch.fingerprints, units if weights is None and counts is None else amounts)
+        return Prepared(batch.key_type, *summed, added, batch.skipped, self._counted)
 
-    def _add_users(self, secret: Secret, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> None:
+    def _prepare_users(self, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> Prepared:
         n = len(batch.fingerprints) + batch.skipped
         units = self._units(weights, n)
         bounded = bound(
@@ -197,10 +212,8 @@ class MomentSketch(Sensitive):
             user_type=self._counted.user_type,
         )
         counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
-        self._project(secret, bounded.fingerprints, bounded.units)
-        self._total += len(bounded.units)
-        self._skipped += bounded.skipped
-        self._counted = counted
+        summed = self._summed(bounded.fingerprints, bounded.units)
+        return Prepared(batch.key_type, *summed, len(bounded.units), bounded.skipped, counted)
 
     def _units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
         """Return the records' weights in grid units, clipped; one for all where none are given."""
@@ -215,11 +228,23 @@ class MomentSketch(Sensitive):
             raise InvalidInput("public_total counts records of weight 1 or more, and a smaller weight was given.")
         return units
 
-    def _project(self, secret: Secret, fingerprints: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]) -> None:
-        """Sum the units of equal keys, then add each key's variates once."""
+    def _summed(
+        self, fingerprints: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
+        """Sum the units of equal keys; return each key once, with its weight."""
         distinct, totals = np.empty_like(fingerprints), np.empty(len(fingerprints))
         count = aggregate(fingerprints, np.ascontiguousarray(units, np.float64), distinct, totals)
-        secret.add(self._sums, distinct[:count], totals[:count] * self._spec.weight_grid.step, self._spec.p)
+        return distinct[:count], totals[:count] * self._spec.weight_grid.step
+
+    def _add(self, batch: Prepared) -> None:
+        """Add each key's variates once; the caller has begun the change."""
+        assert self._secret is not None
+        self._counted = batch.counted
+        self._secret.add(self._sums, batch.fingerprints, batch.weights, self._spec.p)
+        self._total += batch.total
+        self._skipped += batch.skipped
+        if self._spec.key_type is None and batch.key_type is not None:
+            self._spec = replace(self._spec, key_type=batch.key_type)
 
     def merge(self, other: MomentSketch, *, disjoint_users: bool = False) -> None:
         """Add a partial that shares this sketch's secret (see :meth:`empty_like`); it stays as it is.
@@ -229,14 +254,22 @@ class MomentSketch(Sensitive):
         Parameters
         ----------
         other : MomentSketch
-            The partial. Where the unit is a user, one that shares a user is refused.
+            The partial. One that was merged before is refused, as is a copy of it; where the unit is a user, also one
+            that shares a user.
         disjoint_users : bool, optional
-            State that the two share no user. Nothing is then compared, and the release says that it was not checked.
+            State that the two share no user. No user is then compared, and the release says that it was not checked.
         """
-        self._refuse_ended()
         if not isinstance(other, MomentSketch):
             raise SpecMismatch(f"cannot merge a MomentSketch with a {type(other).__name__}.")
+        spec, counted = self._check_absorb(other, disjoint_users)
+        self._begin_change()
+        self._absorb(other, spec, counted)
+
+    def _check_absorb(self, other: MomentSketch, disjoint_users: bool) -> tuple[MomentSpec, CountedUsers]:
+        """Return the spec and the users of the sum, or refuse it; change nothing."""
+        self._refuse_ended()
         other._refuse_ended()
+        self._refuse_overlap(other)
         key_type = self._spec.key_type or other._spec.key_type
         spec = replace(self._spec, key_type=key_type)
         refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
@@ -252,13 +285,15 @@ class MomentSketch(Sensitive):
             )
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        if other is self:
-            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
+        return spec, self._counted.merged(other._counted, disjoint_users=disjoint_users)
+
+    def _absorb(self, other: MomentSketch, spec: MomentSpec, counted: CountedUsers) -> None:
+        """Add a partial that :meth:`_check_absorb` let pass; the caller has begun the change."""
+        self._partials |= other._partials
+        self._counted = counted
         self._sums += other._sums
         self._total += other._total
         self._skipped += other._skipped
-        self._counted = counted
         self._spec = spec
 
     def release(
@@ -303,6 +338,7 @@ class MomentSketch(Sensitive):
         )
         for_tests = self._for_tests or noise_is_for_tests()
         promise = calibrated.guarantee(self._spec, estimator, for_tests=for_tests, caveat=self._counted.caveat)
+        self._begin_change()
         scale = self._draw(calibrated.floors[0], estimator)
         # A release answers no question about keys, and their type would tell an empty stream.
         return PrivateMoment(
@@ -322,7 +358,10 @@ class MomentSketch(Sensitive):
             )
 
     def _draw(self, floor: float, estimator: Estimator) -> float:
-        """Add padding and floor under a secret of their own, estimate, round, and overwrite everything."""
+        """Add padding and floor under a secret of their own, estimate, round, and overwrite everything.
+
+        The caller has begun the change: interrupted in between, the sketch neither ends in order nor goes on.
+        """
         spec = self._spec
         measured = self._total * (1.0 if spec.stream == "insert" else spec.weight_grid.step)
         padding = max(0.0, spec.public_total - measured)
@@ -360,13 +399,13 @@ class MomentSketch(Sensitive):
         Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
         the projection.
         """
-        return files.encode(self._to_document(include_secret))
+        return files.encode(self._with_ids(self._to_document(include_secret)))
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._to_document(include_secret))
+        files.write(path, self._with_ids(self._to_document(include_secret)))
 
-    def _to_document(self, include_secret: bool) -> files.Document:
+    def _to_document(self, include_secret: bool = False) -> files.Document:
         self._refuse_ended()
         header: dict[str, Any] = {
             "spec": self._spec.to_json(),
@@ -387,8 +426,7 @@ class MomentSketch(Sensitive):
         return files.Document("moment", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         header, arrays = document.header, document.arrays
         for_tests, partial, check = header["for_tests"], header["partial"], header["check"]
         sums = arrays["sums"]
@@ -406,8 +444,3 @@ class MomentSketch(Sensitive):
         if sketch._spec.unit.level == "user":
             sketch._counted = CountedUsers.from_stored(arrays["users"], header["users"])
         return sketch
-
-    @classmethod
-    def from_sensitive_bytes(cls, data: bytes) -> Self:
-        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
-        return cls.from_document(files.decode(data, allow_sensitive=True))

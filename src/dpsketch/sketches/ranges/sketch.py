@@ -129,6 +129,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
             units = record_units(self._spec.weight_grid, batch, weights, counts)
             mass = checked_total(self._mass, units, 1, len(units))
+            self._begin_change()
             self._add(offsets if batch.kept is None else offsets[batch.kept], units)
             self._skipped += batch.skipped
         else:
@@ -152,8 +153,9 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         )
         counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
         mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
-        self._add(offsets[bounded.rows], bounded.units)
+        self._begin_change()
         self._counted = counted
+        self._add(offsets[bounded.rows], bounded.units)
         self._skipped += bounded.skipped
         return mass
 
@@ -168,8 +170,11 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
                 prints = prefix_prints(block >> np.uint64(spec.bits - depth))
                 kernels.add_weighted(table, prints, keys, amounts)
 
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._mass, other._mass, 1, 1)
+
     def _absorb(self, other: Self) -> None:
-        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._mass += other._mass
         self._cells += other._cells
         self._tables += other._tables
 
@@ -218,8 +223,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         return files.Document("ranges", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive sketch from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(RangeSketchSpec.from_json(document.header["spec"]))
         sketch._cells[:] = integer_array(document, "cells", sketch._cells.shape)
         sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)

@@ -18,9 +18,13 @@ class Entries:
     """Positions in the domain, each once and in increasing order, with a value of at least 1. Sensitive."""
 
     def __init__(self) -> None:
-        self._positions: Words = np.empty(0, np.uint64)
-        self._units: Integers = np.empty(0, np.int64)
-        self._waiting: list[tuple[Words, Integers]] = []
+        # What is in order, and the batches that wait, in one tuple: whoever reads while it is being settled, or after
+        # settling was interrupted, finds each batch in one place only.
+        self._held: tuple[Words, Integers, tuple[tuple[Words, Integers], ...]] = (
+            np.empty(0, np.uint64),
+            np.empty(0, np.int64),
+            (),
+        )
 
     def __repr__(self) -> str:
         return "<Entries; sensitive, content not shown>"
@@ -29,24 +33,25 @@ class Entries:
         """Add values; the caller has made sure that no sum passes 63 bits."""
         if isinstance(units, int):
             distinct, counts = np.unique(positions, return_counts=True)
-            self._waiting.append((distinct, units * counts.astype(np.int64)))
+            part = (distinct, units * counts.astype(np.int64))
         else:
-            self._waiting.append(_summed(positions, units))
-        if sum(len(part) for part, _ in self._waiting) > max(_LEAST_WAITING, len(self._positions)):
+            part = _summed(positions, units)
+        settled, values, waiting = self._held
+        self._held = (settled, values, (*waiting, part))
+        if sum(len(each) for each, _ in self._held[2]) > max(_LEAST_WAITING, len(settled)):
             self._settle()
 
     def arrays(self) -> tuple[Words, Integers]:
         """Return the positions and their values."""
         self._settle()
-        return self._positions, self._units
+        return self._held[:2]
 
     def _settle(self) -> None:
-        if self._waiting:
-            parts = [(self._positions, self._units), *self._waiting]
-            self._positions, self._units = _summed(
-                np.concatenate([positions for positions, _ in parts]), np.concatenate([units for _, units in parts])
-            )
-            self._waiting = []
+        positions, units, waiting = self._held
+        if waiting:
+            parts = [(positions, units), *waiting]
+            settled = _summed(np.concatenate([each for each, _ in parts]), np.concatenate([each for _, each in parts]))
+            self._held = (*settled, ())
 
 
 def _summed(positions: Words, units: Integers) -> tuple[Words, Integers]:

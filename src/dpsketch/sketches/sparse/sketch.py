@@ -142,7 +142,9 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
             units = units if isinstance(units, int) else units[batch.kept]
             multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
         positions = spec.positions(batch.fingerprints, batch.key_type)
-        self._mass = checked_total(self._mass, units, multiples, len(positions))
+        mass = checked_total(self._mass, units, multiples, len(positions))
+        self._begin_change()
+        self._mass = mass
         self._entries.add(positions, units * multiples)
         self._skipped += batch.skipped
 
@@ -161,13 +163,18 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         )
         counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
         positions, units = _bounded_positions(spec, bounded, batch.key_type)
-        self._mass = checked_total(self._mass, units, 1, len(units))
-        self._entries.add(positions, units)
+        mass = checked_total(self._mass, units, 1, len(units))
+        self._begin_change()
         self._counted = counted
+        self._mass = mass
+        self._entries.add(positions, units)
         self._skipped += bounded.skipped
 
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._mass, other._mass, 1, 1)
+
     def _absorb(self, other: Self) -> None:
-        self._mass = checked_total(self._mass, other._mass, 1, 1)
+        self._mass += other._mass
         self._entries.add(*other._entries.arrays())
 
     def release(
@@ -225,8 +232,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         return files.Document("sparse", True, header, arrays)
 
     @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a sensitive histogram from a decoded file."""
+    def _from_document(cls, document: files.Document) -> Self:
         histogram = cls.from_spec(SparseHistogramSpec.from_json(document.header["spec"]))
         positions, units = document.arrays["positions"], document.arrays["units"]
         if not _are_entries(positions, units, histogram._spec.domain):

@@ -1,0 +1,76 @@
+"""Changes that happen as a whole, or end what they change.
+
+An update that was interrupted has counted some of its records and not others. Tried again it would count the first ones
+twice, under noise that was calibrated for once; and nobody can tell afterwards which ones they were. So whatever is
+interrupted after it began to change refuses everything from then on, and what was interrupted before is as it was.
+
+**How.** A class that derives from :class:`Changeable` has all its public methods guarded, without a word in it: a mark
+refuses them. A method that changes the object checks all it was given, calls ``_begin_change``, which sets the mark,
+and then changes what it has to. Only a clean return of the public method lifts the mark; an exception on the way, of
+whatever kind and at whatever moment, leaves it. Lifting it is the last thing that is done before the caller goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from threading import get_ident
+from types import FunctionType, TracebackType
+from typing import Any
+
+from dpsketch.errors import SketchBroken
+
+__all__ = ["Changeable"]
+
+
+class Changeable:
+    """What refuses to go on once a change of it was interrupted."""
+
+    # The thread that is changing the object, or was when it was interrupted.
+    _changed_by: int | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, member in list(vars(cls).items()):
+            if isinstance(member, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, _guarded(member))
+
+    def _begin_change(self) -> None:
+        """Set the mark: everything is checked, and the next line changes something."""
+        self._changed_by = get_ident()
+
+    def _refuse_broken(self) -> None:
+        if self._changed_by is not None:
+            raise SketchBroken(
+                f"a change of this {type(self).__name__} was interrupted (or another thread is at it): some of its "
+                "records may be counted and others not, and tried again they would count twice. Start anew, from the "
+                "last partial that was saved."
+            )
+
+
+class _Guard:
+    """Lifts the mark that its own thread has set, if what it guards returns."""
+
+    __slots__ = ("_guarded", "_thread")
+
+    def __init__(self, guarded: Changeable) -> None:
+        self._guarded = guarded
+        self._thread = get_ident()
+
+    def __enter__(self) -> None:
+        self._guarded._refuse_broken()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._guarded._changed_by == self._thread:
+            self._guarded._changed_by = None
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def guarded(self: Changeable, *args: Any, **kwargs: Any) -> Any:
+        with _Guard(self):
+            return method(self, *args, **kwargs)
+
+    return guarded

@@ -1,0 +1,116 @@
+"""Partials: sensitive sketches that know of which others they were made, so that none is counted twice.
+
+A sketch has a random id from its start, and a merged one those of its parts; a merge that shares one is refused. The ids
+say nothing about the records. They are in ``.sketch`` files and never in a release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Self
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.noise import random_id
+from dpsketch.sketches.releasing import Sensitive
+
+__all__ = ["Partial", "ids_array", "stored_ids"]
+
+_ARRAY = "partials"
+_ID_BYTES = 16
+
+
+class Partial(Sensitive, ABC):
+    """A sensitive sketch that is written and read inside the trust boundary, and counts no other one twice."""
+
+    _partials: frozenset[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Give every sketch, however it is started, an id of its own."""
+        sketch = super().__new__(cls)
+        sketch._partials = frozenset({random_id()})
+        return sketch
+
+    @abstractmethod
+    def _to_document(self) -> files.Document:
+        """Return everything but the ids, sensitive content included."""
+
+    @classmethod
+    @abstractmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch, but for its ids, from a decoded file."""
+
+    @property
+    def partial_ids(self) -> frozenset[str]:
+        """The random ids of this sketch and of all that were merged into it, 32 hexadecimal digits each."""
+        return self._partials
+
+    def _refuse_overlap(self, other: Partial) -> None:
+        """Refuse to merge a sketch that was interrupted, or that holds a partial which this one holds."""
+        other._refuse_broken()
+        if other is self:
+            raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
+        if not self._partials.isdisjoint(other._partials):
+            raise InvalidInput(
+                "cannot merge: this partial is already in the sketch (it, a copy of it, or a merged sketch that holds "
+                "it), and each of its records would count, and show, twice. Merge each partial once."
+            )
+
+    def update_in_turn(self, batches: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+        """Call ``update`` with one batch after the other, as one change.
+
+        Whatever ends it on the way, be it a batch that is refused, leaves the sketch as it was if nothing was added
+        yet; else the sketch refuses to go on, because the first batches would count again if all were given again.
+        """
+        kind: Any = type(self)
+        update = inspect.unwrap(kind.update)  # the change ends with the last of them, not with each
+        for records, given in batches:
+            update(self, records, **given)
+
+    def to_sensitive_bytes(self) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only."""
+        return files.encode(self._with_ids(self._to_document()))
+
+    def save_sensitive(self, path: str | PathLike[str]) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._with_ids(self._to_document()))
+
+    def _with_ids(self, document: files.Document) -> files.Document:
+        return replace(document, arrays={**document.arrays, _ARRAY: ids_array(self._partials)})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file."""
+        sketch = cls._from_document(document)
+        sketch._partials = stored_ids(document, _ARRAY)
+        return sketch
+
+    @classmethod
+    def from_sensitive_bytes(cls, data: bytes) -> Self:
+        """Rebuild a sketch from :meth:`to_sensitive_bytes`."""
+        return cls.from_document(files.decode(data, allow_sensitive=True))
+
+
+def ids_array(ids: Iterable[str]) -> list[bytes]:
+    """Return ids as an array of a file, in an order that says nothing."""
+    return sorted(bytes.fromhex(each) for each in ids)
+
+
+def stored_ids(document: files.Document, name: str) -> frozenset[str]:
+    """Read the ids of a file; a file may have been written by anyone.
+
+    A file from before there were ids gets one that follows from its content, so that the same file read twice is still
+    known as the same. (Two such files with the very same content are then taken for one.)
+    """
+    ids = document.arrays.get(name)
+    if ids is None:
+        return frozenset({hashlib.sha256(files.encode(document)).hexdigest()[: 2 * _ID_BYTES]})
+    known = isinstance(ids, list) and 0 < len(ids) == len(set(ids))
+    if not known or not all(isinstance(each, bytes) and len(each) == _ID_BYTES for each in ids):
+        raise FileRefused(f"the file's {name} are not ids that dpsketch writes.")
+    return frozenset(each.hex() for each in ids if isinstance(each, bytes))

@@ -1,0 +1,137 @@
+"""One row for every kind of sensitive sketch: how to start one, fill it and end it, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.sketches.countsketch import ContinualCountSketch
+
+RECORD = dps.per_record(max_weight=4)
+USER = dps.per_user(max_keys=2, max_weight=4)
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+Records = tuple[Any, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind at one unit.
+
+    ``batches`` are three calls of ``update`` with records of different users; ``publish`` shows the sketch's content.
+    """
+
+    name: str
+    start: Callable[[], Any]
+    batches: tuple[Records, Records, Records]
+    publish: Callable[[Any], Any]
+    merges: bool = True
+
+    def filled(self, *which: int) -> Any:
+        sketch = self.start()
+        for each in which:
+            self.add(sketch, each)
+        return sketch
+
+    def add(self, sketch: Any, which: int) -> None:
+        records, given = self.batches[which]
+        sketch.update(records, **given)
+
+    def partner(self, sketch: Any, which: int) -> Any:
+        """A partial that may be merged into a sketch."""
+        pan_private = isinstance(sketch, dps.PanPrivateCountSketch)
+        partial = dps.CountSketch.from_spec(sketch.spec) if pan_private else sketch.empty_like()
+        self.add(partial, which)
+        return partial
+
+
+def content(sketch: Any) -> tuple[Any, ...]:
+    """All that a sensitive sketch holds, but for the ids that tell partials apart: equal content, equal answers."""
+    moments = isinstance(sketch, dps.MomentSketch | dps.MomentProfile)
+    data = sketch.to_sensitive_bytes(include_secret=True) if moments else sketch.to_sensitive_bytes()
+    return content_of(data)
+
+
+def content_of(data: bytes) -> tuple[Any, ...]:
+    """The same of a sketch that was written."""
+    document = files.decode(data, allow_sensitive=True)
+    arrays = {name: array for name, array in document.arrays.items() if name != "partials"}
+    return document.kind, document.header, {name: _plain(array) for name, array in arrays.items()}
+
+
+def _plain(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def _release(sketch: Any) -> Any:
+    return sketch.release(**BUDGET)
+
+
+def _keys(user: bool, *, weights: bool = True, text: bool = False) -> tuple[Records, Records, Records]:
+    def batch(first: int) -> Records:
+        keys: Any = [first, first + 1, first, 3]
+        given: dict[str, Any] = {"weights": [1, 2, 3, 4]} if weights else {}
+        if user:
+            given["users"] = [f"u{first}", f"u{first}", f"v{first}", f"w{first}"]
+        return [f"key {key}" for key in keys] if text else keys, given
+
+    return batch(1), batch(5), batch(9)
+
+
+def _points(user: bool) -> tuple[Records, Records, Records]:
+    def batch(first: float) -> Records:
+        points = [[first, 0.5], [first + 1, 2.0], [0.25, first]]
+        return points, {"users": [f"u{first}", f"u{first}", f"v{first}"]} if user else {}
+
+    return batch(0.0), batch(1.0), batch(2.0)
+
+
+def _rows() -> list[Row]:
+    rows = []
+    plane = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
+    for level, unit in (("record", RECORD), ("user", USER)):
+        user = level == "user"
+        once = dps.per_user(max_keys=2) if user else dps.per_record()
+        keys, unweighted, texts = _keys(user), _keys(user, weights=False), _keys(user, text=True)
+
+        def start(make: Callable[..., Any], *, unit: Any = unit, **options: Any) -> Callable[[], Any]:
+            return lambda: make(unit=unit, **options)
+
+        rows += [
+            Row(f"counts {level}", start(dps.CountSketch, rows=3, width=16), texts, _release),
+            Row(f"heavy {level}", start(dps.HeavyHitters, rows=3, width=16, key_bits=12), keys, _release),
+            Row(f"ranges {level}", start(dps.RangeSketch, rows=3, width=16, bits=14), keys, _release),
+            Row(f"sparse {level}", start(dps.SparseHistogram, domain=2**20, expected_keys=100), keys, _release),
+            Row(f"moment {level}", start(dps.MomentSketch, p=0.5, size=20), keys, _release),
+            Row(f"moments {level}", start(dps.MomentProfile, p=[0.5, 1], size=20), keys, _release),
+            Row(f"distinct {level}", start(dps.DistinctSketch, buckets=16), unweighted, _release),
+            Row(
+                f"density {level}",
+                start(dps.DensitySketch, kernel=plane, rows=4, width=8, unit=once),
+                _points(user),
+                _release,
+            ),
+        ]
+    sizes = {"rows": 3, "width": 8, "unit": RECORD, **BUDGET}
+    rows += [
+        Row(
+            "continual",
+            lambda: ContinualCountSketch(days=4, **sizes),
+            _keys(False),
+            lambda sketch: sketch.publish_day(),
+            merges=False,
+        ),
+        Row("pan-private", lambda: dps.PanPrivateCountSketch(**sizes), _keys(False), lambda sketch: sketch.publish()),
+    ]
+    return rows
+
+
+ROWS = _rows()
+MERGING = [row for row in ROWS if row.merges]
