@@ -25,6 +25,7 @@ import sqlalchemy
 import dpsketch as dps
 from dpsketch.sources import Columns, Progress, open_source
 from reading import FILES, SECRET, records, refused, write
+from sensitive import everything
 
 COLUMNS = Columns(key="key", user="user", weight="weight", key_type="text", user_type="int")
 TABLE = pa.table(
@@ -37,12 +38,12 @@ TABLE = pa.table(
 )
 
 
-def sketch_of(*sources: str | Path, **options: Any) -> bytes:
-    """Return the sensitive bytes of a sketch of the sources."""
+def sketch_of(*sources: str | Path, **options: Any) -> object:
+    """Return all that a sketch of the sources holds."""
     sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=2), seed=7)
     for batch in open_source([str(source) for source in sources], COLUMNS, **options):
         sketch.update(batch.key, weights=batch.weight)
-    return bytes(sketch.to_sensitive_bytes())
+    return everything(sketch)
 
 
 def sqlite_of(
@@ -347,6 +348,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 FUZZ = """
 import random, sys, pathlib
+from sensitive import everything
 from dpsketch.errors import SourceError
 from dpsketch.sources import Columns, open_source
 folder, count = pathlib.Path(sys.argv[1]), int(sys.argv[2])

@@ -21,6 +21,7 @@ import dpsketch as dps
 from dpsketch import cli, files, local
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
 from dpsketch.privacy import Unit
+from sensitive import everything
 
 pytest.importorskip("pyspark")
 
@@ -112,7 +113,7 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
     start, columns = CASES[case]
     expected = fill(start(), table, **columns)
     built = cluster.build(frame, start().spec, **columns)
-    assert built.to_sensitive_bytes() == expected.to_sensitive_bytes()
+    assert everything(built) == everything(expected)
     assert built.skipped_nulls == expected.skipped_nulls
 
 
@@ -145,9 +146,7 @@ def test_collated_text_and_no_records(spark: Any, frame: Any) -> None:
     """Texts that a collation calls equal are different keys and users; a frame without records still has a type."""
     collated = spark.sql("select k collate UTF8_LCASE as k, k collate UTF8_LCASE as u from values ('a'), ('A') as t(k)")
     expected = fill(counts(USER), pa.table({"k": ["a", "A"], "u": ["a", "A"]}), key="k", user="u")
-    assert cluster.build(collated, counts(USER), key="k", user="u").to_sensitive_bytes() == (
-        expected.to_sensitive_bytes()
-    )
+    assert everything(cluster.build(collated, counts(USER), key="k", user="u")) == everything(expected)
     empty = cluster.build(frame.where("user < 0"), counts(), key="text")
     assert empty.spec.key_type == "text"
 
@@ -160,7 +159,7 @@ def test_parts_are_merged_in_a_tree(frame: Any, table: pa.Table, monkeypatch: py
     monkeypatch.setattr(merging, "run", lambda step: _noted(run(step), collected))
     built = cluster.build(frame.repartition(9), counts().spec, key="text")
     assert collected == [9, 1]
-    assert built.to_sensitive_bytes() == fill(counts(), table, key="text").to_sensitive_bytes()
+    assert everything(built) == everything(fill(counts(), table, key="text"))
 
 
 def _noted(result: Any, collected: list[int]) -> Any:
@@ -194,7 +193,7 @@ def test_a_task_that_fails_or_is_slow_counts_once(frame: Any, table: pa.Table, t
     built = cluster.build(chosen.mapInArrow(troubled, chosen.schema), counts(), key="text")
     assert {path.name for path in tmp_path.iterdir()} == {"failed", "slow", "overtaken"}
     assert time.monotonic() - began < 300
-    assert built.to_sensitive_bytes() == fill(counts(), table, key="text").to_sensitive_bytes()
+    assert everything(built) == everything(fill(counts(), table, key="text"))
 
 
 def _executors(application: str) -> list[int]:
@@ -255,10 +254,9 @@ def test_a_killed_executor_changes_nothing(spark: Any, tmp_path: Path, rows: int
     built = cluster.build(frame.mapInArrow(slowly, frame.schema), counts(USER), key="key", user="user")
     assert killed
     assert killed[0] not in _executors(spark.sparkContext.applicationId)
-    assert built.to_sensitive_bytes() == expected.to_sensitive_bytes()
-    assert cluster.build_files(spark, [str(tmp_path / "large.parquet")], counts(), key="key").to_sensitive_bytes() == (
-        fill(counts(), made, key="key").to_sensitive_bytes()
-    )
+    assert everything(built) == everything(expected)
+    built = cluster.build_files(spark, [str(tmp_path / "large.parquet")], counts(), key="key")
+    assert everything(built) == everything(fill(counts(), made, key="key"))
 
 
 @pytest.mark.parametrize(
@@ -322,7 +320,7 @@ def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path) ->
         wanted = files.decode(expected.to_sensitive_bytes(), allow_sensitive=True)
         assert np.array_equal(state.arrays["table"], wanted.arrays["table"])
         assert len(state.arrays["users"]) == (0 if stated else 3)
-        assert (into.to_sensitive_bytes() == expected.to_sensitive_bytes()) is not stated
+        assert (everything(into) == everything(expected)) is not stated
     with pytest.raises(SourceError, match="whole numbers in some of the files and text in others"):
         cluster.build_files(spark, named, counts(USER), key="key", user="user", part_bytes=1)
     with pytest.raises(SpecMismatch):

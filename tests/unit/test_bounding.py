@@ -25,6 +25,7 @@ from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
+from sensitive import everything
 
 
 def sketch(max_keys: int = 3, max_weight: float = 2, **changes: object) -> dps.CountSketch:
@@ -217,7 +218,7 @@ def test_every_kind_of_column_names_the_same_users(column: object) -> None:
         mine = [key for key, owner in zip(keys, PEOPLE, strict=True) if owner == person]
         reference.update(mine, users=[person] * len(mine))
     other.update(keys, users=column)
-    assert other.to_sensitive_bytes() == reference.to_sensitive_bytes()
+    assert everything(other) == everything(reference)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint64, object])
@@ -225,7 +226,7 @@ def test_integer_users_of_any_type_are_the_same(kind: type) -> None:
     reference, other = sketch(1), sketch(1)
     reference.update([1, 2, 3], users=[5, 6, 5])
     other.update([1, 2, 3], users=np.array([5, 6, 5], kind))
-    assert other.to_sensitive_bytes() == reference.to_sensitive_bytes()
+    assert everything(other) == everything(reference)
 
 
 def test_a_dictionary_that_holds_a_user_twice_is_one_user() -> None:
@@ -342,7 +343,7 @@ def test_nobody_is_counted_twice() -> None:
         with pytest.raises(InvalidInput, match="in both sketches"):
             one.merge(two)
     first.merge(second)
-    assert first.to_sensitive_bytes() == whole.to_sensitive_bytes()
+    assert everything(first) == everything(whole)
     with pytest.raises(InvalidInput, match="counted before"):
         first.update([9], users=["c"])
 
@@ -404,7 +405,7 @@ def test_many_small_updates_are_remembered() -> None:
     for start in range(0, 4000, 40):
         some.update(people[start : start + 40] % 7, users=people[start : start + 40])
     whole.update(people % 7, users=people)
-    assert some.to_sensitive_bytes() == whole.to_sensitive_bytes()
+    assert everything(some) == everything(whole)
     assert len(some._counted.runs) < 9
     for person in people[::97]:
         with pytest.raises(InvalidInput, match="counted before"):

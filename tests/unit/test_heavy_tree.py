@@ -18,6 +18,7 @@ from dpsketch._compiled.xxh64 import hash_ranges
 from dpsketch.sketches.heavy import HeavyHitters
 from oracles import hashing as hashing_oracle
 from oracles import heavy as oracle
+from sensitive import everything
 
 TEXTS = [
     b"",
@@ -156,11 +157,11 @@ def colliding(texts: bool, seed: int, count: int) -> list[int] | list[bytes]:
 
 
 def test_blocks_are_seamless(monkeypatch: pytest.MonkeyPatch) -> None:
-    def build() -> bytes:
+    def build() -> object:
         sketch = HeavyHitters(unit=dps.per_record(max_weight=5), rows=3, width=9, key_bits=24)
         sketch.update(np.arange(50), weights=np.arange(50) % 6)
         sketch.update(np.arange(50))
-        return sketch.to_sensitive_bytes()
+        return everything(sketch)
 
     whole = build()
     monkeypatch.setattr("dpsketch.sketches.heavy.sketch._BLOCK", 7)

@@ -19,6 +19,7 @@ from dpsketch.hashing import fingerprint
 from dpsketch.sketches.sparse import PrivateSparseHistogram, SparseHistogram, SparseHistogramSpec
 from dpsketch.sketches.sparse.mechanism import Mechanism
 from dpsketch.sketches.sparse.threshold import Survivors
+from sensitive import everything
 
 
 def histogram(**changes: object) -> SparseHistogram:
@@ -256,7 +257,7 @@ def test_a_partial_round_trips_inside_the_boundary(tmp_path) -> None:
             SparseHistogram.from_document(document),
             SparseHistogram.from_sensitive_bytes(some.to_sensitive_bytes()),
         ):
-            assert again.to_sensitive_bytes() == some.to_sensitive_bytes()
+            assert everything(again) == everything(some)
         if users:
             with pytest.raises(InvalidInput, match="counted before"):
                 again.update([1], users=[2])

@@ -9,14 +9,15 @@ import pytest
 import dpsketch as dps
 from dpsketch import threads
 from dpsketch.errors import InvalidInput
+from sensitive import everything
 
 KEYS = 3 * 2**18 + 17
 
 
-def sketch_of(keys: object, **update: object) -> bytes:
+def sketch_of(keys: object, **update: object) -> object:
     sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=5), grid=1)
     sketch.update(keys, **update)
-    return sketch.to_sensitive_bytes()
+    return everything(sketch)
 
 
 @pytest.mark.parametrize("kind", ["integers", "narrow integers", "texts", "texts with nulls"])

@@ -68,11 +68,11 @@ class Accumulator(Partial, Generic[SpecT]):
         """
         if type(other) is not type(self):
             raise SpecMismatch(f"cannot merge a {type(self).__name__} with a {type(other).__name__}.")
-        self._refuse_overlap(other)
         spec = agreed_spec(self._spec, other._spec)
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._refuse_overlap(other)
         self._check_absorb(other)
         self._begin_change()
         self._partials |= other._partials

@@ -1,7 +1,7 @@
 """Partials: sensitive sketches that know of which others they were made, so that none is counted twice.
 
-A sketch has a random id from its start, and a merged one those of its parts; a merge that shares one is refused. The ids
-say nothing about the records. They are in ``.sketch`` files and never in a release.
+A sketch has a random id from its start, and a merged one those of its parts; a merge that shares one is refused. The
+ids say nothing about the records. They are in ``.sketch`` files and never in a release.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
         if sketch.spec.unit.level == "user":
             incomplete = sketch.empty_like()
             feed(sketch, _complete(records, incomplete, disjoint_users), **stated)
-            sketch.merge(incomplete, **stated)
+            if incomplete.skipped_nulls:
+                sketch.merge(incomplete, **stated)
         else:
             feed(sketch, records, **stated)
         return Part(pack(sketch), dict(tally)) if tally else None

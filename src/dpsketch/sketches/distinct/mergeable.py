@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Self
 
@@ -12,12 +12,13 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dpsketch import files
-from dpsketch.errors import FileRefused
-from dpsketch.noise import random_words
+from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.partials import ids_array, stored_ids
 from dpsketch.sketches.releasing import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 
@@ -71,6 +72,8 @@ class PrivateDistinctBitmap:
         What was promised; print it.
     charge : Charge or None
         The ledger's row, where a ledger was charged.
+    ids : frozenset of str
+        A random name of this release, or those of the releases it was merged of; drawn when it was made, and public.
     """
 
     spec: DistinctSpec
@@ -78,6 +81,7 @@ class PrivateDistinctBitmap:
     flip: float
     guarantee: Guarantee
     charge: Charge | None = None
+    ids: frozenset[str] = field(default_factory=lambda: frozenset({random_id()}))
 
     def __post_init__(self) -> None:
         self.bitmap.flags.writeable = False
@@ -130,12 +134,17 @@ class PrivateDistinctBitmap:
         """Return the release of the union.
 
         The exclusive or of a fair coin with anything is a fair coin, so a bit that is set in either is a coin in the
-        result; a bit set in neither is a one with probability q + q' − 2qq'.
+        result; a bit set in neither is a one with probability q + q' − 2qq'. That needs coins of two releases: a
+        release met again would cancel out, and is refused.
         """
         refuse_mismatch(self.spec, other.spec, "merge")
+        if not self.ids.isdisjoint(other.ids):
+            raise ReleaseRefused(
+                "cannot merge: one release is in both, and the bits that it set would cancel out. Merge each once."
+            )
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         flip = self.flip + other.flip - 2 * self.flip * other.flip
-        return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated)
+        return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated, ids=self.ids | other.ids)
 
     def __repr__(self) -> str:
         low, high = self.interval()
@@ -151,7 +160,8 @@ class PrivateDistinctBitmap:
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         header = release_header(self.spec.to_json(), self.guarantee, self.charge, flip=self.flip)
-        return files.Document("distinct-bitmap", False, header, {"bitmap": self.bitmap})
+        arrays: dict[str, files.Array] = {"bitmap": self.bitmap, "ids": ids_array(self.ids)}
+        return files.Document("distinct-bitmap", False, header, arrays)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -161,4 +171,5 @@ class PrivateDistinctBitmap:
         known = isinstance(bitmap, np.ndarray) and bitmap.dtype == np.uint64 and bitmap.shape == (spec.buckets,)
         if not known or not isinstance(flip, float) or not 0 < flip <= 0.5:
             raise FileRefused("the file's bitmap is not what its spec prescribes.")
-        return cls(spec, np.array(bitmap), flip, read_guarantee(document), read_charge(document))
+        promise, charge = read_guarantee(document), read_charge(document)
+        return cls(spec, np.array(bitmap), flip, promise, charge, stored_ids(document, "ids"))

@@ -116,9 +116,9 @@ class MomentProfile(Partial):
         """Add a partial that shares the secrets; see :meth:`MomentSketch.merge`."""
         if not isinstance(other, MomentProfile) or [s.p for s in self.specs] != [s.p for s in other.specs]:
             raise SpecMismatch("cannot merge: the two do not hold the same exponents in the same order.")
-        self._refuse_overlap(other)
         pairs = list(zip(self._sketches, other._sketches, strict=True))
         agreed = [ours._check_absorb(theirs, disjoint_users) for ours, theirs in pairs]
+        self._refuse_overlap(other)
         self._begin_change()
         self._partials |= other._partials
         for (ours, theirs), (spec, counted) in zip(pairs, agreed, strict=True):

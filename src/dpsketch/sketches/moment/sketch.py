@@ -269,7 +269,6 @@ class MomentSketch(Partial):
         """Return the spec and the users of the sum, or refuse it; change nothing."""
         self._refuse_ended()
         other._refuse_ended()
-        self._refuse_overlap(other)
         key_type = self._spec.key_type or other._spec.key_type
         spec = replace(self._spec, key_type=key_type)
         refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
@@ -285,7 +284,9 @@ class MomentSketch(Partial):
             )
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        return spec, self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
+        self._refuse_overlap(other)
+        return spec, counted
 
     def _absorb(self, other: MomentSketch, spec: MomentSpec, counted: CountedUsers) -> None:
         """Add a partial that :meth:`_check_absorb` let pass; the caller has begun the change."""
