@@ -39,6 +39,10 @@ class Changeable:
         """Set the mark: everything is checked, and the next line changes something."""
         self._changed_by = get_ident()
 
+    def _undo_change(self) -> None:
+        """Lift the mark: what was changed since it was set has been put back."""
+        self._changed_by = None
+
     def _refuse_broken(self) -> None:
         if self._changed_by is not None:
             raise SketchBroken(

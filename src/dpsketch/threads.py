@@ -51,7 +51,8 @@ def parts(n: int, smallest: int) -> list[slice]:
 def run(tasks: Sequence[Callable[[], object]]) -> None:
     """Run tasks at once, the first one here; what one of them raises is raised when all have ended.
 
-    Threads are made for the call: a pool that is kept would be dead in a forked child.
+    Threads are made for the call: a pool that is kept would be dead in a forked child. An interrupt waits for those
+    that have begun, so that nothing is written behind the back of whoever handles it; a second one does not wait.
     """
     problems: list[BaseException] = []
 
@@ -62,11 +63,14 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
             problems.append(problem)
 
     others = [Thread(target=guarded, args=(task,), daemon=True) for task in tasks[1:]]
-    for thread in others:
-        thread.start()
-    for task in tasks[:1]:
-        guarded(task)
-    for thread in others:
-        thread.join()
+    try:
+        for thread in others:
+            thread.start()
+        for task in tasks[:1]:
+            guarded(task)
+    finally:
+        for thread in others:
+            if thread.ident is not None:
+                thread.join()
     if problems:
         raise problems[0]

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import DpsketchError, ReleaseRefused, SketchBroken, SourceError
+from dpsketch import local
+from dpsketch.errors import DpsketchError, InvalidInput, ReleaseRefused, SketchBroken, SourceError
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.countsketch import ContinualCountSketch, adding, clipping
 from dpsketch.sketches.feeding import feed
@@ -233,3 +234,29 @@ def test_an_interrupt_while_threads_count_ends_the_sketch(monkeypatch: pytest.Mo
     for action in (sketch.to_sensitive_bytes, lambda: sketch.update([1]), lambda: sketch.release(rho=0.1)):
         with pytest.raises(SketchBroken):
             action()
+
+
+def test_an_interrupted_collector_counts_all_or_refuses_to_go_on() -> None:
+    """Its reports are private; but one that is remembered and not counted would bias every answer."""
+    protocol = local.SubsetHashing(epsilon=2.0, max_items=2)
+    one, two = protocol.report([["tea"], ["milk"]]), protocol.report([["rye"]])
+    refused = 0
+    protocol.collector().add(one).add(two)
+    twin = protocol.collector().add(one)
+    for line in sampled_lines(lambda: twin.add(two), MOST_LINES):
+        collector = protocol.collector().add(one)
+        if not interrupted(lambda some=collector: some.add(two), line):
+            continue
+        try:
+            assert collector.snapshot().users == 2
+        except SketchBroken:
+            refused += 1
+            for action in (collector.to_document, collector.copy, lambda some=collector: some.add(two)):
+                with pytest.raises(SketchBroken):
+                    action()
+        else:
+            assert collector.add(two).users == 3
+            with pytest.raises(InvalidInput, match="counted before"):
+                collector.add(two)
+            assert collector.snapshot().users == 3
+    assert refused

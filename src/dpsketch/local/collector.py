@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
+from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.estimates import Estimates
 from dpsketch.local.consistency import Consistency
@@ -44,12 +45,13 @@ class Received:
         return self.repeated + self.other_spec + self.malformed
 
 
-class Collector:
+class Collector(Changeable):
     """Collects the reports of one protocol. Everything in it is already private: it may be saved, copied and shared.
 
     Build it with :meth:`LocalProtocol.collector`. It remembers the identifier of every report it has counted, so that
     no report is counted twice: 16 bytes a report in a table that is at most half full, beside what its protocol keeps
-    (:attr:`memory`).
+    (:attr:`memory`). Interrupted while it counts, it refuses to go on, because some reports would be remembered and not
+    counted.
 
     Examples
     --------
@@ -114,7 +116,9 @@ class Collector:
             )
         if not bool(np.all(self.wellformed(columns))):
             raise InvalidInput("a report has values that its protocol cannot produce; nothing was added.")
+        self._begin_change()
         if not self._ids.insert_all(columns["id"]):
+            self._undo_change()
             raise InvalidInput("a report was counted before, or is twice in the table; nothing was added.")
         self._tally.add(columns)
         self._for_tests |= for_tests
@@ -147,10 +151,12 @@ class Collector:
 
     def unseen(self, columns: Columns) -> npt.NDArray[np.bool_]:
         """Say which well-formed reports :meth:`count` would count; of equal ones in a batch the first."""
+        self._begin_change()
         return self._ids.unseen(columns["id"])
 
     def count(self, columns: Columns) -> npt.NDArray[np.bool_]:
         """Count the well-formed reports that were not counted before, and say which they are."""
+        self._begin_change()
         fresh = self._ids.insert(columns["id"])
         self._tally.add({name: values[fresh] for name, values in columns.items()})
         return fresh
@@ -159,7 +165,10 @@ class Collector:
         """Add another collector of the same spec; the result is that of one which saw both streams."""
         if not isinstance(other, Collector) or other._protocol != self._protocol:
             raise SpecMismatch("cannot merge: the two collect reports of different specs.")
+        other._refuse_broken()
+        self._begin_change()
         if not self._ids.insert_all(other._ids.sorted()):
+            self._undo_change()
             raise InvalidInput("cannot merge: a report is in both collectors; nothing was added.")
         self._tally.merge(other._tally)
         self._for_tests |= other._for_tests

@@ -49,8 +49,8 @@ class Aggregate:
 
     def sort_out(self, columns: Columns) -> tuple[Any, Any]:
         """Say which reports are well-formed, and which of those are new."""
-        good = self._collector.wellformed(columns)
         with self._lock:
+            good = self._collector.wellformed(columns)
             fresh = np.zeros(len(good), np.bool_)
             fresh[good] = self._collector.unseen({"id": columns["id"][good]})
         return good, fresh

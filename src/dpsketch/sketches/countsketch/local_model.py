@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.bounding import bound
+from dpsketch.changes import Changeable
 from dpsketch.errors import CounterOverflow, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, RoundedGaussian, noise_is_for_tests, random_words
@@ -168,7 +169,7 @@ class LocalCountSketch:
         return LocalCountSketchCollector(self)
 
 
-class LocalCountSketchCollector:
+class LocalCountSketchCollector(Changeable):
     """Adds up the reports of one :class:`LocalCountSketch`. Everything in it is private already.
 
     Parameters
@@ -199,12 +200,14 @@ class LocalCountSketchCollector:
         """Add all reports of another collector of the same protocol."""
         if not isinstance(other, LocalCountSketchCollector) or self._protocol != other._protocol:
             raise SpecMismatch("cannot merge: the collectors' protocols differ.")
+        other._refuse_broken()
         self._add(other._table, other._reports)
         self._for_tests |= other._for_tests
 
     def _add(self, table: Table, reports: int) -> None:
         if largest_size(self._table) + largest_size(table) > COUNTER_LIMIT:
             raise CounterOverflow("this report would carry a counter past 2**62; nothing was added.")
+        self._begin_change()
         self._table += table
         self._reports += reports
         self._for_tests |= noise_is_for_tests()

@@ -183,10 +183,8 @@ class DensityClassifier:
             sketch = DensitySketch.from_spec(spec)
             sketch._add_bounded(VectorBatch(scaled[codes == code] - centre, None, 0))
             releases.append(sketch._release_under(permit))
-        self.centre_ = centre
-        self.densities_ = releases
-        self.guarantee_ = permit.guarantee
-        self.classes_ = labels
+        # All at once: interrupted in between, an earlier fit's guarantee would stand beside these densities.
+        vars(self).update(centre_=centre, densities_=releases, guarantee_=permit.guarantee, classes_=labels)
         return self
 
     def kernel_sums(self, X: Any) -> Floats:
