@@ -9,6 +9,7 @@ import numpy as np
 from dpsketch import plots
 from dpsketch.errors import InvalidInput
 from dpsketch.estimates import Estimates
+from dpsketch.hashing import KIND_OF_KEY, KeyType
 from dpsketch.kinds import KINDS
 from dpsketch.local import Collector, Snapshot
 from dpsketch.sketches.countsketch import PrivateCountSketch
@@ -16,16 +17,19 @@ from dpsketch.sketches.density import PrivateDensity
 from dpsketch.sketches.distinct import PrivateDistinct, PrivateDistinctBitmap
 from dpsketch.sketches.moment import PrivateMoment, PrivateMomentProfile
 from dpsketch.sketches.ranges import PrivateRanges
+from dpsketch.sketches.sparse import PrivateSparseHistogram
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["answer", "describe", "picture", "top", "typed_keys"]
+__all__ = ["answer", "describe", "picture", "takes_either", "top", "typed_keys"]
 
 
-def answer(release: Any, asked: list[Any], confidence: float, estimator: str | None) -> Estimates:
-    """Answer what was asked, by the kind of release."""
+def answer(
+    release: Any, asked: list[Any], confidence: float, estimator: str | None, key_type: KeyType | None = None
+) -> Estimates:
+    """Answer what was asked, by the kind of release; ``key_type`` says how keys are read where the release does not."""
     match release:
         case PrivateMoment() | PrivateMomentProfile() | PrivateDistinct() | PrivateDistinctBitmap():
             if asked:
@@ -42,13 +46,15 @@ def answer(release: Any, asked: list[Any], confidence: float, estimator: str | N
             raise InvalidInput("local reports are estimated in one way: leave the estimator out.")
         case _:
             chosen = {} if estimator is None else {"estimator": estimator}
-            found = release.estimate(typed_keys(asked, release), confidence=confidence, **chosen)
+            found = release.estimate(typed_keys(asked, release, key_type), confidence=confidence, **chosen)
             if not isinstance(found, Estimates):
                 raise InvalidInput("this release answers no questions about keys.")
             return found
 
 
-def top(release: Any, n: int, candidates: list[Any] | None, confidence: float) -> Estimates:
+def top(
+    release: Any, n: int, candidates: list[Any] | None, confidence: float, key_type: KeyType | None = None
+) -> Estimates:
     """List the most frequent keys, with intervals that hold for all of them at once."""
     if not hasattr(release, "top"):
         raise InvalidInput("this release has no keys to list; `dpsketch inspect` says what it answers.")
@@ -57,7 +63,7 @@ def top(release: Any, n: int, candidates: list[Any] | None, confidence: float) -
             "this release knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
             "public list costs no privacy), or make a release that finds keys by itself: dpsketch run heavy …"
         )
-    listed = None if candidates is None else typed_keys(candidates, release)
+    listed = None if candidates is None else typed_keys(candidates, release, key_type)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)
     return found
 
@@ -102,14 +108,26 @@ def picture(release: Any, candidates: list[Any] | None, n: int) -> Figure:
             return figure
 
 
-def typed_keys(keys: list[Any], release: Any) -> list[Any]:
-    """Read keys, as text or as they are, by the release's spec: integers where it counts integers."""
+def takes_either(release: Any) -> bool:
+    """Say whether a release was made without a key type, so that a question about keys brings its own."""
+    return isinstance(release, PrivateCountSketch | PrivateSparseHistogram) and release.spec.key_type is None
+
+
+def typed_keys(keys: list[Any], release: Any, key_type: KeyType | None = None) -> list[Any]:
+    """Read keys by the release's spec, or else by ``key_type``: as integers, as text, or as they are if neither says.
+
+    A release that was made from lists has no key type, since their values are no schema: 5 then asks for the integer,
+    and "5" for the text.
+    """
     spec = release.protocol if isinstance(release, Collector | Snapshot) else getattr(release, "spec", None)
-    if getattr(spec, "key_type", None) != "int":
-        return list(keys)
+    stated: KeyType | None = getattr(spec, "key_type", None)
+    if stated is not None and key_type is not None and stated != key_type:
+        raise InvalidInput(f"this release counts {KIND_OF_KEY[stated]} keys: leave the key type out.")
+    if (stated or key_type) != "int":
+        return [str(key) for key in keys] if key_type == "text" else list(keys)
     numbers = [_whole(key) for key in keys]
     if None in numbers:
-        raise InvalidInput("this release counts integer keys, and one of the keys asked is not an integer.")
+        raise InvalidInput("the keys of this question are integers, and one of those asked is not.")
     return numbers
 
 

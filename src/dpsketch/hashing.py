@@ -26,7 +26,9 @@ from dpsketch import threads
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.errors import InvalidInput, SpecMismatch
 
-__all__ = ["KeyBatch", "KeyType", "fingerprint", "key_type_of", "row_keys", "text_fingerprints", "to_arrow"]
+__all__ = [
+    "KeyBatch", "KeyType", "fingerprint", "has_schema", "key_type_of", "row_keys", "text_fingerprints", "to_arrow",
+]  # fmt: skip
 
 KeyType = Literal["int", "text"]
 
@@ -49,6 +51,10 @@ class KeyBatch:
         One for each kept key, in the order of the batch.
     key_type : {"int", "text"} or None
         What the keys are; None if the batch has no type (an empty list, nothing but nulls) and none was asked for.
+        Of a list it is read off the values, and so as sensitive as they are.
+    declared : {"int", "text"} or None
+        What the column's own type says, whatever its values: all that may be published. None for lists, object arrays
+        and whatever else has no type but that of its values.
     kept : numpy.ndarray of bool, or None
         Which keys of the batch were kept, to drop their weights and users alongside; None if all were.
     skipped : int
@@ -59,6 +65,7 @@ class KeyBatch:
     key_type: KeyType | None
     kept: npt.NDArray[np.bool_] | None = field(repr=False)
     skipped: int = field(repr=False)
+    declared: KeyType | None = field(default=None, repr=False)
 
 
 def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
@@ -92,7 +99,7 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
     if key_type is not None and found is not None and found != key_type:
         raise SpecMismatch(
             f"this sketch counts {KIND_OF_KEY[key_type]} keys; the batch has {KIND_OF_KEY[found]} keys. "
-            "Convert them, or count them in a sketch of their own."
+            f"Convert them, or count them in a sketch of their own, with key_type={found!r}."
         )
     fingerprints = np.empty(len(column), np.uint64)
     kept: npt.NDArray[np.bool_] | None = None
@@ -104,10 +111,11 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
             kept = np.ones(len(column), np.bool_) if kept is None else kept
             kept[start:stop] = valid
         start = stop
+    declared = found if has_schema(keys) else None
     if kept is None or kept.all():
-        return KeyBatch(fingerprints, found or key_type, None, 0)
+        return KeyBatch(fingerprints, found or key_type, None, 0, declared)
     fingerprints = fingerprints[kept]
-    return KeyBatch(fingerprints, found or key_type, kept, len(kept) - len(fingerprints))
+    return KeyBatch(fingerprints, found or key_type, kept, len(kept) - len(fingerprints), declared)
 
 
 def text_fingerprints(column: pa.Array) -> pa.Array:
@@ -193,6 +201,19 @@ def to_arrow(keys: Any) -> pa.ChunkedArray:
     if column is None:
         raise InvalidInput(f"keys is a {type(keys).__name__} of a type that Arrow does not know. Convert it to text.")
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def has_schema(keys: Any) -> bool:
+    """Say whether a container has a type of its own; that of a list, or of Python's objects, is that of its values."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(keys, pandas.Series | pandas.Index):
+        kind = keys.dtype.categories.dtype if isinstance(keys.dtype, pandas.CategoricalDtype) else keys.dtype
+        return str(kind) != "object"
+    if isinstance(keys, pa.Array | pa.ChunkedArray):
+        return True
+    if any(hasattr(keys, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__arrow_array__")):
+        return True
+    return hasattr(keys, "__array__") and bool(np.asarray(keys).dtype.kind != "O")
 
 
 def _from_numpy(keys: npt.NDArray[Any]) -> Any:

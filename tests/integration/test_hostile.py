@@ -180,7 +180,7 @@ def test_every_place_of_every_header(documents: dict[str, tuple[bytes, bool]], t
 
 
 def test_a_continual_sketch_refuses_forged_headers() -> None:
-    sketch = ContinualCountSketch(days=3, rows=3, width=4, unit=RECORD, epsilon=1.0, delta=1e-6)
+    sketch = ContinualCountSketch(days=3, rows=3, width=4, unit=RECORD, epsilon=1.0, delta=1e-6, key_type="int")
     sketch.day([1])
     original = sketch.to_sensitive_bytes()
     header = files.decode(original, allow_sensitive=True).header

@@ -41,7 +41,7 @@ def make_releases(folder: Path) -> dict[str, Path]:
     unit, spend = dps.per_record(), {"epsilon": 1.0, "delta": 1e-6}
     counts = dps.CountSketch(rows=5, width=256, unit=unit)
     counts.update(KEYS, counts=[3000, 2000, 1000])
-    numbers = dps.CountSketch(rows=5, width=256, unit=unit)
+    numbers = dps.CountSketch(rows=5, width=256, unit=unit, key_type="int")
     numbers.update([7, 8], counts=[3000, 2000])
     heavy = dps.HeavyHitters(rows=5, width=256, key_bits=16, unit=unit)
     heavy.update([1, 2], counts=[5000, 4000])

@@ -20,7 +20,8 @@ EPSILON, DELTA = 1.0, 0.3
 
 def run(before: list[int], after: list[int], *, epsilon: float = EPSILON, fresh: bool = True):
     """One life of a sketch: records, a seizure, records, the publication."""
-    sketch = dps.PanPrivateCountSketch(rows=3, width=4, unit=dps.per_record(), epsilon=epsilon, delta=DELTA)
+    unit = dps.per_record()
+    sketch = dps.PanPrivateCountSketch(rows=3, width=4, unit=unit, epsilon=epsilon, delta=DELTA, key_type="int")
     sketch.update(before)
     seized = sketch.snapshot()
     sketch.update(after)
@@ -65,7 +66,8 @@ def test_without_fresh_noise_the_records_after_the_seizure_are_exposed() -> None
 
 
 def test_publication_carries_both_noises_and_ends_the_sketch() -> None:
-    sketch = dps.PanPrivateCountSketch(rows=5, width=2000, unit=dps.per_record(), epsilon=1.0, delta=1e-6)
+    unit = dps.per_record()
+    sketch = dps.PanPrivateCountSketch(rows=5, width=2000, unit=unit, epsilon=1.0, delta=1e-6, key_type="text")
     sketch.update(["a"] * 50)
     private = sketch.publish()
     sigma = math.sqrt(5) / accounting.gaussian_mu(1.0, 1e-6)
@@ -85,7 +87,8 @@ def test_a_released_table_cannot_be_updated() -> None:
 
 def test_no_exact_number_is_in_the_memory() -> None:
     """Everything held is the spec, the public calibration, hash keys, the noisy table, and where noise came from."""
-    sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_record(), epsilon=1.0, delta=0)
+    unit = dps.per_record()
+    sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=unit, epsilon=1.0, delta=0, key_type="int")
     sketch.update([1, 2, None, 3])
     assert set(vars(sketch)) == {"_calibrated", "_charge", "_spec", "_row_keys", "_table", "_began_for_tests"}
     assert sketch._began_for_tests is False
@@ -93,4 +96,4 @@ def test_no_exact_number_is_in_the_memory() -> None:
 
 def test_users_are_refused() -> None:
     with pytest.raises(InvalidInput, match="protects records"):
-        dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_user(max_keys=2), epsilon=1.0, delta=0)
+        dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_user(max_keys=2), epsilon=1.0, delta=0, key_type="int")

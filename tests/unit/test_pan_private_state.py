@@ -15,7 +15,8 @@ from dpsketch.hashing import fingerprint, text_fingerprints
 
 
 def pan_private(**more: object) -> dps.PanPrivateCountSketch:
-    settings = {"rows": 3, "width": 16, "unit": dps.per_record(), "epsilon": 1.0, "delta": 1e-6, **more}
+    settings = {"rows": 3, "width": 16, "unit": dps.per_record(), "epsilon": 1.0, "delta": 1e-6}
+    settings |= {"key_type": "text", **more}
     return dps.PanPrivateCountSketch(**settings)
 
 

@@ -181,12 +181,12 @@ def test_key_types_can_be_asked_for(suffix: str, tmp_path: Path) -> None:
 
 JSON_LINES: dict[str, tuple[str, list[Any]]] = {
     "text": ('{"k": "a"}\n{"k": "2020-01-01"}\n', ["a", "2020-01-01"]),
-    "numbers, and null before the first": ('{"k": null}\n{"k": 7}\n{"b": 1}\n', [None, 7, None]),
+    "numbers, and null before the first": ('{"k": null}\n{"k": 7}\n{"b": 1}\n', [None, "7", None]),
     "escapes": ('{"k": "\\u00e9\\ud83d\\ude00\\u0000"}\n', ["é😀\x00"]),
     "blank lines, CRLF, no line end": ('\n{"k": "a"}\r\n\r\n{"k": "b"}', ["a", "b"]),
-    "byte-order mark": ('\ufeff{"k": 1}\n', [1]),
+    "byte-order mark": ('\ufeff{"k": 1}\n', ["1"]),
     "nulls alone": ('{"k": null}\n{"k": null}\n', [None, None]),
-    "other columns are not looked at": ('{"k": 1, "b": [1, {"c": 2}]}\n{"k": 2, "b": "x"}\n', [1, 2]),
+    "other columns are not looked at": ('{"k": 1, "b": [1, {"c": 2}]}\n{"k": 2, "b": "x"}\n', ["1", "2"]),
 }
 
 
@@ -198,6 +198,13 @@ def test_json_lines(case: str, tmp_path: Path, pipe: Pipe) -> None:
     pipe(text.encode())
     assert keys(path) == expected
     assert keys("-", stdin_format="jsonl") == expected
+
+
+def test_keys_in_json_lines_are_whole_numbers_where_that_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"k": 7, "u": 1}\n{"k": null, "u": 2}\n{"k": -3, "u": 3}\n', encoding="utf-8")
+    assert keys(path, key_type="int") == [7, None, -3]
+    assert records(path, columns=Columns(key="k", user="u")) == [("7", 1), (None, 2), ("-3", 3)]
 
 
 def test_parquet_columns_are_found_by_their_exact_name(tmp_path: Path) -> None:

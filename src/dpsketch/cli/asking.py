@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.options import JsonOption, OutputOption
+from dpsketch.cli.options import JsonOption, KeyKind, OutputOption
 from dpsketch.cli.output import print_estimates, print_json, say
 from dpsketch.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dpsketch.hashing import KeyType
 
 __all__ = ["Confidence", "inspect", "plot", "query", "read_lines", "top"]
 
 ReleaseFile = Annotated[Path, typer.Argument(metavar="FILE", help="A released .dps file.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the intervals.")]
+KeyTypeOption = Annotated[
+    KeyKind | None,
+    typer.Option("--key-type", help="Read keys as int or text, where the release does not say; text by default."),
+]
 EstimatorOption = Annotated[str | None, typer.Option("--estimator", help="counts: robust, median or mean.")]
 
 
@@ -27,6 +34,7 @@ def query(
     keys_from: Annotated[Path | None, typer.Option("--keys-from", help="A file with one key a line.")] = None,
     confidence: Confidence = 0.95,
     estimator: EstimatorOption = None,
+    key_type: KeyTypeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a release: estimates with intervals, and the guarantee they come with."""
@@ -35,7 +43,8 @@ def query(
 
     release = load(file)
     asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
-    print_estimates(answer(release, asked, confidence, estimator), release.guarantee, as_json=as_json)
+    found = answer(release, asked, confidence, estimator, _stated(key_type, release))
+    print_estimates(found, release.guarantee, as_json=as_json)
 
 
 def top(
@@ -45,6 +54,7 @@ def top(
         Path | None, typer.Option("--candidates", help="A file with one candidate key a line.")
     ] = None,
     confidence: Confidence = 0.95,
+    key_type: KeyTypeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the most frequent keys, with intervals that hold for all of them at once."""
@@ -53,7 +63,8 @@ def top(
 
     release = load(file)
     listed = None if candidates is None else read_lines(candidates)
-    print_estimates(answers.top(release, n, listed, confidence), release.guarantee, as_json=as_json)
+    found = answers.top(release, n, listed, confidence, _stated(key_type, release))
+    print_estimates(found, release.guarantee, as_json=as_json)
 
 
 def inspect(
@@ -97,6 +108,7 @@ def plot(
         Path | None, typer.Option("--candidates", help="A file with one key a line: draw the largest of them.")
     ] = None,
     n: Annotated[int, typer.Option("-n", "--number", help="How many keys to draw.")] = 20,
+    key_type: KeyTypeOption = None,
 ) -> None:
     """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
     from dpsketch import plots
@@ -104,9 +116,20 @@ def plot(
     from dpsketch.kinds import load
 
     release = load(file)
-    listed = None if candidates is None else typed_keys(read_lines(candidates), release)
+    listed = None if candidates is None else typed_keys(read_lines(candidates), release, _stated(key_type, release))
     plots.save(picture(release, listed, n), output)
     say(f"Wrote {output}.")
+
+
+def _stated(key_type: KeyKind | None, release: Any) -> KeyType | None:
+    """Read --key-type, and say so where keys are taken for text because nobody said what they are."""
+    from dpsketch.answers import takes_either
+
+    if key_type is not None:
+        return key_type.value
+    if takes_either(release):
+        say("Note: this release does not say what its keys are. They are read as text; --key-type int reads integers.")
+    return None
 
 
 def read_lines(path: Path) -> list[str]:

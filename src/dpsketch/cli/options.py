@@ -91,7 +91,9 @@ class SketchFlags:
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None
     weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None
     max_weight: Annotated[float, typer.Option("--max-weight", help="Weights above this are clipped to it.")] = 1
-    key_type: Annotated[KeyKind | None, typer.Option("--key-type", help="CSV and TSV keys are text unless int.")] = None
+    key_type: Annotated[
+        KeyKind | None, typer.Option("--key-type", help="CSV and JSON-lines keys are text unless int.")
+    ] = None
     neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
         RelationName.ADD_REMOVE
     )

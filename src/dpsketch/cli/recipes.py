@@ -137,9 +137,6 @@ def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] |
             reading = _feed_by_spark(sketch, flags, columns)
         case _:
             assert_never(flags.engine)
-    if reading.records == 0 and flags.kind.value == "counts":
-        # So that the release of an empty source is not told by its key type.
-        sketch.update([], users=None if flags.user is None else [])
     return Reading(reading.records, reading.skipped + sketch.skipped_nulls)
 
 

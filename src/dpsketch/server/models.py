@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 __all__ = [
-    "FAILURES", "AskDensity", "AskKeys", "AskTop", "CollectionList", "CollectionView", "Counters", "DensityAnswer",
-    "EstimatesAnswer", "Failure", "GridAnswer", "History", "LedgerView", "NewCollection", "Received",
+    "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionView", "Counters",
+    "DensityAnswer", "EstimatesAnswer", "Failure", "GridAnswer", "History", "LedgerView", "NewCollection", "Received",
     "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status",
 ]  # fmt: skip
 
@@ -16,6 +16,10 @@ MOST_KEYS = 100_000
 
 Key = StrictStr | StrictInt
 Confidence = Annotated[float, Field(gt=0, lt=1, description="Coverage of the intervals.")]
+AskedType = Annotated[
+    Literal["int", "text"] | None,
+    Field(description='What the keys are, where the release does not say; else 5 is an integer and "5" is text.'),
+]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -29,6 +33,7 @@ class AskKeys(_Asked):
     keys: list[Key] = Field(default=[], max_length=MOST_KEYS)
     confidence: Confidence = 0.95
     estimator: StrictStr | None = None
+    key_type: AskedType = None
 
 
 class AskTop(_Asked):
@@ -37,6 +42,7 @@ class AskTop(_Asked):
     n: StrictInt = Field(default=20, ge=1, le=10_000)
     candidates: list[Key] | None = Field(default=None, max_length=MOST_KEYS)
     confidence: Confidence = 0.95
+    key_type: AskedType = None
 
 
 class AskDensity(_Asked):

@@ -13,6 +13,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.server.models import (
     FAILURES,
     AskDensity,
+    AskedType,
     AskKeys,
     AskTop,
     Confidence,
@@ -80,9 +81,10 @@ async def estimate(
     service: Reading,
     key: Annotated[list[str] | None, Query(max_length=1000)] = None,
     confidence: Annotated[Confidence, Query()] = 0.95,
+    key_type: Annotated[AskedType, Query()] = None,
 ) -> Response:
     """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
-    asked = AskKeys(keys=list(key or []), confidence=confidence)
+    asked = AskKeys(keys=list(key or []), confidence=confidence, key_type=key_type)
     return await _estimate(service, service.releases.get(identifier), asked)
 
 
@@ -99,7 +101,7 @@ async def _estimate(service: Service, served: Served, asked: AskKeys) -> Respons
         keys = [str(key) for key in keys]
 
     def work() -> Response:
-        found = answer(served.release, keys, asked.confidence, asked.estimator)
+        found = answer(served.release, keys, asked.confidence, asked.estimator, asked.key_type)
         return estimates_reply(found, served.release.guarantee, joint=False)
 
     return await service.run(work)
@@ -129,7 +131,7 @@ async def _top(service: Service, served: Served, asked: AskTop) -> Response:
     service.check_number(candidates or [])
 
     def work() -> Response:
-        found = top(served.release, asked.n, candidates, asked.confidence)
+        found = top(served.release, asked.n, candidates, asked.confidence, asked.key_type)
         return estimates_reply(found, served.release.guarantee, joint=True)
 
     return await service.run(work)
@@ -147,7 +149,7 @@ async def decode(identifier: str, asked: AskKeys, service: Reading) -> Response:
     release = served.release
 
     def work() -> Response:
-        found = release.decode(typed_keys(list(asked.keys), release), confidence=asked.confidence)
+        found = release.decode(typed_keys(list(asked.keys), release, asked.key_type), confidence=asked.confidence)
         return estimates_reply(found, release.guarantee, joint=False)
 
     return await service.run(work)

@@ -61,7 +61,7 @@ class Served:
             case PrivateHeavyHitters():
                 return False
             case PrivateSparseHistogram():
-                return self.release.mechanism.threshold is None or self.release.spec.key_type == "text"
+                return self.release.mechanism.threshold is None or self.release.spec.key_type != "int"
             case _:
                 return "top" in self.questions
 

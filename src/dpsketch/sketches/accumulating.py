@@ -6,12 +6,14 @@ from abc import abstractmethod
 from dataclasses import fields, replace
 from typing import Any, Generic, Self, TypeVar
 
+from dpsketch import files
 from dpsketch.bounding import CountedUsers
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyType
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec, refuse_mismatch
 
-__all__ = ["Accumulator", "agreed_spec"]
+__all__ = ["Accumulator", "agreed_spec", "stated_spec"]
 
 SpecT = TypeVar("SpecT", bound=UnitSpec)
 
@@ -22,6 +24,9 @@ class Accumulator(Partial, Generic[SpecT]):
     _spec: SpecT
     _skipped: int
     _counted: CountedUsers
+    # What the keys seen so far are. It may have been read off values, so that it is held against later batches and
+    # merges, and published nowhere: the spec has a type only if the caller or a column's own type states it.
+    _seen: KeyType | None = None
 
     @abstractmethod
     def _start(self, spec: SpecT) -> None:
@@ -55,6 +60,17 @@ class Accumulator(Partial, Generic[SpecT]):
         """How many records missed a key, a coordinate or a user and were skipped. For the data holder's eyes only."""
         return self._skipped
 
+    @property
+    def _key_type(self) -> KeyType | None:
+        """What further keys must be: the type that was stated, else that of the keys seen so far. Sensitive."""
+        stated: KeyType | None = getattr(self._spec, "key_type", None)
+        return stated or self._seen
+
+    def _note_type(self, key_type: KeyType | None, declared: KeyType | None) -> None:
+        """Remember what the keys of a batch are, and state it in the spec if their column's own type does."""
+        self._seen = self._seen or key_type
+        self._spec = stated_spec(self._spec, declared)
+
     def merge(self, other: Self, *, disjoint_users: bool = False) -> None:
         """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
 
@@ -68,7 +84,7 @@ class Accumulator(Partial, Generic[SpecT]):
         """
         if type(other) is not type(self):
             raise SpecMismatch(f"cannot merge a {type(self).__name__} with a {type(other).__name__}.")
-        spec = agreed_spec(self._spec, other._spec)
+        spec = agreed_spec(self._spec, other._spec, self._key_type, other._key_type)
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
@@ -79,13 +95,40 @@ class Accumulator(Partial, Generic[SpecT]):
         self._counted = counted
         self._absorb(other)
         self._skipped += other._skipped
+        self._seen = self._seen or other._seen
         self._spec = spec
 
+    def _completed(self, document: files.Document) -> files.Document:
+        document = super()._completed(document)
+        return replace(document, header={**document.header, "seen": self._seen})
 
-def agreed_spec(ours: Any, theirs: Any) -> Any:
-    """Return the spec of a merged sketch: equal but for a key type that one of the two has not seen yet."""
-    if any(field.name == "key_type" for field in fields(ours)):
-        key_type = ours.key_type or theirs.key_type
-        ours, theirs = (replace(spec, key_type=spec.key_type or key_type) for spec in (ours, theirs))
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a sensitive sketch from a decoded file; older ones do not say what keys they have seen."""
+        sketch = super().from_document(document)
+        seen = document.header.get("seen")
+        if seen not in ("int", "text", None):
+            raise FileRefused("the file's type of keys is not one that dpsketch writes.")
+        sketch._seen = seen
+        return sketch
+
+
+def stated_spec(spec: Any, declared: KeyType | None) -> Any:
+    """Return a spec with the key type that a column declares, where the spec can have one and has none yet."""
+    can = any(field.name == "key_type" for field in fields(spec))
+    return replace(spec, key_type=declared) if can and declared is not None and spec.key_type is None else spec
+
+
+def agreed_spec(ours: Any, theirs: Any, our_type: KeyType | None, their_type: KeyType | None) -> Any:
+    """Return the spec of a merged sketch: equal but for a key type that only one of the two states.
+
+    ``our_type`` and ``their_type`` are what the keys of the two are, stated or not.
+    """
+    stated: KeyType | None = getattr(ours, "key_type", None) or getattr(theirs, "key_type", None)
+    ours, theirs = stated_spec(ours, stated), stated_spec(theirs, stated)
     refuse_mismatch(ours, theirs)
+    if our_type is not None and their_type is not None and our_type != their_type:
+        raise SpecMismatch(
+            f"cannot merge: key_type differs ({our_type} and {their_type}). Count each in its own sketch."
+        )
     return ours

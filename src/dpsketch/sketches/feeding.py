@@ -23,7 +23,9 @@ def feed(sketch: Any, batches: Iterable[Batch], *, disjoint_users: bool = False)
     """
     by_user = sketch.spec.unit.level == "user"
     whole = whole_users(batches, sketch.spec) if by_user else batches
-    sketch.update_in_turn(_arguments(sketch, batch, disjoint_users) for batch in whole if batch.rows)
+    # A batch without rows still says what the keys of its source are.
+    told = (batch for batch in whole if batch.rows or batch.key is not None)
+    sketch.update_in_turn(_arguments(sketch, batch, disjoint_users) for batch in told)
 
 
 def add_batch(sketch: Any, batch: Batch, *, disjoint_users: bool = False) -> None:

@@ -74,13 +74,14 @@ class Partial(Sensitive, ABC):
 
     def to_sensitive_bytes(self) -> bytes:
         """Return the sketch with its content, for use inside the trust boundary only."""
-        return files.encode(self._with_ids(self._to_document()))
+        return files.encode(self._completed(self._to_document()))
 
     def save_sensitive(self, path: str | PathLike[str]) -> None:
         """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._with_ids(self._to_document()))
+        files.write(path, self._completed(self._to_document()))
 
-    def _with_ids(self, document: files.Document) -> files.Document:
+    def _completed(self, document: files.Document) -> files.Document:
+        """Return a document with what every kind keeps beside its counts."""
         return replace(document, arrays={**document.arrays, _ARRAY: ids_array(self._partials)})
 
     @classmethod

@@ -17,7 +17,7 @@ from dpsketch.sources.failures import guarded, guarded_iterator, missing_column,
 from dpsketch.sources.locations import HEAD_BYTES, File, StandardInput, check_magic
 from dpsketch.sources.records import Columns
 from dpsketch.sources.streams import ByteStream, private_folder
-from dpsketch.sources.text import Piece
+from dpsketch.sources.text import Piece, nothing_of
 
 _FILE_MAGIC = b"ARROW1\x00\x00"
 _READ_AT_ONCE = 1 << 20
@@ -65,6 +65,9 @@ def _read_parquet(
         for batch in guarded_iterator(batches, explain):
             done += batch.num_rows
             yield batch.select(wanted), size * done // max(1, rows)
+        if done == 0:
+            kinds = guarded(lambda: pa.schema([file.schema_arrow.field(name) for name in wanted]), explain)
+            yield nothing_of(kinds), size
     if done != rows:
         raise SourceError(f"{place} is damaged: it does not hold as many rows as it declares. Write it anew.")
 
@@ -112,6 +115,7 @@ def _read_arrow_file(path: Path, place: str, size: int, columns: Columns) -> Ite
         else:
             for batch in guarded_iterator(reader, explain):
                 yield batch, source.tell()
+        yield nothing_of(reader.schema), size
 
 
 def _read_arrow_pipe(stream: ByteStream, place: str, columns: Columns) -> Iterator[Piece]:
@@ -122,6 +126,7 @@ def _read_arrow_pipe(stream: ByteStream, place: str, columns: Columns) -> Iterat
     _check_schema(reader.schema.names, columns, place)
     for batch in guarded_iterator(reader, explain):
         yield batch.select(list(columns.names)), stream.done
+    yield nothing_of(pa.schema([reader.schema.field(name) for name in columns.names])), stream.done
 
 
 def _spooled(

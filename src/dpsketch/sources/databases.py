@@ -15,11 +15,15 @@ import pyarrow as pa
 from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import HEAD_BYTES, Database, magic
-from dpsketch.sources.records import Columns
+from dpsketch.sources.records import Columns, KeyType, Place, identities
 from dpsketch.sources.text import Piece
 
 # Rows are Python objects here, of some hundred bytes each.
 _MOST_ROWS = 32768
+
+# PostgreSQL's names of types: bigint, smallint, integer, oid; numeric.
+_INTEGER_CODES = (20, 21, 23, 26)
+_NUMERIC_CODE = 1700
 
 # Messages of the drivers quote values; the codes of SQLSTATE and the first words of SQLite do not.
 _CAUSES = {
@@ -49,20 +53,35 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Iter
     def explain(error: Exception) -> SourceError:
         return _explain(error, location)
 
+    place = Place(str(location), typed=True, checked=True)
     engine = guarded(lambda: _engine(location), explain)
     try:
         with guarded(engine.connect, explain) as connection:
-            result = guarded(lambda: _execute(connection, location, columns, min(batch_rows, _MOST_ROWS)), explain)
+            result, kinds = guarded(
+                lambda: _execute(connection, location, columns, min(batch_rows, _MOST_ROWS)), explain
+            )
             with closing(result):
                 names = list(result.keys())
                 _check_names(names, columns, location)
                 at = [names.index(name) for name in columns.names]
+                fixed = None if columns.key is None else columns.key_type or _key_type(result, kinds, columns.key)
                 done = 0
+                numbers: set[bool] = set()
+
+                def batch(values: Sequence[Sequence[Any]]) -> Any:
+                    arrays = {names[i]: _column(values[i], names[i], location) for i in at}
+                    if columns.key is not None:
+                        kind = arrays[columns.key].type
+                        numbers.update([] if pa.types.is_null(kind) else [pa.types.is_integer(kind)])
+                        if len(numbers) > 1:
+                            raise _mixed(columns.key, location)
+                        arrays[columns.key] = identities(arrays[columns.key], columns.key, "key", fixed, place)
+                    return pa.record_batch(list(arrays.values()), names=list(arrays))
+
                 for rows in guarded_iterator(result.partitions(), explain):
                     done += len(rows)
-                    values = list(zip(*rows, strict=True))
-                    arrays = [_column(values[i], names[i], location) for i in at]
-                    yield pa.record_batch(arrays, names=list(columns.names)), done
+                    yield batch(list(zip(*rows, strict=True))), done
+                yield batch([()] * len(names)), done
     finally:
         engine.dispose()
 
@@ -105,13 +124,14 @@ def _sqlite_engine(location: Database) -> Any:
     )
 
 
-def _execute(connection: Any, location: Database, columns: Columns, batch_rows: int) -> Any:
+def _execute(connection: Any, location: Database, columns: Columns, batch_rows: int) -> tuple[Any, dict[str, Any]]:
+    """Return the rows as they come, and the declared types of a table's columns."""
     import sqlalchemy
 
     # no_parameters: otherwise a % in the query would be taken for a placeholder.
     options = {"stream_results": True, "yield_per": batch_rows, "no_parameters": True}
     if location.table is None:
-        return connection.exec_driver_sql(location.query, execution_options=options)
+        return connection.exec_driver_sql(location.query, execution_options=options), {}
     schema, dot, name = location.table.rpartition(".") if location.system == "postgresql" else ("", "", location.table)
     try:
         declared = sqlalchemy.inspect(connection).get_columns(name, schema=schema if dot else None)
@@ -122,7 +142,20 @@ def _execute(connection: Any, location: Database, columns: Columns, batch_rows: 
     _check_names([column["name"] for column in declared], columns, location)
     table = sqlalchemy.table(name, schema=schema if dot else None)
     query: Any = sqlalchemy.select(*(sqlalchemy.column(wanted) for wanted in columns.names)).select_from(table)
-    return connection.execute(query, execution_options=options)
+    return connection.execute(query, execution_options=options), {each["name"]: each["type"] for each in declared}
+
+
+def _key_type(result: Any, kinds: dict[str, Any], name: str) -> KeyType:
+    """Say what keys are by the declared type of their column: text where it is no whole number, or nothing is declared.
+
+    PostgreSQL types the columns of every result. SQLite types those of tables only, and there a type is a wish.
+    """
+    import sqlalchemy
+
+    described = next((each for each in result.cursor.description or () if each[0] == name), None)
+    code, scale = (None, None) if described is None else (described[1], described[5])
+    whole = code in _INTEGER_CODES or (code == _NUMERIC_CODE and scale == 0)
+    return "int" if whole or isinstance(kinds.get(name), sqlalchemy.Integer) else "text"
 
 
 def _check_names(names: list[str], columns: Columns, location: Database) -> None:
@@ -136,10 +169,14 @@ def _check_names(names: list[str], columns: Columns, location: Database) -> None
 def _column(values: Sequence[Any], name: str, location: Database) -> Any:
     return guarded(
         lambda: pa.array(values),
-        lambda _: SourceError(
-            f"{location}: column {name!r} mixes types, or holds one that is neither a number nor text. "
-            "Convert it in a query, with CAST."
-        ),
+        lambda _: _mixed(name, location),
+    )
+
+
+def _mixed(name: str, location: Database) -> SourceError:
+    return SourceError(
+        f"{location}: column {name!r} mixes types, or holds one that is neither a number nor text. "
+        "Convert it in a query, with CAST."
     )
 
 

@@ -59,7 +59,8 @@ def open_source(
     Yields
     ------
     Batch
-        Sensitive records. A batch without rows may come last, to report skipped records.
+        Sensitive records. A batch without rows may come last, to report skipped records; of sources without records it
+        is the only one, with columns of the types that they declare.
 
     Raises
     ------
@@ -108,10 +109,12 @@ def _read(
     for location in located:
         done = 0
         kind = None if isinstance(location, Database) else location.format
-        place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"))
+        text = "text" if kind in ("csv", "tsv", "jsonl") else None
+        place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"), keys=text)
         for piece, done in _pieces(location, columns, batch_rows, temp_directory):
             rows += piece.num_rows
-            for start in range(0, piece.num_rows, batch_rows):
+            # A piece without rows declares the types of its columns.
+            for start in range(0, max(1, piece.num_rows), batch_rows):
                 part = piece.slice(start, batch_rows)
                 raw = dict(zip(part.schema.names, part.columns, strict=True))
                 batch = shaper.shape(raw, part.num_rows, place)

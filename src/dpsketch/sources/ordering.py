@@ -29,7 +29,7 @@ def sort_by_user(
     packed = iter(records)
     first = next(packed, None)
     if first is None:
-        if records.empty is not None and records.skipped:
+        if records.empty is not None:
             yield _unpack(records.empty, records.skipped)
         return
 

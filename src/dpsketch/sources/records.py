@@ -27,7 +27,10 @@ class Columns:
     points : tuple of str
         Numeric columns, the coordinates of a point.
     key_type, user_type : {"int", "text"} or None
-        How keys (users) are read. None takes what the source declares; CSV and TSV declare nothing and give text.
+        How keys (users) are read. None takes what the source declares: the schema of Parquet and Arrow, the types of a
+        database's columns. CSV and TSV declare nothing and give text. JSON lines and SQLite's queries declare nothing
+        either: their keys are text too, a number its decimal digits, and their users are what the values are, since
+        the type of users is never published.
     """
 
     key: str | None = None
@@ -116,11 +119,14 @@ class Place:
         Whether its format declares types.
     checked : bool
         Whether its reader has checked the arrays, text for UTF-8 included.
+    keys : {"int", "text"} or None
+        What its keys are where its format declares no type that they could have by themselves.
     """
 
     name: str
     typed: bool
     checked: bool
+    keys: KeyType | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -133,11 +139,12 @@ class Shaper:
         self._columns = columns
         self._kinds: dict[str, tuple[KeyType, Place]] = {}
         self._skipped = 0
+        self._returned = False
 
     def shape(self, raw: Mapping[str, pa.Array], rows: int, place: Place) -> Batch | None:
         """Return the batch, or None if no record of it is left."""
         columns = self._columns
-        key = self._identity(raw, "key", columns.key, columns.key_type, place)
+        key = self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
         user = self._identity(raw, "user", columns.user, columns.user_type, place)
         points = [_number(raw[name], name, "coordinates", place) for name in columns.points]
         weight = None if columns.weight is None else _number(raw[columns.weight], columns.weight, "weights", place)
@@ -156,6 +163,7 @@ class Shaper:
             )
         if not rows:
             return None
+        self._returned = True
         return Batch(key, user, weight, tuple(points), rows, self.take_skipped())
 
     def take_skipped(self) -> int:
@@ -164,9 +172,13 @@ class Shaper:
         return skipped
 
     def last(self) -> Batch | None:
-        """Return a batch without rows that reports the records skipped at the end, or None if there are none."""
+        """Return a batch without rows that reports the records skipped at the end, or None if there is nothing to say.
+
+        It has columns of the types that the sources declare, and comes also if no batch came before: a source without
+        records has keys of the same type as one with records.
+        """
         skipped = self.take_skipped()
-        if not skipped:
+        if not skipped and self._returned:
             return None
         key, user = (
             None if name is None else pa.array([], _ARROW_TYPES[self._kinds[role][0]] if role in self._kinds else None)
@@ -181,7 +193,7 @@ class Shaper:
     ) -> pa.Array | None:
         if name is None:
             return None
-        column = _identity(raw[name], name, role, asked, place)
+        column = identities(raw[name], name, role, asked, place)
         if pa.types.is_null(column.type):
             known = self._kinds.get(role)
             return column if known is None else column.cast(_ARROW_TYPES[known[0]])
@@ -216,7 +228,7 @@ def _mixed(name: str, role: str, place: Place) -> SourceError:
     )
 
 
-def _identity(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
+def identities(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
     """Return a column of keys or users as ``int64``, as ``string``, or as ``null`` if it holds nothing else."""
     plain = _plain(column, name, place)
     kind = plain.type

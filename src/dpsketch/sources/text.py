@@ -45,7 +45,9 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
         names, rest = guarded(lambda: _header(head, location, options), explain)
         _check_header(names, columns, location)
         if len(head) < _HEAD and not rest.strip(b"\r\n"):
-            return  # Arrow refuses a header without an end of line
+            # Arrow refuses a header without an end of line.
+            yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
+            return
         reader = guarded(
             lambda: pyarrow.csv.open_csv(
                 pa.PythonFile(stream, "r"),
@@ -65,6 +67,11 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
             yield batch, stream.done
     finally:
         stream.close()
+
+
+def nothing_of(schema: Any) -> Any:
+    """Return a record batch without rows: it declares the types of its columns."""
+    return pa.record_batch([pa.array([], kind) for kind in schema.types], names=schema.names)
 
 
 def _header(head: bytes, location: File | StandardInput, options: Any) -> tuple[list[str], bytes]:
@@ -111,7 +118,10 @@ def _explain_separated(error: Exception, location: File | StandardInput, odd_row
 
 
 def read_json_lines(location: File | StandardInput, columns: Columns) -> Iterator[Piece]:
-    """Read JSON lines: keys and users as the whole numbers or text they begin with, other columns as numbers."""
+    """Read JSON lines: keys and users as the whole numbers or text they begin with, other columns as numbers.
+
+    Values are no schema: keys become text afterwards, unless whole numbers are asked for (:class:`Columns`).
+    """
     stream = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
 
     def explain(error: Exception) -> SourceError:

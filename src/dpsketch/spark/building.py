@@ -21,7 +21,7 @@ from dpsketch.sketches.heavy import HeavyHitters, HeavyHittersSpec
 from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSpec
 from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
 from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
-from dpsketch.sources import Columns, split_files
+from dpsketch.sources import Columns, open_files, split_files
 from dpsketch.spark.columns import counts_fingerprints, select, user_columns
 from dpsketch.spark.merging import merged
 from dpsketch.spark.parts import PART_SCHEMA, Part, unpack
@@ -103,7 +103,7 @@ def build(
         records = _by_user(records)
     parts = records.mapInArrow(counting(_prototype(sketch), disjoint_users=disjoint_users), PART_SCHEMA)
     part = merged(parts, width=chosen.width, disjoint_users=disjoint_users)
-    if part is None and key is not None:
+    if part is None:
         add_batch(sketch, chosen.empty, disjoint_users=disjoint_users)  # no records, but keys of a known type
     _add(sketch, part, disjoint_users)
     return sketch
@@ -173,6 +173,10 @@ def add_files(
         records = places.mapInArrow(reading_files(files, columns, schema), spark_schema(schema))
         counted = counting(_prototype(sketch), disjoint_users=disjoint_users)
         part = merged(_by_user(records).mapInArrow(counted, PART_SCHEMA), disjoint_users=disjoint_users)
+    if part is None and columns.key is not None:
+        # No records, but keys of the type that the first file declares.
+        for batch in open_files(files[0], columns):
+            add_batch(sketch, batch, disjoint_users=disjoint_users)
     _add(sketch, part, disjoint_users)
     tally = {} if part is None else part.tally
     return {name: tally.get(name, 0) for name in ("records", "skipped")}

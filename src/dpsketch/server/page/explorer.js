@@ -4,7 +4,7 @@ import { get, part } from "./api.js";
 import { COUNTS, SHARES, between } from "./bars.js";
 import { card, h, labelled } from "./dom.js";
 import { badge, budgetBar, guaranteeCard } from "./guarantee.js";
-import { listCard, searchCard } from "./keys.js";
+import { keyTypeField, listCard, searchCard } from "./keys.js";
 import { percent, quantity } from "./numbers.js";
 import { densityCard } from "./points.js";
 import { rangesCard } from "./ranges.js";
@@ -80,6 +80,7 @@ export async function showRelease(place, { id, signal }) {
     signal,
     measure: release.kind === "local" ? SHARES : COUNTS,
     confidence: () => Number(select.value),
+    keyTypes: keyTypeField(release),
     /** Ask again when the confidence changes. */
     whenConfidenceChanges: (listener) => listeners.push(listener),
   };

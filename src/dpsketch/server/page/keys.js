@@ -8,19 +8,31 @@ import { WHOLE } from "./numbers.js";
 
 const LISTED = 20;
 
+/** What the keys of a release are; where it does not say, a person chooses. */
+export function keyTypeField({ key_type: stated, questions }) {
+  const open = stated === null && questions.includes("estimate");
+  const select = h("select", {}, h("option", { value: "text" }, "text"), h("option", { value: "int" }, "whole numbers"));
+  return {
+    field: open ? labelled("Its keys are", select, "The release does not say; ask as they were counted.") : null,
+    integer: () => (open ? select.value : stated) === "int",
+    asked: () => (open ? { key_type: select.value } : {}),
+  };
+}
+
 /** Look up keys one by one. */
 export function searchCard(context) {
   const notice = noticeBoard();
   const answers = asker(context, notice, "key");
-  const integer = context.release.key_type === "int";
+  const kinds = context.keyTypes;
   const field = h("input", {
     type: "text",
     autocomplete: "off",
     autocapitalize: "off",
     spellcheck: "false",
-    inputmode: integer ? "numeric" : null,
+    inputmode: kinds.integer() ? "numeric" : null,
   });
   const search = async () => {
+    const integer = kinds.integer();
     const key = integer ? field.value.trim() : field.value;
     if (key === "") {
       throw new Error("Type a key to look up.");
@@ -31,9 +43,10 @@ export function searchCard(context) {
     await answers.ask(key);
     field.select();
   };
-  const label = integer ? "Key (a whole number)" : "Key, exactly as it was counted";
+  const label = kinds.integer() ? "Key (a whole number)" : "Key, exactly as it was counted";
   return card(
     "Look up a key",
+    kinds.field,
     form(
       search,
       notice,
@@ -45,7 +58,7 @@ export function searchCard(context) {
 }
 
 /** List the largest keys: found by the release itself, or among candidates that a person names. */
-export async function listCard({ release, path, signal, measure, confidence, whenConfidenceChanges }) {
+export async function listCard({ release, path, signal, measure, confidence, keyTypes, whenConfidenceChanges }) {
   const findsKeys = !release.needs_candidates;
   const notice = noticeBoard();
   const status = h("p", { class: "soft", role: "status" });
@@ -65,12 +78,12 @@ export async function listCard({ release, path, signal, measure, confidence, whe
     }
     let found;
     if (way === "decode") {
-      found = await post(`${path}/decode`, { keys, confidence: confidence() }, signal);
+      found = await post(`${path}/decode`, { keys, confidence: confidence(), ...keyTypes.asked() }, signal);
       found.estimates = found.estimates.sort((a, b) => b.value - a.value).slice(0, n);
     } else {
       found = await post(
         `${path}/top`,
-        { n, confidence: confidence(), ...(keys.length && { candidates: keys }) },
+        { n, confidence: confidence(), ...keyTypes.asked(), ...(keys.length && { candidates: keys }) },
         signal,
       );
     }

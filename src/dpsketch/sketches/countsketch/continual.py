@@ -30,7 +30,7 @@ from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, charge_ledger, guarantee, pays_for
@@ -96,8 +96,11 @@ class ContinualCountSketch(Partial):
     ----------
     days : int
         At most so many days will be published; the noise grows with the logarithm of it.
-    rows, width, unit, seed, grid, key_type
+    rows, width, unit, seed, grid
         As for :class:`~dpsketch.CountSketch`; the unit must be a record.
+    key_type : {"int", "text"}
+        What the keys are. State it: a day without records must not differ from others by its type. Without it keys are
+        text, with a warning; a later version will ask for it.
     epsilon, delta, rho : float
         The guarantee for all publications together. It is fixed, and charged, at the start.
     ledger, dataset : Ledger or URL, str, optional
@@ -119,7 +122,8 @@ class ContinualCountSketch(Partial):
     Examples
     --------
     >>> import dpsketch as dps
-    >>> sketch = ContinualCountSketch(days=365, rows=5, width=64, unit=dps.per_record(), epsilon=1.0, delta=1e-6)
+    >>> shape = {"rows": 5, "width": 64, "unit": dps.per_record(), "key_type": "text"}
+    >>> sketch = ContinualCountSketch(days=365, **shape, epsilon=1.0, delta=1e-6)
     >>> sketch.update(["tea", "tea", "milk"])
     >>> monday = sketch.publish_day()
     >>> tuesday = sketch.day(["tea"] * 5)
@@ -143,7 +147,7 @@ class ContinualCountSketch(Partial):
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
     ) -> None:
-        spec = CountSketchSpec(rows, width, unit, seed, grid, key_type)
+        spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
         days = whole_number("days", days, low=1, high=2**20)
         if unit.level != "record":
@@ -225,8 +229,6 @@ class ContinualCountSketch(Partial):
         kernels.add_weighted(self._today, batch.fingerprints, self._row_keys, batch.units)
         self._mass = batch.mass
         self._skipped += batch.skipped
-        if self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
 
     def publish_day(self) -> PrivateCountSketch:
         """End the day: publish the nodes that it completes, and return the release of the total so far.
@@ -275,9 +277,7 @@ class ContinualCountSketch(Partial):
         table = np.zeros_like(self._today)
         for node in chosen:
             table += self._nodes[node]
-        return PrivateCountSketch(
-            self._spec.published, table, (self._noise,) * len(chosen), self._promise, self._charge
-        )
+        return PrivateCountSketch(self._spec, table, (self._noise,) * len(chosen), self._promise, self._charge)
 
     def _refuse_after_the_end(self) -> None:
         if self._published == self._days:
@@ -307,7 +307,7 @@ class ContinualCountSketch(Partial):
         header = document.header
         days = whole_number("days", header["days"], low=1, high=2**20)
         published = whole_number("published", header["published"], low=0, high=days)
-        spec = CountSketchSpec.from_json(header["spec"])
+        spec = text_spec(CountSketchSpec.from_json(header["spec"]))
         promise, law = read_guarantee(document), noise_from_json(header["noise"])
         if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], tree_sensitivity(spec, days)):
             raise FileRefused("the file's guarantee is not that of a ContinualCountSketch with its noise.")

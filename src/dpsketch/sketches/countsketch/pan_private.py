@@ -10,7 +10,6 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from dpsketch.noise import noise_from_json, noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, charge_ledger, guarantee, pays_for
@@ -49,8 +48,11 @@ class PanPrivateCountSketch(Partial):
 
     Parameters
     ----------
-    rows, width, unit, seed, grid, key_type
+    rows, width, unit, seed, grid
         As for :class:`~dpsketch.CountSketch`; the unit must be a record.
+    key_type : {"int", "text"}
+        What the keys are. State it: a type read off keys would show, in a seized state, that some had come. Without it
+        keys are text, with a warning; a later version will ask for it.
     epsilon, delta, rho : float
         The guarantee against one seizure and the publication together. It is fixed, and charged, at the start, because
         the first noise is drawn then.
@@ -68,7 +70,8 @@ class PanPrivateCountSketch(Partial):
     Examples
     --------
     >>> import dpsketch as dps
-    >>> sketch = dps.PanPrivateCountSketch(rows=5, width=64, unit=dps.per_record(), epsilon=1.0, delta=1e-6)
+    >>> shape = {"rows": 5, "width": 64, "unit": dps.per_record(), "key_type": "text"}
+    >>> sketch = dps.PanPrivateCountSketch(**shape, epsilon=1.0, delta=1e-6)
     >>> sketch.update(["a", "b", "a"])
     >>> private = sketch.publish()
     """
@@ -88,7 +91,7 @@ class PanPrivateCountSketch(Partial):
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
     ) -> None:
-        spec = CountSketchSpec(rows, width, unit, seed, grid, key_type)
+        spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
         if unit.level != "record":
             raise InvalidInput(
@@ -124,8 +127,6 @@ class PanPrivateCountSketch(Partial):
         checked_total(int(np.abs(table).max()), units, 1, len(units))
         self._begin_change()
         kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
-        if self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
 
     def merge(self, other: CountSketch) -> None:
         """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.
@@ -166,7 +167,7 @@ class PanPrivateCountSketch(Partial):
         self._table = None
         laws = (self._calibrated.noise, self._calibrated.noise)
         stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
-        return PrivateCountSketch(self._spec.published, table + fresh, laws, stated, self._charge)
+        return PrivateCountSketch(self._spec, table + fresh, laws, stated, self._charge)
 
     def _to_document(self) -> files.Document:
         table = self._open()
@@ -176,7 +177,7 @@ class PanPrivateCountSketch(Partial):
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
-        spec = CountSketchSpec.from_json(document.header["spec"])
+        spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
         promise, law = read_guarantee(document), noise_from_json(document.header["noise"])
         if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], spec.sensitivity):
             raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.")

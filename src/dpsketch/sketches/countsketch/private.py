@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -240,9 +240,13 @@ class PrivateCountSketch:
         return self._combine(other, -1)
 
     def _combine(self, other: PrivateCountSketch, sign: int) -> PrivateCountSketch:
-        refuse_mismatch(self.spec, other.spec, "combine")
+        spec, others = self.spec, other.spec
+        if None in (spec.key_type, others.key_type):
+            # One of them takes the question's type, and so does the result.
+            spec, others = replace(spec, key_type=None), replace(others, key_type=None)
+        refuse_mismatch(spec, others, "combine")
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
-        return PrivateCountSketch(self.spec, self.table + sign * other.table, self.noise + other.noise, stated)
+        return PrivateCountSketch(spec, self.table + sign * other.table, self.noise + other.noise, stated)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may query."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -45,7 +44,8 @@ class CountSketch(Accumulator[CountSketchSpec]):
     grid : float, optional
         Step to which weights are rounded; 1 by default, which takes whole weights only.
     key_type : {"int", "text"}, optional
-        Fixed by the first update if not given.
+        What the keys are. If it is not given, a column's own type states it (NumPy, Arrow, typed pandas and polars
+        columns). Lists have none: the release then says None, and takes the type of the keys that it is asked for.
 
     Examples
     --------
@@ -86,7 +86,6 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._skipped = 0
         self._clipped = 0
         self._counted = CountedUsers()
-        self._given = False
 
     @property
     def clipped_users(self) -> int:
@@ -121,7 +120,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
             then compared or remembered, every later update and merge must state it too, and the release says that it
             was not checked. For users too many to remember, at eight bytes each.
         """
-        batch = fingerprint(keys, self._spec.key_type)
+        batch = fingerprint(keys, self._key_type)
         clip = self._spec.clip
         if clip is None:
             if users is not None or disjoint_users:
@@ -133,9 +132,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
             if counts is not None:
                 raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
             self._add_users(batch, users, weights, clip, disjoint_users)
-        if self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
-        self._given = True
+        self._note_type(batch.key_type, batch.declared)
 
     def _add_records(self, batch: KeyBatch, weights: Any, counts: Any) -> None:
         n = len(batch.fingerprints) + batch.skipped
@@ -178,11 +175,10 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._mass += other._mass
         self._table += other._table
         self._clipped += other._clipped
-        self._given = self._given or other._given
 
     def check_addable(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
         """Return the spec of the sum with the table of another sketch that counts records, or refuse to add to it."""
-        agreed: CountSketchSpec = agreed_spec(spec, self._spec)
+        agreed: CountSketchSpec = agreed_spec(spec, self._spec, spec.key_type, self._key_type)
         # A table that began from noise stands in for its exact mass.
         checked_total(int(np.abs(table).max()), self._mass, 1, 1)
         return agreed
@@ -224,19 +220,14 @@ class CountSketch(Accumulator[CountSketchSpec]):
         if share is not None:
             budget = (epsilon, delta, rho)
             caveat = self._counted.caveat
-            return release_share(self._table, self._mass, self._published_spec, share, budget, ledger, dataset, caveat)
-        spec = self._published_spec
+            return release_share(self._table, self._mass, self._spec, share, budget, ledger, dataset, caveat)
+        spec = self._spec
         sensitivity = spec.sensitivity
         calibrated = additive_noise(epsilon, delta, rho, l1=sensitivity.l1, l2=sensitivity.l2)
         charge = charge_ledger(ledger, dataset, (calibrated.cost,), spec.unit, f"counts {fingerprint_of(spec)}")
         noisy = self._table + calibrated.noise.sample(self._table.size).reshape(self._table.shape)
         promise = guarantee(calibrated, spec.unit, caveat=self._counted.caveat)
         return PrivateCountSketch(spec, noisy, (calibrated.noise,), promise, charge)
-
-    @property
-    def _published_spec(self) -> CountSketchSpec:
-        # A sketch that was never given a batch, not even an empty one, answers for keys of either type.
-        return self._spec.published if self._given else self._spec
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
@@ -250,7 +241,6 @@ class CountSketch(Accumulator[CountSketchSpec]):
     def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
-        sketch._given = True
         sketch._mass = int(document.header["mass"])
         sketch._skipped = int(document.header["skipped"])
         if sketch._spec.clip is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +20,7 @@ from dpsketch.sketches.weights import WeightGrid
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.predicting import Prediction
 
-__all__ = ["DEFAULT_SEED", "CountSketchSpec"]
+__all__ = ["DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
 
 DEFAULT_SEED = 1
 
@@ -41,7 +42,8 @@ class CountSketchSpec:
     grid : float
         Weights are rounded to multiples of it.
     key_type : {"int", "text"} or None
-        Fixed by the first update; a release without any says "text".
+        What the keys are, as the caller or a column's own type states it; None if neither does. It is never read off
+        values: a published spec does not depend on whether there were records, or on what they held.
     """
 
     rows: int
@@ -72,16 +74,6 @@ class CountSketchSpec:
     def weight_grid(self) -> WeightGrid:
         """How weights become whole units."""
         return WeightGrid(self.grid, self.unit.max_weight)
-
-    @property
-    def published(self) -> Self:
-        """The spec as a release shows it: where no key was seen and no type was stated, keys are text.
-
-        Whether there was any record would otherwise show. The type of a column needs no record in it; only lists of
-        Python's objects are read by their values, so say ``key_type="int"`` for integers in lists that may be empty.
-        A sketch whose ``update`` was never called publishes no type: whether it is called must not depend on the data.
-        """
-        return self if self.key_type is not None else replace(self, key_type="text")
 
     @property
     def memory(self) -> int:
@@ -160,3 +152,21 @@ class CountSketchSpec:
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild a spec from :meth:`to_json`."""
         return cls(**{**value, "unit": Unit.from_json(value["unit"])})
+
+
+def stated_type(key_type: KeyType | None, sketch: str) -> KeyType:
+    """Return the key type of a sketch whose state or days are shown, which cannot wait for a column to state it."""
+    if key_type is not None:
+        return key_type
+    warnings.warn(
+        f"a {sketch} without key_type= counts text keys: say key_type='text', or key_type='int' for integers. A later "
+        "version will ask for it.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return "text"
+
+
+def text_spec(spec: CountSketchSpec) -> CountSketchSpec:
+    """Return a spec that states a key type: text where an older file has none."""
+    return spec if spec.key_type is not None else replace(spec, key_type="text")

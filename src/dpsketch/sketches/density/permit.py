@@ -40,11 +40,9 @@ class Permit:
         """
         noisy = table + self.noise.table.sample(table.size).reshape(table.shape)
         if records is None or self.noise.beside is None:
-            return PrivateDensity(self.spec.published, noisy, None, self.noise.table, None, self.guarantee, self.charge)
+            return PrivateDensity(self.spec, noisy, None, self.noise.table, None, self.guarantee, self.charge)
         count = records + int(self.noise.beside.sample(1)[0])
-        return PrivateDensity(
-            self.spec.published, noisy, count, self.noise.table, self.noise.beside, self.guarantee, self.charge
-        )
+        return PrivateDensity(self.spec, noisy, count, self.noise.table, self.noise.beside, self.guarantee, self.charge)
 
 
 def obtain(

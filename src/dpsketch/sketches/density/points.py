@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpsketch.bounding import point_fingerprints
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint, has_schema
 
 __all__ = ["SetBatch", "VectorBatch", "read_sets", "read_vectors"]
 
@@ -56,6 +56,7 @@ class SetBatch:
     key_type: KeyType | None
     kept: npt.NDArray[np.bool_] | None = field(repr=False)
     skipped: int = field(repr=False)
+    declared: KeyType | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -125,7 +126,8 @@ def read_sets(sets: Any, key_type: KeyType | None) -> SetBatch:
     if batch.kept is not None:
         starts = np.concatenate([[0], np.cumsum(batch.kept)]).astype(np.int64)[starts]
     skipped = int(np.count_nonzero(~kept))
-    return SetBatch(batch.fingerprints, starts, batch.key_type, kept if skipped else None, skipped)
+    declared = batch.declared if has_schema(sets) else None
+    return SetBatch(batch.fingerprints, starts, batch.key_type, kept if skipped else None, skipped, declared)
 
 
 def _from_table(table: Any, dim: int, columns: tuple[str, ...] | None) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -116,7 +115,7 @@ class DensitySketch(Accumulator[DensitySpec]):
             then compared or remembered, every later update and merge must state it too, and the release says that it
             was not checked.
         """
-        batch = self._spec.read(points)
+        batch = self._spec.read(points, self._key_type)
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
@@ -129,8 +128,8 @@ class DensitySketch(Accumulator[DensitySpec]):
         self._counted = counted
         self._add_bounded(kept)
         self._skipped += skipped
-        if isinstance(batch, SetBatch) and self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
+        if isinstance(batch, SetBatch):
+            self._note_type(batch.key_type, batch.declared)
 
     def _add_bounded(self, batch: VectorBatch | SetBatch) -> None:
         """Add points that were read and, where the unit is a user, bounded: :meth:`update` does both."""

@@ -55,7 +55,7 @@ class DensitySpec:
     placement : {"every_row", "one_row"}
         Whether a record is counted in every row, or in one row drawn for it alone (faster, for pure ε).
     key_type : {"int", "text"} or None
-        What the items of sets are (Jaccard); fixed by the first update.
+        What the items of sets are (Jaccard), as a column's own type states it; None for Python's sets and lists.
     """
 
     kernel: Kernel
@@ -91,13 +91,6 @@ class DensitySpec:
             object.__setattr__(self, "columns", _names(self.columns, self.dim))
 
     @property
-    def published(self) -> Self:
-        """The spec as a release shows it: items of sets are text where none was seen and no type was stated."""
-        if self.key_type is not None or not isinstance(self.kernel, Jaccard):
-            return self
-        return replace(self, key_type="text")
-
-    @property
     def dim(self) -> int:
         """Number of coordinates; 0 for sets."""
         return 0 if isinstance(self.kernel, Jaccard) else self.kernel.dim
@@ -130,10 +123,10 @@ class DensitySpec:
         """How a user's records of one point count: once."""
         return WeightGrid(1, 1)
 
-    def read(self, points: Any) -> VectorBatch | SetBatch:
-        """Read points or sets as this spec wants them."""
+    def read(self, points: Any, key_type: KeyType | None = None) -> VectorBatch | SetBatch:
+        """Read points or sets as this spec wants them; items of sets as ``key_type`` says where the spec does not."""
         if isinstance(self.kernel, Jaccard):
-            return read_sets(points, self.key_type)
+            return read_sets(points, self.key_type or key_type)
         return read_vectors(points, self.dim, self.columns)
 
     def cells(self, batch: VectorBatch | SetBatch, rows: slice = slice(None)) -> npt.NDArray[np.int32]:

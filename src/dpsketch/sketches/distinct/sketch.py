@@ -40,7 +40,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
     seed : int, optional
         Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
     key_type : {"int", "text"}, optional
-        Fixed by the first update if not given.
+        What the keys are; a column's own type states it if it is not given. A release does not say it.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         disjoint_users : bool, optional
             State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
         """
-        batch = fingerprint(keys, self._spec.key_type)
+        batch = fingerprint(keys, self._key_type)
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
@@ -98,8 +98,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         self._counted = counted
         mark(self._bitmap, prints, self._row_keys)
         self._skipped += skipped
-        if self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
+        self._note_type(batch.key_type, batch.declared)
 
     def _absorb(self, other: Self) -> None:
         self._bitmap |= other._bitmap

@@ -37,7 +37,7 @@ class DistinctSpec:
     seed : int
         The seed of the hash functions; it protects nothing and is published.
     key_type : {"int", "text"} or None
-        Fixed by the first update.
+        What the keys are, as the caller or a column's own type states it.
     """
 
     buckets: int

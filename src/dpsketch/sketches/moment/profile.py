@@ -180,11 +180,11 @@ class MomentProfile(Partial):
 
     def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
         """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""
-        return files.encode(self._with_ids(self._to_document(include_secret)))
+        return files.encode(self._completed(self._to_document(include_secret)))
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketches with their content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._with_ids(self._to_document(include_secret)))
+        files.write(path, self._completed(self._to_document(include_secret)))
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         parts = [sketch._to_document(include_secret) for sketch in self._sketches]

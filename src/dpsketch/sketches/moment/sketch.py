@@ -334,17 +334,14 @@ class MomentSketch(Partial):
         self._refuse_release()
         check_estimator(estimator, self._spec.p)
         calibrated = calibrate(self._spec, epsilon, delta, rho)
-        charge = charge_ledger(
-            ledger, dataset, calibrated.costs, self._spec.unit, f"moment {fingerprint_of(self._spec)}"
-        )
+        # A release answers no question about keys, and their type would tell an empty stream.
+        spec = replace(self._spec, key_type=None)
+        charge = charge_ledger(ledger, dataset, calibrated.costs, spec.unit, f"moment {fingerprint_of(spec)}")
         for_tests = self._for_tests or noise_is_for_tests()
         promise = calibrated.guarantee(self._spec, estimator, for_tests=for_tests, caveat=self._counted.caveat)
         self._begin_change()
         scale = self._draw(calibrated.floors[0], estimator)
-        # A release answers no question about keys, and their type would tell an empty stream.
-        return PrivateMoment(
-            replace(self._spec, key_type=None), scale, calibrated.floors[0], estimator, promise, charge
-        )
+        return PrivateMoment(spec, scale, calibrated.floors[0], estimator, promise, charge)
 
     def _refuse_release(self) -> None:
         self._refuse_ended()
@@ -400,11 +397,11 @@ class MomentSketch(Partial):
         Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
         the projection.
         """
-        return files.encode(self._with_ids(self._to_document(include_secret)))
+        return files.encode(self._completed(self._to_document(include_secret)))
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._with_ids(self._to_document(include_secret)))
+        files.write(path, self._completed(self._to_document(include_secret)))
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         self._refuse_ended()

@@ -188,10 +188,11 @@ class PrivateSparseHistogram:
 
     def _kept_keys(self) -> tuple[list[Any], Words]:
         self._need_threshold()
-        if self.spec.key_type == "text":
+        if self.spec.key_type != "int":
+            whose = "of text keys" if self.spec.key_type == "text" else "without a key type, which may be of text keys,"
             raise InvalidInput(
-                "a release of text keys holds their hashes, not the keys. Give candidates=, a list of keys that may "
-                "occur; a public list costs no privacy."
+                f"a release {whose} holds their hashes, not the keys. Give candidates=, a list of keys that may occur "
+                "(a public list costs no privacy), or count integers in a histogram that says key_type='int'."
             )
         return self.kept.positions.tolist(), self.kept.positions
 

@@ -120,7 +120,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
             is then compared or remembered, every later update and merge must state it too, and the release says that
             it was not checked.
         """
-        batch = fingerprint(keys, self._spec.key_type)
+        batch = fingerprint(keys, self._key_type)
         spec = replace(self._spec, key_type=batch.key_type)
         if spec.unit.level == "record":
             if users is not None or disjoint_users:
@@ -132,7 +132,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
             if counts is not None:
                 raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
             self._add_users(spec, batch, users, weights, disjoint_users)
-        self._spec = spec
+        self._note_type(batch.key_type, batch.declared)
 
     def _add_records(self, spec: SparseHistogramSpec, batch: KeyBatch, weights: Any, counts: Any) -> None:
         n = len(batch.fingerprints) + batch.skipped

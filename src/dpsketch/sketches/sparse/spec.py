@@ -57,7 +57,8 @@ class SparseHistogramSpec:
     grid : float
         Weights are rounded to multiples of it.
     key_type : {"int", "text"} or None
-        Fixed by the first update; a release without any says "text".
+        What the keys are, as the caller or a column's own type states it, or a domain that is too small for text; None
+        if nothing does. It is never read off values.
     """
 
     unit: Unit
@@ -107,15 +108,8 @@ class SparseHistogramSpec:
 
     @property
     def published(self) -> Self:
-        """The spec as a release shows it: where no key was seen and no type was stated, keys are text.
-
-        (Integers, in a domain that is too small for text.) Whether there was any record would otherwise show. The type
-        of a column needs no record in it; only lists of Python's objects are read by their values, so say
-        ``key_type="int"`` for integers in lists that may be empty.
-        """
-        if self.key_type is not None:
-            return self
-        return replace(self, key_type="text" if self.domain >= LEAST_TEXT_DOMAIN else "int")
+        """The spec as a release shows it: a domain that is too small for text holds integers, whoever states it."""
+        return replace(self, key_type="int") if self.domain < LEAST_TEXT_DOMAIN else self
 
     @property
     def memory(self) -> int:
