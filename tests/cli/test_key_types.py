@@ -17,6 +17,7 @@ BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger"]
 
 
 def release(dpsketch: Any, kind: str, source: object, *options: str) -> Any:
+    Path("out.dps").unlink(missing_ok=True)
     made = dpsketch("run", kind, source, "--key", "k", *options, *BUDGET, "-o", "out.dps")
     assert made.code == 0, made.err
     return dps.load("out.dps")

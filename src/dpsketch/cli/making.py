@@ -15,7 +15,6 @@ from dpsketch.errors import FileRefused, InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.cli.recipes import Reading
-    from dpsketch.privacy import Unit
     from dpsketch.sketches.releasing import ReleasePreview
 
 __all__ = ["build", "merge", "release", "run"]
@@ -25,14 +24,25 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print cost, noise, erro
 
 @with_groups(flags=SketchFlags, budget=Budget)
 def run(
-    flags: SketchFlags, budget: Budget, output: OutputOption, dry_run: DryRun = False, as_json: JsonOption = False
+    flags: SketchFlags,
+    budget: Budget,
+    output: OutputOption,
+    like: Annotated[
+        Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Read records, sketch them, charge the budget, and write a release that may be published."""
-    from dpsketch.cli.recipes import feed, new_sketch
+    """Read records, sketch them, charge the budget, and write a release that may be published.
+
+    Without --seed and --like the hash functions get a fresh seed, which the release says: whichever key they treat
+    badly, it is another one in the next release.
+    """
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like
     from dpsketch.privacy import requested
 
     requested(**budget.amount)
-    sketch = new_sketch(flags)
+    sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     target = budget.target(lambda: _dataset_name(flags.source))
     if dry_run:
         _preview(sketch, budget, target, as_json)
@@ -50,24 +60,14 @@ def run(
 def build(
     flags: SketchFlags,
     output: OutputOption,
-    like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch.")] = None,
+    like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch or .dps.")] = None,
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
-    from dpsketch import files
-    from dpsketch.cli.recipes import SHAPE_FLAGS, feed, new_sketch
-    from dpsketch.kinds import KINDS, load_sensitive
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like
+    from dpsketch.kinds import KINDS
 
     _writable(output)
-    if like is None:
-        sketch = new_sketch(flags)
-    else:
-        if flags.max_keys is not None or any(getattr(flags, name) is not None for name in SHAPE_FLAGS):
-            raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
-        found = files.read(like, allow_sensitive=True).kind
-        if KINDS.get(found) != KINDS[flags.kind.value] and (flags.kind.value, found) != ("moment", "moments"):
-            raise InvalidInput(f"{like} holds a sketch of kind {found}, and {flags.kind.value} was asked for.")
-        sketch = load_sensitive(like).empty_like()
-        _refuse_other_unit(sketch.spec.unit, flags)
+    sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
     _report(reading)
@@ -75,14 +75,6 @@ def build(
     shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
     sketch.save_sensitive(output, **shared)
     say(f"Wrote {output}. It is sensitive: only its owner may read it.")
-
-
-def _refuse_other_unit(unit: Unit, flags: SketchFlags) -> None:
-    """Refuse options that contradict the unit of the sketch whose spec is taken."""
-    if flags.max_weight not in (1, unit.max_weight):
-        raise InvalidInput(f"--max-weight contradicts --like, whose sketch clips weights to {unit.max_weight:g}.")
-    if flags.neighbours.value not in ("add_remove", unit.neighbours):
-        raise InvalidInput(f"--neighbours contradicts --like, whose sketch has {unit.neighbours}.")
 
 
 def merge(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 import typer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
     from dpsketch.sources import Batch, Columns, Progress
 
-__all__ = ["SHAPE_FLAGS", "Reading", "feed", "new_sketch"]
+__all__ = ["Reading", "feed", "new_sketch", "sketch_like"]
 
 # The options that shape a sketch; each kind takes some of them.
 SHAPE_FLAGS = (
@@ -43,15 +44,64 @@ class Reading:
     skipped: int
 
 
-def new_sketch(flags: SketchFlags) -> Any:
-    """Start an empty sketch as the options say."""
+def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
+    """Start an empty sketch as the options say; with a seed drawn for it alone, if they state none and that is asked.
+
+    A seed is public. A fixed one lets partials merge and releases subtract, but the keys that it treats badly are the
+    same for ever.
+    """
     recipe = _RECIPES[flags.kind.value]
     given = {name: value for name in SHAPE_FLAGS if (value := getattr(flags, name)) is not None}
     foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - recipe.takes)
     if foreign:
         raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {flags.kind.value}.")
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
+    if fresh_seed and "seed" not in given:
+        from dpsketch.keying import random_seed
+
+        given["seed"] = random_seed()
     return recipe.start(unit, given, flags)
+
+
+def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
+    """Start an empty sketch with the whole spec of another one, or of a release, and refuse options that contradict it.
+
+    ``sensitive`` says whether the file may be a sketch. What is released at once must not be like one: a moment's
+    secret is good for one release.
+    """
+    from dpsketch import files
+    from dpsketch.kinds import KINDS, load, load_sensitive
+
+    if flags.max_keys is not None or any(getattr(flags, name) is not None for name in SHAPE_FLAGS):
+        raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
+    document = files.read(path, allow_sensitive=True)
+    found = document.kind
+    if KINDS.get(found) != KINDS[flags.kind.value] and (flags.kind.value, found) != ("moment", "moments"):
+        raise InvalidInput(f"{path} holds a sketch of kind {found}, and {flags.kind.value} was asked for.")
+    if document.sensitive and not sensitive:
+        raise InvalidInput(f"{path} is sensitive, and --like takes the spec of a release here: name a .dps file.")
+    if not document.sensitive and KINDS[found].released_once:
+        raise InvalidInput("sketches of moments are not alike: each has a secret of its own. Drop --like.")
+    kind: Any = KINDS[found].sensitive
+    sketch = load_sensitive(path).empty_like() if document.sensitive else kind.from_spec(load(path).spec)
+    _refuse_contradictions(sketch.spec, flags)
+    return sketch
+
+
+def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
+    """Refuse options that contradict the spec that is taken."""
+    unit, stated = spec.unit, _stated_type(flags)
+    if flags.max_weight not in (1, unit.max_weight):
+        raise InvalidInput(f"--max-weight contradicts --like, whose sketch clips weights to {unit.max_weight:g}.")
+    if flags.neighbours.value not in ("add_remove", unit.neighbours):
+        raise InvalidInput(f"--neighbours contradicts --like, whose sketch has {unit.neighbours}.")
+    if flags.user is not None and unit.level == "record":
+        raise InvalidInput("--user contradicts --like, whose sketch protects records.")
+    if flags.user is None and unit.level == "user":
+        raise InvalidInput("the sketch of --like protects users: name the user's column with --user.")
+    fixed = getattr(spec, "key_type", None)
+    if stated is not None and fixed is not None and stated != fixed:
+        raise InvalidInput(f"--key-type contradicts --like, whose sketch has {fixed} keys.")
 
 
 def _counts(unit: Unit, given: Given, flags: SketchFlags) -> Any:
@@ -185,7 +235,8 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
     if flags.kind.value == "density":
         if flags.weight is not None or flags.key is not None:
             raise InvalidInput("a density counts points: name their --columns; --key and --weight do not apply.")
-        return Columns(points=_coordinates(flags), user=flags.user)
+        named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
+        return Columns(points=named, user=flags.user)
     if flags.kind.value == "distinct" and flags.weight is not None:
         raise InvalidInput("a distinct count has no weights: drop --weight.")
     if flags.key is None:
