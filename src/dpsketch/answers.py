@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,12 @@ def answer(
     release: Any, asked: list[Any], confidence: float, estimator: str | None, key_type: KeyType | None = None
 ) -> Estimates:
     """Answer what was asked, by the kind of release; ``key_type`` says how keys are read where the release does not."""
+    return replace(_answer(release, asked, confidence, estimator, key_type), counts=release.guarantee.unit.counts)
+
+
+def _answer(
+    release: Any, asked: list[Any], confidence: float, estimator: str | None, key_type: KeyType | None
+) -> Estimates:
     match release:
         case PrivateMoment() | PrivateMomentProfile() | PrivateDistinct() | PrivateDistinctBitmap():
             if asked:
@@ -65,7 +72,7 @@ def top(
         )
     listed = None if candidates is None else typed_keys(candidates, release, key_type)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)
-    return found
+    return replace(found, counts=release.guarantee.unit.counts)
 
 
 def describe(release: Any, kind: str, size: int) -> dict[str, Any]:
@@ -76,6 +83,7 @@ def describe(release: Any, kind: str, size: int) -> dict[str, Any]:
         "kind": kind,
         "sensitive": False,
         "answers": KINDS[kind].answers,
+        "counts": release.guarantee.unit.counts,
         "spec": release.to_document().header.get("spec"),
         **named,
         "bytes": size,

@@ -36,7 +36,7 @@ class Estimate:
     value, low, high : float
         The estimate and the ends of its interval.
     confidence : float
-        The probability, over noise and hashing, with which the interval covers the truth.
+        The probability, over the noise and the choice of the hash functions, with which the interval covers the truth.
     """
 
     value: float
@@ -63,7 +63,11 @@ class Estimates:
     value, low, high : numpy.ndarray
         The estimate and the ends of its interval.
     confidence : float
-        The probability, over noise and hashing, with which an interval covers the true count.
+        The probability, over the noise *and* the choice of the hash functions, with which an interval covers the true
+        count. With a seed that stays the same, a key that collides badly is missed in every release alike.
+    counts : str or None
+        What is counted, as in "users, with at most 20 keys counted each (weight at most 1 on each)": the interval is
+        for this, not for what was there before it was bounded.
     """
 
     key: list[Any]
@@ -71,6 +75,7 @@ class Estimates:
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
     confidence: float
+    counts: str | None = None
 
     def __post_init__(self) -> None:
         hold_real(self, "confidence")
@@ -84,6 +89,8 @@ class Estimates:
 
     def __repr__(self) -> str:
         lines = [f"{len(self)} estimates, {self.confidence:.0%} intervals"]
+        if self.counts is not None:
+            lines.append(f"  of {self.counts}")
         for key, value, low, high in list(self.rows())[:10]:
             lines.append(f"  {key!r}: {value:g}  [{low:g}, {high:g}]")
         if len(self) > 10:

@@ -102,6 +102,14 @@ class Unit:
             case _:
                 assert_never(self.neighbours)
 
+    @property
+    def counts(self) -> str:
+        """What an estimate counts under this bound: what is above it was cut before, and no interval speaks of it."""
+        if self.level == "record":
+            return "records" if self.max_weight == 1 else f"records by weight (at most {self.max_weight:g} each)"
+        keys = "1 key" if self.max_keys == 1 else f"{self.max_keys} keys"
+        return f"users, with at most {keys} counted each (weight at most {self.max_weight:g} on each)"
+
     def to_json(self) -> dict[str, Any]:
         """Return the unit as JSON-ready values."""
         return {

@@ -206,6 +206,28 @@ def test_a_release_is_described(service: Service) -> None:
     assert client.get("/v1/releases/0000").status_code == 404
 
 
+def test_a_question_brings_the_type_of_its_keys_where_the_release_has_none(service: Service) -> None:
+    client, path = service.client("read"), f"/v1/releases/{service.release['counts']}"
+    assert client.get(path).json()["key_type"] is None
+    for asked, expected in (
+        ({"keys": ["/a"]}, "/a"),
+        ({"keys": [7]}, 7),
+        ({"keys": ["7"]}, "7"),
+        ({"keys": ["7"], "key_type": "int"}, 7),
+        ({"keys": [7], "key_type": "text"}, "7"),
+    ):
+        assert client.post(f"{path}/estimate", json=asked).json()["estimates"][0]["key"] == expected
+    assert client.get(f"{path}/estimate?key=7&key_type=int").json()["estimates"][0]["key"] == 7
+    wrong = client.post(f"/v1/releases/{service.release['numbers']}/estimate", json={"keys": ["7"], "key_type": "text"})
+    assert wrong.status_code == 422
+
+
+def test_answers_and_releases_say_what_they_count(service: Service) -> None:
+    client, path = service.client("read"), f"/v1/releases/{service.release['counts']}"
+    assert client.get(path).json()["counts"] == "records"
+    assert client.post(f"{path}/estimate", json={"keys": ["/a"]}).json()["counts"] == "records"
+
+
 def test_estimates_are_those_of_the_library(service: Service) -> None:
     client = service.client("read")
     release = dps.load(service.folder / "mounted" / "counts.dps")

@@ -25,7 +25,7 @@ def coverage(seeds: list[int], estimator: Any = "median") -> npt.NDArray[np.floa
         sketch = dps.CountSketch(rows=5, width=256, unit=dps.per_record(), seed=seed)
         sketch.update(KEYS, counts=COUNTS)
         found = sketch.release(epsilon=1.0, delta=1e-6).estimate(KEYS, estimator=estimator)
-        covered += (found.low <= COUNTS) & (COUNTS <= found.high)
+        covered += (found.low <= COUNTS) & (found.high >= COUNTS)
     return covered / len(seeds)
 
 

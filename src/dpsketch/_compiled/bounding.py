@@ -108,11 +108,11 @@ def keep_first(
     kept_starts: Integers,
     kept_rows: Integers,
     kept_units: Integers,
-) -> None:
+) -> int:
     """Fill in each user's first ``max_keys`` distinct keys, in order, with the sum of their units up to ``max_units``.
 
     ``units`` has one entry a record, or a single one that goes for all. Records of no units are left out. A key is
-    named by the row of one of its records.
+    named by the row of one of its records. Returns how many records, of some units, have a key that is left out.
     """
     step = 1 if len(units) == len(prints) else 0
     longest = 0
@@ -123,7 +123,7 @@ def keep_first(
     ranks = np.empty(size, np.uint64)
     rows = np.empty(size, np.int64)
     amounts = np.empty(size, np.int64)
-    end = 0
+    end = left_out = 0
     kept_starts[0] = 0
     for u in range(len(users)):
         own = _mix(users[u] ^ seed_key)
@@ -148,6 +148,12 @@ def keep_first(
         kept_units[end : end + count] = amounts[:count]
         end += count
         kept_starts[u + 1] = end
+        if count == max_keys and starts[u + 1] - starts[u] > max_keys:
+            last = ranks[count - 1]
+            for place in range(starts[u], starts[u + 1]):
+                row = order[place]
+                left_out += units[row * step] > 0 and _mix(prints[row] ^ own) > last
+    return left_out
 
 
 @kernel

@@ -16,7 +16,11 @@ million, 3·10⁻⁴ for a hundred million): such a batch is refused for no reas
 """
 
 from dpsketch.bounding.counted import CountedUsers
+from dpsketch.bounding.cutting import Cut, cut_of_records, cut_of_users
 from dpsketch.bounding.keeping import Bounded, bound, point_fingerprints
 from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
 
-__all__ = ["Bounded", "BoundedSpec", "CountedUsers", "Grid", "bound", "point_fingerprints", "whole_users"]
+__all__ = [
+    "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "bound", "cut_of_records", "cut_of_users",
+    "point_fingerprints", "whole_users",
+]  # fmt: skip

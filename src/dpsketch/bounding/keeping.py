@@ -41,6 +41,10 @@ class Bounded:
         For each key, the sum of the units of its records, clipped; at least 1.
     skipped : int
         How many records had a null key or a null user.
+    present : numpy.ndarray of bool
+        Which records had both.
+    left_out : int
+        How many of those have a key that is not among their user's first ``max_keys``.
     """
 
     users: Prints
@@ -50,6 +54,8 @@ class Bounded:
     rows: npt.NDArray[np.int64]
     units: npt.NDArray[np.int64]
     skipped: int
+    present: npt.NDArray[np.bool_]
+    left_out: int
 
 
 def bound(
@@ -109,7 +115,7 @@ def bound(
     most = int(np.minimum(np.diff(starts), max_keys).sum())
     kept_starts, rows, kept_units = (np.empty(size, np.int64) for size in (len(starts), most, most))
     seed_key = row_keys(seed, 1, "bounding")[0]
-    kernels.keep_first(
+    left_out = kernels.keep_first(
         starts, order, known, prints, amounts, seed_key, max_keys, max_units, kept_starts, rows, kept_units
     )
     rows, kept_units = rows[: kept_starts[-1]], kept_units[: kept_starts[-1]]
@@ -122,6 +128,8 @@ def bound(
         rows=rows if places is None else places[rows],
         units=kept_units,
         skipped=n - len(codes),
+        present=present,
+        left_out=int(left_out),
     )
 
 

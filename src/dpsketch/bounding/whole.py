@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.bounding.cutting import Cut, cut_by_folding
 from dpsketch.bounding.keeping import bound, point_fingerprints
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
@@ -59,7 +60,9 @@ class BoundedSpec(Protocol):
         """How weights become units."""
 
 
-def whole_users(batches: Iterable[Batch], spec: BoundedSpec) -> Iterator[Batch]:
+def whole_users(
+    batches: Iterable[Batch], spec: BoundedSpec, cut: Callable[[Cut], None] | None = None
+) -> Iterator[Batch]:
     """Cut batches that are sorted by user anew, so that each user lies in one batch.
 
     A user's records that span batches are held until the user ends. When they take more than 32 MB they are folded to
@@ -73,6 +76,9 @@ def whole_users(batches: Iterable[Batch], spec: BoundedSpec) -> Iterator[Batch]:
         sketch refuses the second batch that holds a user.
     spec : BoundedSpec
         The spec of the sketch that the batches are for.
+    cut : callable, optional
+        Is told what folding cuts of a user, which the sketch cannot see any more. A key that a later fold leaves out
+        is one record to it, however many there were.
     """
     current: _OpenUser | None = None
     for batch in batches:
@@ -93,7 +99,7 @@ def whole_users(batches: Iterable[Batch], spec: BoundedSpec) -> Iterator[Batch]:
         last: int = user.index(user[-1], start).as_py()
         if last > start:
             yield _cut(batch, start, last)
-        current = _OpenUser(user[-1], spec)
+        current = _OpenUser(user[-1], spec, cut)
         current.add(_cut(batch, last, batch.rows))
     if current is not None:
         yield current.whole()
@@ -102,9 +108,10 @@ def whole_users(batches: Iterable[Batch], spec: BoundedSpec) -> Iterator[Batch]:
 class _OpenUser:
     """The user being read, who may go on in the next batch."""
 
-    def __init__(self, user: Any, spec: BoundedSpec) -> None:
+    def __init__(self, user: Any, spec: BoundedSpec, cut: Callable[[Cut], None] | None) -> None:
         self.user = user
         self._spec = spec
+        self._cut = cut
         self._pieces: list[Batch] = []
         self._bytes = 0
         self._limit = _FOLD_BYTES
@@ -113,7 +120,9 @@ class _OpenUser:
         self._pieces.append(piece)
         self._bytes += _bytes(piece)
         if self._bytes > self._limit:
-            folded = _fold(self.whole(), self._spec)
+            folded, cut = _fold(self.whole(), self._spec)
+            if self._cut is not None:
+                self._cut(cut)
             self._pieces = [folded]
             self._bytes = _bytes(folded)
             # A user may keep more keys than that: fold again only when half of what is held is new.
@@ -176,8 +185,8 @@ def _concatenated(columns: Sequence[pa.Array | None]) -> pa.Array | None:
     return pa.concat_arrays([array.cast(kind) for array in arrays])
 
 
-def _fold(batch: Batch, spec: BoundedSpec) -> Batch:
-    """Reduce one user's records to those that bounding keeps, one for each key."""
+def _fold(batch: Batch, spec: BoundedSpec) -> tuple[Batch, Cut]:
+    """Reduce one user's records to those that bounding keeps, one for each key, and say what that cuts."""
     grid = spec.weight_grid
     keys = point_fingerprints(batch.points) if batch.key is None else fingerprint(batch.key)
     units = grid.one if batch.weight is None else grid.units(batch.weight, batch.rows)
@@ -187,7 +196,7 @@ def _fold(batch: Batch, spec: BoundedSpec) -> Batch:
         None if column is None else column.take(rows) for column in (batch.key, batch.user, *batch.points)
     )
     weight = pa.array(kept.units * grid.step)
-    return replace(
+    folded = replace(
         batch,
         key=key,
         user=user,
@@ -196,3 +205,4 @@ def _fold(batch: Batch, spec: BoundedSpec) -> Batch:
         rows=len(rows),
         skipped=batch.skipped + kept.skipped,
     )
+    return folded, cut_by_folding(grid, kept, batch.weight)

@@ -14,7 +14,9 @@ from dpsketch.cli.output import print_json, progress_bar, say
 from dpsketch.errors import FileRefused, InvalidInput
 
 if TYPE_CHECKING:
+    from dpsketch.bounding import Cut
     from dpsketch.cli.recipes import Reading
+    from dpsketch.privacy import Unit
     from dpsketch.sketches.releasing import ReleasePreview
 
 __all__ = ["build", "merge", "release", "run"]
@@ -52,7 +54,7 @@ def run(
     _planned(sketch, budget)
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
-    _report(reading)
+    _report(reading, sketch)
     _release(sketch, budget, target, output, as_json)
 
 
@@ -70,7 +72,7 @@ def build(
     sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
     with progress_bar("reading") as progress:
         reading = feed(sketch, flags, progress)
-    _report(reading)
+    _report(reading, sketch)
     # A part that others are built --like must carry what they share, for moments a secret.
     shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
     sketch.save_sensitive(output, **shared)
@@ -156,11 +158,39 @@ def _destroy(path: Path) -> None:
     path.unlink()
 
 
-def _report(reading: Reading) -> None:
+def _report(reading: Reading, sketch: Any) -> None:
+    from dpsketch.sketches.accumulating import Accumulator
+
     if reading.records == 0:
         say("Note: the source holds no records; the release will hold noise alone.")
     skipped = f", {reading.skipped:,} of them skipped because a value is missing" if reading.skipped else ""
     say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
+    if isinstance(sketch, Accumulator):
+        _report_cut(sketch.cut, sketch.spec.unit)
+
+
+def _report_cut(cut: Cut, unit: Unit) -> None:
+    """Tell the data holder, and nobody else, how much the bounds of the unit cut."""
+    if cut.left_out:
+        share = _percent(cut.left_out / cut.records)
+        say(f"For your eyes: {share} of the records were cut by --max-keys {unit.max_keys}.")
+    if cut.counted < cut.offered:
+        share = _percent(1 - cut.counted / cut.offered)
+        if unit.level == "record":
+            heavy = _percent(cut.too_heavy / cut.records)
+            above = (
+                f"{heavy} of the records had a weight above {unit.max_weight:g}, which cut {share} of the total weight"
+            )
+            say(f"For your eyes: {above}. --max-weight sets the bound.")
+        else:
+            say(
+                f"For your eyes: {share} of the total weight does not count, by --max-keys {unit.max_keys} and by "
+                f"--max-weight {unit.max_weight:g} on each key of a user."
+            )
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
 def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -> dict[str, Any]:

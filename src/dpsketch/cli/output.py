@@ -60,6 +60,7 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
             {
                 "estimates": estimates.to_json(),
                 "confidence": estimates.confidence,
+                "counts": estimates.counts,
                 "guarantee": guarantee.to_json(),
             }
         )
@@ -69,6 +70,8 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
         ["key", "estimate", f"{percent}% low", f"{percent}% high"],
         [[str(key), number(value), number(low), number(high)] for key, value, low, high in estimates.rows()],
     )
+    if estimates.counts is not None:
+        say(f"Counted: {estimates.counts}.")
     say(f"Guarantee: {guarantee}")
 
 

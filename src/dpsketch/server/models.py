@@ -113,10 +113,14 @@ class EstimateView(BaseModel):
 
 
 class EstimatesAnswer(BaseModel):
-    """Estimates in the order asked, and the guarantee they come with. ``joint``: the intervals hold all at once."""
+    """Estimates in the order asked, and the guarantee they come with. ``joint``: the intervals hold all at once.
+
+    ``counts`` says what was counted; the intervals are for that, not for what was cut before.
+    """
 
     estimates: list[EstimateView]
     confidence: float
+    counts: str
     joint: bool
     guarantee: GuaranteeView
 
@@ -164,6 +168,7 @@ class ReleaseView(BaseModel):
     name: str
     kind: str
     answers: str
+    counts: str
     guarantee: GuaranteeView
     questions: list[str]
     needs_candidates: bool

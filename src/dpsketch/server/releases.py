@@ -72,6 +72,7 @@ class Served:
             "name": self.name,
             "kind": self.kind,
             "answers": KINDS[self.kind].answers,
+            "counts": self.release.guarantee.unit.counts,
             "guarantee": finite(self.release.guarantee.to_json()),
             "questions": self.questions,
             "needs_candidates": self.needs_candidates,

@@ -45,6 +45,7 @@ def estimates_reply(estimates: Estimates, guarantee: Guarantee, *, joint: bool, 
         {
             "estimates": finite(estimates.to_json()),
             "confidence": estimates.confidence,
+            "counts": estimates.counts or guarantee.unit.counts,
             "joint": joint,
             **more,
             "guarantee": finite(guarantee.to_json()),

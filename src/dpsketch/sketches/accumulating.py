@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Generic, Self, TypeVar
 
 from dpsketch import files
-from dpsketch.bounding import CountedUsers
+from dpsketch.bounding import CountedUsers, Cut
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.partials import Partial
@@ -27,6 +27,7 @@ class Accumulator(Partial, Generic[SpecT]):
     # What the keys seen so far are. It may have been read off values, so that it is held against later batches and
     # merges, and published nowhere: the spec has a type only if the caller or a column's own type states it.
     _seen: KeyType | None = None
+    _cut: Cut = Cut()
 
     @abstractmethod
     def _start(self, spec: SpecT) -> None:
@@ -59,6 +60,15 @@ class Accumulator(Partial, Generic[SpecT]):
     def skipped_nulls(self) -> int:
         """How many records missed a key, a coordinate or a user and were skipped. For the data holder's eyes only."""
         return self._skipped
+
+    @property
+    def cut(self) -> Cut:
+        """How much the bounds on a contribution cut. Sensitive: for the data holder's eyes only."""
+        return self._cut
+
+    def note_cut(self, cut: Cut) -> None:
+        """Add what was cut of records before they came to :meth:`update`."""
+        self._cut += cut
 
     @property
     def _key_type(self) -> KeyType | None:
@@ -95,12 +105,13 @@ class Accumulator(Partial, Generic[SpecT]):
         self._counted = counted
         self._absorb(other)
         self._skipped += other._skipped
+        self._cut += other._cut
         self._seen = self._seen or other._seen
         self._spec = spec
 
     def _completed(self, document: files.Document) -> files.Document:
         document = super()._completed(document)
-        return replace(document, header={**document.header, "seen": self._seen})
+        return replace(document, header={**document.header, "seen": self._seen, "cut": self._cut.to_json()})
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -110,6 +121,8 @@ class Accumulator(Partial, Generic[SpecT]):
         if seen not in ("int", "text", None):
             raise FileRefused("the file's type of keys is not one that dpsketch writes.")
         sketch._seen = seen
+        if "cut" in document.header:
+            sketch._cut = Cut.from_json(document.header["cut"])
         return sketch
 
 

@@ -14,7 +14,7 @@ from dpsketch.sources.columnar import read_arrow, read_parquet
 from dpsketch.sources.databases import read_database
 from dpsketch.sources.locations import Database, File, Format, Location, StandardInput, locate
 from dpsketch.sources.ordering import sort_by_user as _sort_by_user
-from dpsketch.sources.records import Batch, Columns, Place, Progress, Shaper
+from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper
 from dpsketch.sources.text import Piece, read_json_lines, read_separated
 
 _AHEAD = 2
@@ -109,7 +109,7 @@ def _read(
     for location in located:
         done = 0
         kind = None if isinstance(location, Database) else location.format
-        text = "text" if kind in ("csv", "tsv", "jsonl") else None
+        text: KeyType | None = "text" if kind in ("csv", "tsv", "jsonl") else None
         place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"), keys=text)
         for piece, done in _pieces(location, columns, batch_rows, temp_directory):
             rows += piece.num_rows

@@ -28,7 +28,7 @@ function confidenceField() {
   return { field, select };
 }
 
-const SAID_ELSEWHERE = ["guarantee", "spec", "unit", "sensitive"];
+const SAID_ELSEWHERE = ["guarantee", "spec", "unit", "sensitive", "counts"];
 
 function readable(value) {
   switch (typeof value) {
@@ -88,6 +88,8 @@ export async function showRelease(place, { id, signal }) {
   const cards = await Promise.all(
     CARDS.filter(([name]) => release.questions.includes(name)).map(([, make]) => make(context)),
   );
+  // An interval is for what was counted, not for what was cut before.
+  cards.forEach((shown) => shown.append(h("p", { class: "soft counted" }, `Counted: ${release.counts}.`)));
   place.append(
     h("p", { class: "crumbs" }, h("a", { href: "#/releases" }, "Releases"), " ›"),
     h("div", { class: "spread" }, h("h1", { tabindex: "-1" }, release.name), field),

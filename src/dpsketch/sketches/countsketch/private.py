@@ -112,7 +112,7 @@ class PrivateCountSketch:
         location = self._location(estimator)
         values = self._values(prints, location)
         half = self._half_width(location, confidence)
-        return Estimates(asked, values, values - half, values + half, confidence)
+        return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Return the ``n`` candidates with the largest estimates, largest first.
@@ -132,7 +132,9 @@ class PrivateCountSketch:
         order = np.argsort(-values, kind="stable")[:n]
         half = self._half_width(location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))
         chosen = values[order]
-        return Estimates([asked[first[i]] for i in order], chosen, chosen - half, chosen + half, confidence)
+        return Estimates(
+            [asked[first[i]] for i in order], chosen, chosen - half, chosen + half, confidence, self.spec.unit.counts
+        )
 
     def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate many candidate keys together, which is more accurate than one at a time.
@@ -156,7 +158,7 @@ class PrivateCountSketch:
         decoded = joint_decode(self.table, distinct, keys, self.noise_scale / self.spec.grid)
         values = self.spec.grid * decoded.values[places]
         half = self.spec.grid * decoded.inflation * half_width(decoded.remaining, decoded.location, confidence)
-        return Estimates(asked, values, values - half, values + half, confidence)
+        return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
         """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1)."""

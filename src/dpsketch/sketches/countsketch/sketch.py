@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch.bounding import CountedUsers, bound
+from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Unit
@@ -147,6 +147,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         add_batch(self._table, batch.fingerprints, self._row_keys, units * multiples)
         self._mass = mass
         self._skipped += batch.skipped
+        self._cut += cut_of_records(grid, batch, weights, counts)
 
     def _add_users(self, batch: KeyBatch, users: Any, weights: Any, clip: Clip, disjoint_users: bool) -> None:
         grid = self._spec.weight_grid
@@ -167,6 +168,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._clipped += clip.add(self._table, bounded, self._row_keys)
         self._mass = mass
         self._skipped += bounded.skipped
+        self._cut += cut_of_users(grid, bounded, weights)
 
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._mass, other._mass, 1, 1)

@@ -143,7 +143,7 @@ class PrivateDensity:
             values = (width * values - number) / (width - 1)
             variances = (width**2 * variances + variance) / (width - 1) ** 2
         half = _quantile(self._freedom(confidence, estimator), confidence) * np.sqrt(variances)
-        return Estimates(_asked(points, batch), values, values - half, values + half, confidence)
+        return Estimates(_asked(points, batch), values, values - half, values + half, confidence, self.spec.unit.counts)
 
     def density(
         self,
@@ -172,7 +172,7 @@ class PrivateDensity:
                 raise InvalidInput("records must be positive.")
         values = sums.value / number
         half = np.hypot(sums.high - sums.value, values * spread) / number
-        return Estimates(sums.key, values, values - half, values + half, sums.confidence)
+        return Estimates(sums.key, values, values - half, values + half, sums.confidence, self.spec.unit.counts)
 
     def anomaly_score(self, points: Any) -> Floats:
         """Return how unlike the records each point is, one minus its density: near 1 far from all, less in a crowd."""
@@ -188,7 +188,7 @@ class PrivateDensity:
         number, variance = self._number()
         half = _quantile(math.inf, confidence) * math.sqrt(variance)
         value = np.array([number])
-        return Estimates(["records"], value, value - half, value + half, confidence)
+        return Estimates(["records"], value, value - half, value + half, confidence, self.spec.unit.counts)
 
     def curve(self, bounds: tuple[float, float] | None = None, *, size: int = 200, confidence: float = 0.95) -> Curve:
         """Return the density at ``size`` places along one coordinate, for a picture.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch._compiled import density as compiled
-from dpsketch.bounding import CountedUsers, bound
+from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
@@ -119,15 +119,16 @@ class DensitySketch(Accumulator[DensitySpec]):
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            kept, skipped, counted = batch, batch.skipped, self._counted
+            kept, skipped, counted, cut = batch, batch.skipped, self._counted, Cut()
         else:
-            rows, skipped, counted = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
+            rows, skipped, counted, cut = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
             kept = batch.take(rows)
         checked_total(self._records, 1, 1, len(kept))
         self._begin_change()
         self._counted = counted
         self._add_bounded(kept)
         self._skipped += skipped
+        self._cut += cut
         if isinstance(batch, SetBatch):
             self._note_type(batch.key_type, batch.declared)
 
@@ -229,11 +230,11 @@ class DensitySketch(Accumulator[DensitySpec]):
 
 def bounded_points(
     spec: DensitySpec, keys: KeyBatch, users: Any, counted: CountedUsers, disjoint_users: bool
-) -> tuple[npt.NDArray[np.intp], int, CountedUsers]:
+) -> tuple[npt.NDArray[np.intp], int, CountedUsers, Cut]:
     """Choose the points that count where the unit is a user.
 
-    Returns which of the complete records to add, how many were left out as incomplete, and whom the sketch has counted
-    after that.
+    Returns which of the complete records to add, how many were left out as incomplete, whom the sketch has counted
+    after that, and what bounding cut.
     """
     if users is None:
         raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
@@ -241,4 +242,5 @@ def bounded_points(
         users, keys, 1, max_keys=spec.unit.max_keys, max_units=1, seed=spec.seed, user_type=counted.user_type
     )
     rows = bounded.rows if keys.kept is None else (np.cumsum(keys.kept) - 1)[bounded.rows]
-    return rows.astype(np.intp), bounded.skipped, counted.extended(bounded, disjoint_users=disjoint_users)
+    cut = cut_of_users(spec.weight_grid, bounded, None).keys_alone
+    return rows.astype(np.intp), bounded.skipped, counted.extended(bounded, disjoint_users=disjoint_users), cut

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
-from dpsketch.bounding import CountedUsers, bound
+from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_is_for_tests
@@ -84,7 +84,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            prints, skipped, counted = batch.fingerprints, batch.skipped, self._counted
+            prints, skipped, counted, cut = batch.fingerprints, batch.skipped, self._counted, Cut()
         else:
             if users is None:
                 raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
@@ -94,8 +94,10 @@ class DistinctSketch(Accumulator[DistinctSpec]):
             )
             counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
             prints, skipped = bounded.fingerprints, bounded.skipped
+            cut = cut_of_users(self._spec.weight_grid, bounded, None).keys_alone
         self._begin_change()
         self._counted = counted
+        self._cut += cut
         mark(self._bitmap, prints, self._row_keys)
         self._skipped += skipped
         self._note_type(batch.key_type, batch.declared)

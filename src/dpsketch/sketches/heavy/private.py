@@ -122,14 +122,23 @@ class PrivateHeavyHitters:
         listed = np.arange(np.count_nonzero(found.values > half))[:limit]
         values = self.spec.grid * found.values[listed]
         half *= self.spec.grid
-        return Estimates(found.keys.take(listed).plain(), values, values - half, values + half, confidence)
+        return Estimates(
+            found.keys.take(listed).plain(), values, values - half, values + half, confidence, self.spec.unit.counts
+        )
 
     def _top_of(self, candidates: Any, limit: int | None, threshold: float | None, confidence: float) -> Estimates:
         column = self._column(candidates)
         listed = self.leaf.top(max(1, len(column)), candidates=column, confidence=confidence)
         stop = len(listed) if threshold is None else int(np.count_nonzero(listed.value >= threshold))
         stop = stop if limit is None else min(stop, limit)
-        return Estimates(listed.key[:stop], listed.value[:stop], listed.low[:stop], listed.high[:stop], confidence)
+        return Estimates(
+            listed.key[:stop],
+            listed.value[:stop],
+            listed.low[:stop],
+            listed.high[:stop],
+            confidence,
+            self.spec.unit.counts,
+        )
 
     def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Estimate the counts of keys, as :meth:`PrivateCountSketch.estimate` does, from the last level."""

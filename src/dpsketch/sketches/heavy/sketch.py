@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
-from dpsketch.bounding import Bounded, CountedUsers, bound
+from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Unit
@@ -155,6 +155,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
             self._add_block(records.take(places), block)
         self._mass = mass
         self._skipped += batch.skipped
+        self._cut += cut_of_records(grid, batch, weights, counts)
 
     def _add_block(self, records: Keys, units: Units) -> None:
         """Add records to every level; ``units`` has one entry a record, or a single one for all."""
@@ -198,6 +199,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         self._clipped += clipped
         self._mass = mass
         self._skipped += bounded.skipped
+        self._cut += cut_of_users(grid, bounded, weights)
 
     def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:
         space = self._spec.space

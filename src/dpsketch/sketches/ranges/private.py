@@ -139,7 +139,7 @@ class PrivateRanges:
         values, errors = self._combined(path_low, path_high, weights)
         half = float(ndtri((1 + confidence) / 2)) * errors
         keys = list(zip(key_list(lows), key_list(highs), strict=True))
-        return Estimates(keys, values, values - half, values + half, confidence)
+        return Estimates(keys, values, values - half, values + half, confidence, self.spec.unit.counts)
 
     def rank(self, value: int, *, confidence: float = 0.95) -> Estimate:
         """Estimate how many records have at most this value."""
@@ -149,7 +149,7 @@ class PrivateRanges:
         """Estimate how many records have at most each of these values."""
         asked = key_list(values)
         found = self.ranges([self.spec.start] * len(asked), asked, confidence=confidence)
-        return Estimates(asked, found.value, found.low, found.high, found.confidence)
+        return Estimates(asked, found.value, found.low, found.high, found.confidence, self.spec.unit.counts)
 
     def total(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate how many records there are."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
-from dpsketch.bounding import CountedUsers, bound
+from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Unit
@@ -132,6 +132,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
             self._begin_change()
             self._add(offsets if batch.kept is None else offsets[batch.kept], units)
             self._skipped += batch.skipped
+            self._cut += cut_of_records(self._spec.weight_grid, batch, weights, counts)
         else:
             if users is None:
                 raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
@@ -157,6 +158,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         self._counted = counted
         self._add(offsets[bounded.rows], bounded.units)
         self._skipped += bounded.skipped
+        self._cut += cut_of_users(grid, bounded, weights)
         return mass
 
     def _add(self, offsets: Offsets, units: Units) -> None:

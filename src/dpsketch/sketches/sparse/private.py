@@ -216,7 +216,7 @@ class PrivateSparseHistogram:
         value, low, high = (
             self.spec.grid * part for part in self._reader.read(self.table, self.kept, positions, estimator, tail)
         )
-        return Estimates(asked, value, low, high, confidence)
+        return Estimates(asked, value, low, high, confidence, self.spec.unit.counts)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may query."""
@@ -263,5 +263,10 @@ def _kept(positions: Any, values: Any, domain: int, mechanism: Mechanism) -> Sur
 def _largest(found: Estimates, n: int) -> Estimates:
     order = np.argsort(-found.value, kind="stable")[:n]
     return Estimates(
-        [found.key[i] for i in order], found.value[order], found.low[order], found.high[order], found.confidence
+        [found.key[i] for i in order],
+        found.value[order],
+        found.low[order],
+        found.high[order],
+        found.confidence,
+        found.counts,
     )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch.bounding import Bounded, CountedUsers, bound
+from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
@@ -147,6 +147,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         self._mass = mass
         self._entries.add(positions, units * multiples)
         self._skipped += batch.skipped
+        self._cut += cut_of_records(spec.weight_grid, batch, weights, counts)
 
     def _add_users(
         self, spec: SparseHistogramSpec, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool
@@ -169,6 +170,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         self._mass = mass
         self._entries.add(positions, units)
         self._skipped += bounded.skipped
+        self._cut += cut_of_users(grid, bounded, weights)
 
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._mass, other._mass, 1, 1)
