@@ -123,7 +123,7 @@ def _rows() -> list[Row]:
                 _release,
             ),
         ]
-    sizes = {"rows": 3, "width": 8, "unit": RECORD, **BUDGET}
+    sizes = {"rows": 3, "width": 8, "unit": RECORD, "key_type": "int", **BUDGET}
     rows += [
         Row(
             "continual",

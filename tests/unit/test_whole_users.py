@@ -13,7 +13,6 @@ from dpsketch import files
 from dpsketch.bounding import whole, whole_users
 from dpsketch.errors import InvalidInput
 from dpsketch.sources import Batch, Columns, open_source
-from sensitive import everything
 
 
 def sketch(max_keys: int = 4, max_weight: float = 3, **changes: object) -> dps.CountSketch:
@@ -23,7 +22,8 @@ def sketch(max_keys: int = 4, max_weight: float = 3, **changes: object) -> dps.C
 
 def content(some: dps.CountSketch) -> tuple[object, ...]:
     document = files.decode(some.to_sensitive_bytes(), allow_sensitive=True)
-    return document.header["mass"], document.header["skipped"], [array.tolist() for array in document.arrays.values()]
+    arrays = {name: array.tolist() for name, array in document.arrays.items() if name != "partials"}
+    return document.header["mass"], document.header["skipped"], arrays
 
 
 def batches(users: list[object], keys: list[object], weights: list[float] | None, size: int) -> Iterator[Batch]:
@@ -58,7 +58,7 @@ def test_any_cut_gives_the_table_of_one_update(
     once = sketch(grid=0.1, key_type=kind)
     once.update(things, users=people, weights=weights)
     some, cut = fed(batches(people, things, weights, size), grid=0.1, key_type=kind)
-    assert everything(some) == everything(once)
+    assert content(some) == content(once)
     if fold_bytes == 1 << 25:
         assert sum(batch.rows for batch in cut) == len(users)
 
@@ -78,7 +78,7 @@ def test_an_enormous_user_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) 
     once = sketch()
     once.update(keys, users=users)
     some, cut = fed(batches(users, keys, None, 1000))
-    assert everything(some) == everything(once)
+    assert content(some) == content(once)
     assert max(held) < 10_000 + 3 * 16_000
     assert sum(batch.rows for batch in cut) < 2000
 
@@ -92,7 +92,7 @@ def test_a_user_who_keeps_many_keys_is_folded_seldom(monkeypatch: pytest.MonkeyP
     once = sketch(10_000)
     once.update(keys, users=users)
     some, _ = fed(batches(users, keys, None, 10), max_keys=10_000)
-    assert everything(some) == everything(once)
+    assert content(some) == content(once)
     assert len(folds) < 15
 
 
@@ -154,4 +154,4 @@ def test_files_in_any_order_give_one_table(tmp_path) -> None:
     for size in (100, 131072):
         paths = [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")]
         some, _ = fed(open_source(paths, columns, sort_by_user=True, batch_rows=size))
-        assert everything(some) == everything(once)
+        assert content(some) == content(once)

@@ -66,8 +66,7 @@ class Accumulator(Partial, Generic[SpecT]):
         """How much the bounds on a contribution cut. Sensitive: for the data holder's eyes only."""
         return self._cut
 
-    def note_cut(self, cut: Cut) -> None:
-        """Add what was cut of records before they came to :meth:`update`."""
+    def _note_cut(self, cut: Cut) -> None:
         self._cut += cut
 
     @property

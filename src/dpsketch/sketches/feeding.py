@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dpsketch.bounding import Cut, whole_users
-from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sources import Batch
@@ -27,14 +26,7 @@ def feed(sketch: Any, batches: Iterable[Batch], *, disjoint_users: bool = False)
     whole = whole_users(batches, sketch.spec, cuts.append) if by_user else batches
     # A batch without rows still says what the keys of its source are.
     told = (batch for batch in whole if batch.rows or batch.key is not None)
-    sketch.update_in_turn(_arguments(sketch, batch, disjoint_users) for batch in told)
-    for cut in cuts:
-        _note_cut(sketch, cut)
-
-
-def _note_cut(sketch: Any, cut: Cut) -> None:
-    if isinstance(sketch, Accumulator):
-        sketch.note_cut(cut.keys_alone if isinstance(sketch, DensitySketch | DistinctSketch) else cut)
+    sketch.update_in_turn((_arguments(sketch, batch, disjoint_users) for batch in told), cuts)
 
 
 def add_batch(sketch: Any, batch: Batch, *, disjoint_users: bool = False) -> None:

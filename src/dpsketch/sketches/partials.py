@@ -15,6 +15,7 @@ from os import PathLike
 from typing import Any, Self
 
 from dpsketch import files
+from dpsketch.bounding import Cut
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.noise import random_id
 from dpsketch.sketches.releasing import Sensitive
@@ -61,8 +62,8 @@ class Partial(Sensitive, ABC):
                 "it), and each of its records would count, and show, twice. Merge each partial once."
             )
 
-    def update_in_turn(self, batches: Iterable[tuple[Any, dict[str, Any]]]) -> None:
-        """Call ``update`` with one batch after the other, as one change.
+    def update_in_turn(self, batches: Iterable[tuple[Any, dict[str, Any]]], cuts: Iterable[Cut] = ()) -> None:
+        """Call ``update`` with one batch after the other, as one change; ``cuts`` were made of them before that.
 
         Whatever ends it on the way, be it a batch that is refused, leaves the sketch as it was if nothing was added
         yet; else the sketch refuses to go on, because the first batches would count again if all were given again.
@@ -71,6 +72,11 @@ class Partial(Sensitive, ABC):
         update = inspect.unwrap(kind.update)  # the change ends with the last of them, not with each
         for records, given in batches:
             update(self, records, **given)
+        for cut in cuts:
+            self._note_cut(cut)
+
+    def _note_cut(self, cut: Cut) -> None:
+        """Note, for the data holder's eyes, what was cut of records before they came to ``update``."""
 
     def to_sensitive_bytes(self) -> bytes:
         """Return the sketch with its content, for use inside the trust boundary only."""

@@ -156,6 +156,9 @@ class DensitySketch(Accumulator[DensitySpec]):
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._records, other._records, 1, 1)
 
+    def _note_cut(self, cut: Cut) -> None:
+        super()._note_cut(cut.keys_alone)  # each counts once, whatever its weight
+
     def _absorb(self, other: Self) -> None:
         self._records += other._records
         self._table += other._table

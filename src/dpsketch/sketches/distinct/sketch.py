@@ -102,6 +102,9 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         self._skipped += skipped
         self._note_type(batch.key_type, batch.declared)
 
+    def _note_cut(self, cut: Cut) -> None:
+        super()._note_cut(cut.keys_alone)  # each counts once, whatever its weight
+
     def _absorb(self, other: Self) -> None:
         self._bitmap |= other._bitmap
 
