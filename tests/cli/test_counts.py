@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
-from sensitive import everything
+from sensitive import everything, everything_in
 
 PAGES = ["/a"] * 400 + ["/b"] * 100 + ["/ü"] * 50 + ["/c,d"] * 25
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
