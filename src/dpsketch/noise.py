@@ -165,7 +165,9 @@ def random_below(bound: int, n: int) -> npt.NDArray[np.uint64]:
     >>> bool((random_below(6, 1000) < 6).all())
     True
     """
-    bound = whole_number("bound", bound, low=1, high=1 << 64)
+    bound = whole_number("bound", bound, low=1)
+    if bound > 1 << 64:
+        raise InvalidInput(f"bound must be at most 2**64, not {bound}.")
     words = random_words(n)
     largest = (1 << 64) - 1
     excess = (1 << 64) % bound

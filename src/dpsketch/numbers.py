@@ -52,7 +52,7 @@ def real_number(name: str, value: Any) -> float:
     if isinstance(value, Integral):
         whole = int(value)
         if whole.bit_length() > 1023:
-            raise InvalidInput(f"{name} must lie in the range of 64-bit floats.")
+            raise InvalidInput(f"{name} must be in the range of 64-bit floats.")
         return whole
     number = float(value)
     if math.isnan(number):

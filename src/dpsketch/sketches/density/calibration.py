@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise
-from dpsketch.numbers import hold_real
+from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee, PureCost, Unit, requested
 from dpsketch.sketches import releasing
 from dpsketch.sketches.specs import Sensitivity
@@ -28,7 +28,7 @@ class Part:
     share: float
 
     def __post_init__(self) -> None:
-        hold_real(self, "share")
+        object.__setattr__(self, "share", real_number(f"the share of the budget for {self.words}", self.share))
         if not 0 <= self.share < 1:
             raise InvalidInput(f"the share of the budget for {self.words} must be at least 0 and below 1.")
 
