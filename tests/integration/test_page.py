@@ -268,6 +268,7 @@ def test_only_the_randomised_report_leaves_the_page(tab: Visit, demo: str) -> No
     tab.open(f"/demo/{one['id']}")
     tab.page.get_by_label("mango").check()
     tab.page.get_by_role("button", name="Randomise").click()
+    expect(tab.page.get_by_label("What will be sent", exact=True)).to_contain_text("bucket")
     shown = tab.page.get_by_label("What will be sent", exact=True).inner_text()
     assert tab.sent("/reports") == []  # nothing leaves before the person says so
     tab.page.get_by_role("button", name="Send it").click()
