@@ -21,7 +21,7 @@ import dpsketch as dps
 from dpsketch import cli, files, local
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
 from dpsketch.privacy import Unit
-from sensitive import everything
+from sensitive import everything, everything_in
 
 pytest.importorskip("pyspark")
 
@@ -281,7 +281,7 @@ def test_both_engines_of_the_command_line_agree(
         monkeypatch.setattr(sys, "argv", words)
         with contextlib.suppress(SystemExit):
             cli.main()
-        made.append(output.read_bytes())
+        made.append(everything_in(output.read_bytes()))
         said.append(capsys.readouterr().err.replace(str(output), ""))
     assert made[0] == made[1]
     assert said[0] == said[1]
