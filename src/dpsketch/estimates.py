@@ -88,9 +88,8 @@ class Estimates:
         return zip(self.key, self.value.tolist(), self.low.tolist(), self.high.tolist(), strict=True)
 
     def __repr__(self) -> str:
-        lines = [f"{len(self)} estimates, {self.confidence:.0%} intervals"]
-        if self.counts is not None:
-            lines.append(f"  of {self.counts}")
+        counted = "" if self.counts is None else f", of {self.counts}"
+        lines = [f"{len(self)} estimates, {self.confidence:.0%} intervals{counted}"]
         for key, value, low, high in list(self.rows())[:10]:
             lines.append(f"  {key!r}: {value:g}  [{low:g}, {high:g}]")
         if len(self) > 10:

@@ -96,7 +96,10 @@ class PrivateCountSketch:
         keys : list, NumPy, Arrow, pandas or polars column
             The keys to look up. Nulls are refused.
         confidence : float
-            Coverage of each interval, for keys chosen without looking at the release (see :meth:`top` otherwise).
+            Coverage of each interval, over the noise and the choice of the hash functions together, for keys chosen
+            without looking at the release (see :meth:`top` otherwise). Under one seed for ever, a key that collides
+            badly is missed in every release, and others are covered more often. What is covered is what was counted,
+            after bounding (:attr:`Estimates.counts <dpsketch.Estimates>`).
         estimator : {"robust", "median", "mean"}
             "robust": the location estimate, with the known noise scale, that suits this table best (see
             :mod:`~dpsketch.sketches.countsketch.locating`). "median": the paper's. "mean": unbiased, and best where no

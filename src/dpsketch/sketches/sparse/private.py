@@ -78,7 +78,8 @@ class PrivateSparseHistogram:
         keys : list, NumPy, Arrow, pandas or polars column
             The keys to look up. Nulls are refused, and integers outside the domain.
         confidence : float
-            The posterior probability of each interval.
+            The posterior probability of each interval, over the noise and the choice of the hash functions: under one
+            seed for ever, a key that collides badly is off in every release. Of what was counted, after bounding.
         estimator : {"mean", "median", "walk"}
             "mean" and "median" of the posterior; the median has the least mean absolute error, the mean the least mean
             square. "walk": the paper's.
