@@ -97,7 +97,9 @@ def test_an_interrupted_merge_adds_nothing_or_ends_the_sketch(row: Row) -> None:
 
 
 def continual(*days: list[str]) -> ContinualCountSketch:
-    sketch = ContinualCountSketch(days=8, rows=3, width=8, unit=dps.per_record(), key_type="text", epsilon=1.0, delta=1e-6)
+    sketch = ContinualCountSketch(
+        days=8, rows=3, width=8, unit=dps.per_record(), key_type="text", epsilon=1.0, delta=1e-6
+    )
     for day in days:
         sketch.day(day)
     return sketch
