@@ -1,0 +1,217 @@
+"""What a record adds depends on that record alone: not on its batch, its place in it, or how the batch lies in memory.
+
+A sum that is taken in another order, as a matrix product over a batch may, has other last bits. They matter where a
+record lies on the edge of a cell: then one record more moves others too, and the sensitivity is no longer one record's.
+So half of the records here lie on edges, as nearly as doubles allow.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files, kernels
+from dpsketch._compiled import moment
+from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.sketches.density import DensitySketch
+from dpsketch.sketches.density.centre import centre_vector
+from dpsketch.sketches.density.functions import row_functions
+
+ROWS, RECORDS, SEED = 16, 1000, 5
+SIZES = (1, 2, 3, 5, 8, 17, 64, 65, 257, 999)
+DIMS = (1, 2, 3, 17, 64, 384)
+
+
+def chosen(dim: int) -> list[kernels.Kernel]:
+    found: list[kernels.Kernel] = [
+        kernels.Euclidean(dim, 2.0),
+        kernels.Euclidean(dim, 2.0, directions="independent"),
+        kernels.Euclidean(dim, 4.0, power=2),
+        kernels.Manhattan(dim, 2.0),
+    ]
+    return found if dim == 1 else [*found, kernels.Angular(dim, 3)]
+
+
+KERNELS = [kernel for dim in DIMS for kernel in chosen(dim)]
+
+
+def records(kernel: kernels.Kernel, seed: int = 3) -> np.ndarray:
+    """Points of which every other one lies on the edge of a cell of some row."""
+    points = np.random.default_rng(seed).normal(size=(RECORDS, kernel.dim))
+    functions = row_functions(kernel, ROWS, SEED)
+    angular = isinstance(kernel, kernels.Angular)
+    width = 1.0 if angular else kernel.bandwidth
+    for i in range(0, RECORDS, 2):
+        direction = functions.matrices[0][:, i % ROWS]
+        place = direction @ (points[i] / width) + (0.0 if angular else functions.offsets[0][i % ROWS])
+        edge = 0.0 if angular else np.round(place)
+        points[i] += width * direction * (edge - place) / (direction @ direction)
+    return points
+
+
+def sketch(kernel: kernels.Kernel, **more: object) -> DensitySketch:
+    return DensitySketch(kernel=kernel, rows=ROWS, unit=dps.per_record(), seed=SEED, **more)
+
+
+def table(*batches: object, kernel: kernels.Kernel, **more: object) -> np.ndarray:
+    some = sketch(kernel, **more)
+    for batch in batches:
+        some.update(batch)
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+
+
+def pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
+    return [points[start : start + size] for start in range(0, len(points), size)]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_a_record_has_the_same_cells_in_every_batch(kernel: kernels.Kernel) -> None:
+    points, spec = records(kernel), sketch(kernel).spec
+    alone = np.concatenate([spec.cells(spec.read(points[i : i + 1])) for i in range(RECORDS)])
+    for size in SIZES[1:]:
+        together = [spec.cells(spec.read(piece)) for piece in pieces(points, size)]
+        assert np.array_equal(np.concatenate(together), alone)
+    order = np.random.default_rng(4).permutation(RECORDS)
+    assert np.array_equal(spec.cells(spec.read(points[order])), alone[order])
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_tables_do_not_depend_on_batches_order_or_memory(kernel: kernels.Kernel) -> None:
+    points = records(kernel)
+    whole = table(points, kernel=kernel)
+    for size in (8, 65, 999):
+        assert np.array_equal(table(*pieces(points, size), kernel=kernel), whole)
+    assert np.array_equal(table(*pieces(points[:100], 1), points[100:], kernel=kernel), whole)
+    wide = np.empty((RECORDS, 2 * kernel.dim))
+    wide[:, ::2] = points
+    for same in (
+        points[::-1],
+        np.asfortranarray(points),
+        wide[:, ::2],
+        np.repeat(points, 2, axis=0)[::2],
+        pa.array(list(points)),
+    ):
+        assert np.array_equal(table(same, kernel=kernel), whole)
+    single = points.astype(np.float32)
+    expected = table(single.astype(np.float64), kernel=kernel)
+    for same in (single, np.asfortranarray(single)):
+        assert np.array_equal(table(*pieces(same, 65), kernel=kernel), expected)
+
+
+@pytest.mark.parametrize("dim", [17, 64, 384])
+def test_a_matrix_product_over_the_batch_would_be_caught(dim: int) -> None:
+    """The same records, projected by BLAS, change cells with the size of the batch: the tests above have power."""
+    kernel = kernels.Euclidean(dim, 2.0)
+    points, functions = records(kernel) / 2.0, row_functions(kernel, ROWS, SEED)
+
+    def codes(size: int) -> np.ndarray:
+        projected = [piece @ functions.matrices[0] for piece in pieces(points, size)]
+        return np.floor(np.concatenate(projected) + functions.offsets[0])
+
+    assert any(not np.array_equal(codes(size), codes(1)) for size in SIZES[1:])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_sets_do_not_depend_on_batches(size: int) -> None:
+    rng = np.random.default_rng(3)
+    sets = [rng.choice(40, size=rng.integers(0, 9), replace=False).tolist() for _ in range(200)]
+    whole = table(sets, kernel=kernels.Jaccard(2))
+    parts = [sets[start : start + size] for start in range(0, len(sets), size)]
+    assert np.array_equal(table(*parts, kernel=kernels.Jaccard(2)), whole)
+    assert np.array_equal(table(sets[::-1], kernel=kernels.Jaccard(2)), whole)
+
+
+@pytest.mark.parametrize("dim", [2, 17, 384])
+def test_a_private_centre_adds_whole_numbers_of_each_record(dim: int) -> None:
+    """Half of the features lie on the edge between two steps of the centre's grid."""
+    rng = np.random.default_rng(3)
+    points = rng.uniform(-1.2, 1.2, size=(500, dim))
+    points[::2] = (np.round(points[::2] * 1024) + 0.5) / 1024
+    whole = centre_vector(points)
+    for same in (points[::-1], np.asfortranarray(points)):
+        assert np.array_equal(centre_vector(same), whole)
+    for size in (1, 7, 64):
+        assert np.array_equal(sum(centre_vector(piece) for piece in pieces(points, size)), whole)
+
+
+def test_a_classifier_counts_a_record_alike_whatever_others_there_are() -> None:
+    """Tables of a fit, the noise subtracted: of all records, and of two halves, are the same."""
+    points = records(kernels.Angular(17, 3)) / 8
+    labels = np.arange(RECORDS) % 2
+
+    def counted(which: slice) -> np.ndarray:
+        model = dps.DensityClassifier(
+            epsilon=1.0, delta=1e-6, bounds=(-1, 1), classes=[0, 1], rows=ROWS, power=3, centre="middle", seed=SEED
+        )
+        with seeded_noise_for_tests_only(9):
+            fitted = model.fit(points[which], labels[which]).densities_
+        with seeded_noise_for_tests_only(9):
+            drawn = [fitted[0].noise.sample(fitted[0].table.size).reshape(fitted[0].table.shape) for _ in fitted]
+        assert isinstance(fitted[0].noise, RoundedGaussian)
+        return np.stack([one.table - noise for one, noise in zip(fitted, drawn, strict=True)])
+
+    halves = counted(slice(0, 333)) + counted(slice(333, RECORDS))
+    assert np.array_equal(counted(slice(None)), halves)
+    assert halves.sum() == ROWS * RECORDS
+
+
+@pytest.mark.parametrize("p", [0.3, 0.5, 1.0])
+def test_a_moment_key_has_the_same_variates_in_every_batch(p: float) -> None:
+    """The others weigh nothing, so that the sums hold one key's variates, to the last bit."""
+    secret = np.arange(8, dtype=np.uint32)
+    prints = np.random.default_rng(3).integers(0, 2**64, size=300, dtype=np.uint64)
+
+    def sums(size: int, place: int) -> np.ndarray:
+        found, weights, keys = np.zeros(20), np.zeros(size), prints[:size].copy()
+        keys[place], weights[place] = prints[-1], 3.0
+        moment.project(found, secret, keys, weights, p)
+        return found
+
+    alone = sums(1, 0)
+    assert np.all(alone != 0)
+    for size, place in ((2, 0), (2, 1), (7, 3), (65, 64), (299, 0), (299, 150), (299, 298)):
+        assert np.array_equal(sums(size, place), alone)
+
+
+# Modules that only ever see a release, a prediction or an accounting: their products move no one's record.
+PUBLIC = {
+    "sketches/countsketch/decoding.py",
+    "sketches/countsketch/linear.py",
+    "sketches/density/intervals.py",
+    "sketches/heavy/predict.py",
+    "sketches/ranges/chain.py",
+}
+SENSITIVE = ("_compiled", "bounding", "local", "sketches", "sources", "spark", "hashing.py", "keying.py", "kernels.py")
+PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "multi_dot"}
+
+
+def products(source: str) -> list[int]:
+    """Lines with a matrix product, whose order of summation is the library's and follows the batch."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if (isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult))
+        or (
+            isinstance(node, ast.Attribute) and node.attr in PRODUCTS and ast.unparse(node.value) in ("np", "np.linalg")
+        )
+        or (isinstance(node, ast.Attribute) and node.attr == "dot")
+    ]
+
+
+def test_no_matrix_product_is_taken_before_a_release() -> None:
+    root = Path(dps.__file__).parent
+    modules = [
+        file
+        for name in SENSITIVE
+        for file in ((root / name).rglob("*.py") if (root / name).is_dir() else [root / name])
+    ]
+    names = {str(file.relative_to(root)): file.read_text() for file in modules}
+    assert len(names) > 100
+    assert set(names) >= PUBLIC
+    assert {name for name, source in names.items() if products(source)} <= PUBLIC
+    assert products("a = b @ c") == [1] == products("np.dot(b, c)")
