@@ -111,6 +111,13 @@ def collides(kernel: Kernel) -> bool:
     return not (folds(kernel) or isinstance(kernel, Angular))
 
 
+def on_lattice(kernel: Kernel) -> bool:
+    """Say whether the rows' functions are one lattice, so that each stands for an equal part of all functions."""
+    if isinstance(kernel, Jaccard) or kernel.directions == "independent" or kernel.power > 1:
+        return False
+    return kernel.dim < _LATTICE_DIMS and not (isinstance(kernel, Angular) and kernel.dim > 2)
+
+
 @lru_cache(maxsize=8)
 def row_functions(kernel: Kernel, rows: int, seed: int) -> RowFunctions:
     """Return the hash functions of a sketch's rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -19,6 +19,7 @@ from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.density.functions import row_functions
+from dpsketch.sketches.density.intervals import Spread, limits, mean_of_rows, median_of_means, noise_quantile
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.spec import DensitySpec, read_bounds
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
@@ -109,41 +110,44 @@ class PrivateDensity:
         Parameters
         ----------
         points : as for ``DensitySketch.update``
-            Where to look. A missing coordinate is refused. Outside the spec's bounds the answer, with its interval, is
-            the one at the nearest point inside.
+            Where to look. A missing coordinate is refused, and so is a point outside the spec's bounds: records there
+            were moved to the nearest point inside, so nothing is known of it.
         confidence : float
-            Coverage of each interval, for points chosen without looking at the release.
+            Coverage of each interval, over the noise and the choice of the hash functions, for points chosen without
+            looking at the release.
         estimator : {"mean", "median_of_means"}
-            "mean" over the rows is unbiased. "median_of_means" takes the median of the means of ⌈8·ln(1/(1 −
-            confidence))⌉ groups of rows, of eight rows at least: it concentrates exponentially whatever the data are.
+            "mean" over the rows is unbiased. "median_of_means" takes the median of the means of up to ⌈8·ln(1/(1 −
+            confidence))⌉ groups of rows, of eight rows at least. Where the rows are skewed, as far from the data, a
+            median reads too low: there the groups are fewer, down to one, which is the mean.
 
         Accuracy
         --------
-        Noise and hashing both show in how the rows differ, so the interval is read off the release: half the mean
-        square difference of neighbouring rows, in an order in which stratified rows are alike. It covers at least what
-        it says, and up to twice as wide as it need be where stratification helps most. For the median of means the
-        spread of the groups is used. Coleman and Shrivastava (2021, Theorem 3.4) bound the error of the latter, for
-        independent directions: with probability 1 − α below √(32·(f̃²/R + 2R/ε²)·ln(1/α)), f̃ = Σ √similarity.
+        The interval is read off the release: noise and hashing both show in how the rows differ, and what few rows
+        cannot show, that all records meet the query in a row that was not drawn, is added. Above the estimate it is
+        wider than below it. It covers at least what it says; where stratification helps most it is two to four times
+        as wide as it need be, because how evenly rows are spread does not show in them. Coleman and Shrivastava (2021,
+        Theorem 3.4) bound the error of the median of means, for independent directions: with probability 1 − α below
+        √(32·(f̃²/R + 2R/ε²)·ln(1/α)), f̃ = Σ √similarity.
         """
         confidence = probability("confidence", confidence)
         if estimator not in ("mean", "median_of_means"):
             raise InvalidInput(f"estimator is 'mean' or 'median_of_means', not {estimator!r}.")
         batch = self._batch(points)
-        values, variances = np.empty(len(batch)), np.empty(len(batch))
-        for part, cells in self._cells(batch):
-            if estimator == "mean":
-                values[part], variances[part] = self._mean(cells)
-            else:
-                values[part], variances[part] = _median_of_means(cells, confidence)
+        spread = self._spread(batch, confidence, estimator)
         if self.spec.placement == "one_row":
-            values, variances = values * self.spec.rows, variances * self.spec.rows**2
+            spread = replace(
+                spread, values=spread.values * self.spec.rows, variances=spread.variances * self.spec.rows**2
+            )
+        number, variance = self._number()
         if self.spec.collides:
             width = self.spec.width
-            number, variance = self._number()
-            values = (width * values - number) / (width - 1)
-            variances = (width**2 * variances + variance) / (width - 1) ** 2
-        half = _quantile(self._freedom(confidence, estimator), confidence) * np.sqrt(variances)
-        return Estimates(_asked(points, batch), values, values - half, values + half, confidence, self.spec.unit.counts)
+            spread = replace(
+                spread,
+                values=(width * spread.values - number) / (width - 1),
+                variances=(width**2 * spread.variances + variance) / (width - 1) ** 2,
+            )
+        low, high = limits(spread, self.spec.rows, number, self.spec.unseen_rows, confidence)
+        return Estimates(_asked(points, batch), spread.values, low, high, confidence, self.spec.unit.counts)
 
     def density(
         self,
@@ -165,14 +169,15 @@ class PrivateDensity:
         sums = self.estimate(points, confidence=confidence, estimator=estimator)
         if records is None:
             count = self.count(confidence=confidence)
-            number, spread = max(1.0, float(count.value[0])), float(count.high[0] - count.value[0])
+            number, error = max(1.0, float(count.value[0])), float(count.high[0] - count.value[0])
         else:
-            number, spread = float(real_number("records", records)), 0.0
+            number, error = float(real_number("records", records)), 0.0
             if number <= 0:
                 raise InvalidInput("records must be positive.")
         values = sums.value / number
-        half = np.hypot(sums.high - sums.value, values * spread) / number
-        return Estimates(sums.key, values, values - half, values + half, sums.confidence, self.spec.unit.counts)
+        low = values - np.hypot(sums.value - sums.low, values * error) / number
+        high = values + np.hypot(sums.high - sums.value, values * error) / number
+        return Estimates(sums.key, values, low, high, sums.confidence, self.spec.unit.counts)
 
     def anomaly_score(self, points: Any) -> Floats:
         """Return how unlike the records each point is, one minus its density: near 1 far from all, less in a crowd."""
@@ -183,11 +188,14 @@ class PrivateDensity:
 
         Every row's counters add up to it, with the noise of them all; where a share of the budget was spent on it, the
         two are averaged by their variances.
+
+        Accuracy
+        --------
+        The interval is the quantile of the law of the noise itself, which for pure ε is not the normal one.
         """
         confidence = probability("confidence", confidence)
-        number, variance = self._number()
-        half = _quantile(math.inf, confidence) * math.sqrt(variance)
-        value = np.array([number])
+        half = noise_quantile(self._number_noise(), confidence)
+        value = np.array([self._number()[0]])
         return Estimates(["records"], value, value - half, value + half, confidence, self.spec.unit.counts)
 
     def curve(self, bounds: tuple[float, float] | None = None, *, size: int = 200, confidence: float = 0.95) -> Curve:
@@ -232,6 +240,8 @@ class PrivateDensity:
         batch = self.spec.read(points)
         if batch.skipped:
             raise InvalidInput("a point with a missing coordinate cannot be looked up.")
+        if isinstance(batch, VectorBatch):
+            self.spec.refuse_outside(batch)
         return batch
 
     def _cells(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
@@ -242,30 +252,36 @@ class PrivateDensity:
             columns = self.spec.cells(batch.take(np.arange(part.start, part.stop)))
             yield part, compiled.read(self.table, columns)
 
-    def _mean(self, cells: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Return the mean over the rows and its variance, which is at least that of the noise."""
-        rows = self.spec.rows
-        order = row_functions(self.spec.kernel, rows, self.spec.seed).order
-        steps = np.diff(cells[:, order].astype(np.float64), axis=1)
-        variances = np.sum(steps**2, axis=1) / (2 * (rows - 1) * rows)
-        return cells.mean(axis=1), np.maximum(variances, self.noise.variance / rows)
-
-    def _freedom(self, confidence: float, estimator: DensityEstimator) -> float:
-        """Degrees of freedom of the variance; differences of neighbours share rows, which costs a third."""
-        if estimator == "mean":
-            return max(1.0, 2 / 3 * (self.spec.rows - 1))
-        return max(1.0, _groups(self.spec.rows, confidence) - 1.0)
+    def _spread(self, batch: VectorBatch | SetBatch, confidence: float, estimator: DensityEstimator) -> Spread:
+        """Estimate the mean counter of each point over all functions, of which the rows are some."""
+        order = row_functions(self.spec.kernel, self.spec.rows, self.spec.seed).order
+        values, variances, freedom = np.empty(len(batch)), np.empty(len(batch)), 1.0
+        for part, cells in self._cells(batch):
+            if estimator == "mean":
+                found = mean_of_rows(cells, order, self.noise)
+            else:
+                found = median_of_means(cells, order, self.noise, confidence)
+            values[part], variances[part], freedom = found.values, found.variances, found.freedom
+        return Spread(values, variances, freedom)
 
     def _number(self) -> tuple[float, float]:
         """Return the best estimate of the number of records, and its variance."""
-        rows, width = self.table.shape
-        share = 1 if self.spec.placement == "one_row" else rows
-        number = float(self.table.sum(dtype=np.float64)) / share
-        variance = self.noise.variance * rows * width / share**2
+        (own, _, _), (summed, _, _) = parts = self._number_noise()
+        number = summed * float(self.table.sum(dtype=np.float64)) + own * (self.noisy_count or 0)
+        return number, sum(weight**2 * draws * noise.variance for weight, draws, noise in parts)
+
+    def _number_noise(self) -> tuple[tuple[float, int, Noise], tuple[float, int, Noise]]:
+        """Return the weight of the released number of records and of each counter in the best estimate of it.
+
+        With each, how many draws of which noise it has.
+        """
+        counters = self.table.size
+        share = 1 if self.spec.placement == "one_row" else self.spec.rows
+        variance = self.noise.variance * counters / share**2
         if self.noisy_count is None or self.count_noise is None or variance == 0:
-            return number, variance
+            return (0.0, 1, self.noise), (1 / share, counters, self.noise)
         weight = variance / (variance + self.count_noise.variance)
-        return weight * self.noisy_count + (1 - weight) * number, weight * self.count_noise.variance
+        return (weight, 1, self.count_noise), ((1 - weight) / share, counters, self.noise)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may query."""
@@ -295,27 +311,6 @@ class PrivateDensity:
             read_guarantee(document),
             read_charge(document),
         )
-
-
-def _groups(rows: int, confidence: float) -> int:
-    # The mean of fewer than eight rows is skewed, and its median biased.
-    return max(2, min(rows // 8, math.ceil(8 * math.log(1 / (1 - confidence)))))
-
-
-def _median_of_means(cells: npt.NDArray[np.int64], confidence: float) -> tuple[Floats, Floats]:
-    """Return the median of the means of groups of rows, and its variance from the spread of those means."""
-    groups = _groups(cells.shape[1], confidence)
-    # Every groups-th row, because those are spread evenly where all are.
-    means = np.stack([cells[:, group::groups].mean(axis=1) for group in range(groups)], axis=1)
-    # The median of normal draws has π/2 times the variance of their mean.
-    return np.median(means, axis=1), math.pi / 2 * means.var(axis=1, ddof=1) / groups
-
-
-def _quantile(freedom: float, confidence: float) -> float:
-    """Return Student's two-sided quantile; the normal one for infinite degrees of freedom."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def _asked(points: Any, batch: VectorBatch | SetBatch) -> list[Any]:

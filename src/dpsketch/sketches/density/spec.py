@@ -15,7 +15,7 @@ from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan, ker
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.density.calibration import COUNT_SHARE, DensityNoise, Part, calibrate, count_part
-from dpsketch.sketches.density.functions import collides, folds, row_functions
+from dpsketch.sketches.density.functions import collides, folds, on_lattice, row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
 from dpsketch.sketches.releasing import ReleasePreview
 from dpsketch.sketches.specs import Sensitivity
@@ -30,6 +30,7 @@ DEFAULT_SEED = 1
 _LARGEST_TABLE = 2**28
 _FOLDED_WIDTH = 256
 _HASHED_WIDTH = 1024
+_SHOWN_BOUNDS = 4  # coordinates that a message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,11 @@ class DensitySpec:
         return collides(self.kernel)
 
     @property
+    def unseen_rows(self) -> float:
+        """How many rows' worth of functions may lie between those drawn: one, or half of one on a lattice."""
+        return 0.5 if on_lattice(self.kernel) else 1.0
+
+    @property
     def memory(self) -> int:
         """Bytes of the table while it counts."""
         return 8 * self.rows * self.width
@@ -135,6 +141,22 @@ class DensitySpec:
             lows, highs = np.array(self.bounds).T
             batch = replace(batch, values=np.clip(batch.values, lows, highs))
         return row_functions(self.kernel, self.rows, self.seed).columns(batch, self.width, rows)
+
+    def refuse_outside(self, batch: VectorBatch) -> None:
+        """Refuse questions about points outside the bounds, of which a sketch knows nothing."""
+        if self.bounds is None or len(batch) == 0:
+            return
+        lows, highs = np.array(self.bounds).T
+        if np.any(batch.values < lows) or np.any(batch.values > highs):
+            names = self.columns or [f"coordinate {j + 1}" for j in range(self.dim)]
+            pairs = list(zip(names, self.bounds, strict=True))[:_SHOWN_BOUNDS]
+            shown = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in pairs)
+            more = ", …" if self.dim > _SHOWN_BOUNDS else ""
+            raise InvalidInput(
+                f"a point asked about lies outside the sketch's bounds ({shown}{more}). Records outside were counted "
+                "at the nearest point inside, so nothing is known there: ask inside the bounds, or move the point to "
+                "them."
+            )
 
     def preview(
         self,

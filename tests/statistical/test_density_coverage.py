@@ -1,0 +1,222 @@
+"""Whether intervals of densities cover what they say: near the data, between and far away, over seeds and noise.
+
+:func:`covered` measures it through the public names alone. Noise and hash seeds are fixed, so every figure repeats and
+no check fails by chance. With fresh seeds (three times twenty) none of 84 settings of 64 rows fell below 94% in any
+region; the lowest had 94.4%, the next 96.0%. Half-width intervals show the power.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import kernels
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, seeded_noise_for_tests_only
+from dpsketch.sketches.density import DensitySketch, PrivateDensity
+
+pytestmark = pytest.mark.statistical
+
+GAUSSIAN, PURE = {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0.0}
+KERNELS = [
+    kernels.Euclidean(1, 1.5),
+    kernels.Euclidean(2, 2.0),
+    kernels.Euclidean(2, 2.0, directions="independent"),
+    kernels.Euclidean(6, 4.0),
+    kernels.Manhattan(2, 3.0),
+    kernels.Angular(2, 3),
+    kernels.Angular(5, 4),
+]
+
+
+def spread_out(dim: int, n: int) -> np.ndarray:
+    """A mixture of normal laws."""
+    rng = np.random.default_rng(3)
+    centres = 3.0 * rng.normal(size=(4, dim))
+    return centres[rng.integers(4, size=n)] + rng.normal(size=(n, dim))
+
+
+def crowded(dim: int, n: int) -> np.ndarray:
+    """One small cluster: a row meets all of it or none."""
+    return 2.0 + 0.3 * np.random.default_rng(3).normal(size=(n, dim))
+
+
+def asked(kernel: kernels.Kernel, points: np.ndarray, n: int) -> dict[str, np.ndarray]:
+    """Places near the records, in the box that holds them, and 4 to 50 bandwidths away."""
+    rng = np.random.default_rng(5)
+    directions = rng.normal(size=(n, kernel.dim))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    distance = getattr(kernel, "bandwidth", 2.0) * np.exp(rng.uniform(np.log(4), np.log(50), size=(n, 1)))
+    return {
+        "near": points[:n] + 0.3 * rng.normal(size=(n, kernel.dim)),
+        "between": rng.uniform(points.min(axis=0) - 1, points.max(axis=0) + 1, size=(n, kernel.dim)),
+        "far": points.mean(axis=0) + distance * directions,
+    }
+
+
+def covered(
+    kernel: kernels.Kernel, points: np.ndarray, rows: int, budget: dict[str, float], seeds: int, n: int, **how: Any
+) -> dict[str, dict[str, float]]:
+    """Return, for each region: the share covered, by intervals and by ones of half their width; their width, as a
+    multiple of the error's 95% quantile; and the mean estimate over the mean truth."""
+    places = asked(kernel, points, n)
+    exact = {name: kernel.similarity(where, points).sum(axis=1) for name, where in places.items()}
+    found: dict[str, list[Any]] = {name: [] for name in places}
+    for seed in range(seeds):
+        sketch = DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=100 + seed)
+        sketch.update(points)
+        with seeded_noise_for_tests_only(seed):
+            private = sketch.release(**budget)
+        for name, where in places.items():
+            found[name].append(private.estimate(where, **how))
+    result = {}
+    for name, truth in exact.items():
+        value, low, high = (np.array([getattr(one, side) for one in found[name]]) for side in ("value", "low", "high"))
+        error = np.abs(value - truth)
+        inside = (low <= truth) & (truth <= high)
+        half = ((value + low) / 2 <= truth) & (truth <= (value + high) / 2)
+        width = np.median((high - low).mean(axis=0) / 2 / np.quantile(error, 0.95, axis=0))
+        result[name] = {
+            "covered": float(inside.mean()),
+            "halved": float(half.mean()),
+            "width": float(width),
+            "ratio": float(value.mean() / truth.mean()),
+        }
+    return result
+
+
+@pytest.mark.parametrize("estimator", ["mean", "median_of_means"])
+@pytest.mark.parametrize("points", [spread_out, crowded], ids=lambda points: points.__name__)
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_few_rows_cover_everywhere(kernel: kernels.Kernel, points: Any, estimator: str) -> None:
+    """64 rows, where a far query meets the records in a row or two, if at all."""
+    found = covered(kernel, points(kernel.dim, 2000), 64, GAUSSIAN, 20, 50, estimator=estimator)
+    assert min(region["covered"] for region in found.values()) >= 0.94
+    if getattr(kernel, "directions", "") == "independent":
+        assert max(region["width"] for region in found.values()) < 2.2
+
+
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "pure"])
+@pytest.mark.parametrize("estimator", ["mean", "median_of_means"])
+@pytest.mark.parametrize(
+    ("kernel", "points"),
+    [
+        (kernels.Euclidean(1, 1.5), crowded),
+        (kernels.Euclidean(2, 2.0, directions="independent"), spread_out),
+        (kernels.Manhattan(2, 3.0), crowded),
+        (kernels.Angular(2, 3), spread_out),
+    ],
+    ids=str,
+)
+def test_more_rows_cover_everywhere(
+    kernel: kernels.Kernel, points: Any, estimator: str, budget: dict[str, float]
+) -> None:
+    """300 rows, both laws of noise; a median of means reads far values as large as they are."""
+    found = covered(kernel, points(kernel.dim, 5000), 300, budget, 10, 40, estimator=estimator)
+    assert min(region["covered"] for region in found.values()) >= 0.94
+    assert 0.85 < found["far"]["ratio"] < 1.15
+
+
+def test_intervals_are_not_wider_than_they_need_be() -> None:
+    """The twin: for independent directions half of each interval does not cover, so the check above has power."""
+    kernel = kernels.Euclidean(2, 2.0, directions="independent")
+    for estimator in ("mean", "median_of_means"):
+        found = covered(kernel, crowded(2, 2000), 300, GAUSSIAN, 20, 40, estimator=estimator)
+        assert max(region["halved"] for region in found.values()) < 0.9
+        assert max(region["width"] for region in found.values()) < 1.5
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "pure"])
+@pytest.mark.parametrize("rows", [64, 300, 1000])
+@pytest.mark.parametrize("points", [spread_out, crowded], ids=lambda points: points.__name__)
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_every_setting_covers(kernel: kernels.Kernel, points: Any, rows: int, budget: dict[str, float]) -> None:
+    """2,000 places × 20 seeds; each region by itself, at 93.5%, and all together at 94%."""
+    for estimator in ("mean", "median_of_means"):
+        found = covered(kernel, points(kernel.dim, 5000), rows, budget, 20, 667, estimator=estimator)
+        shares = [region["covered"] for region in found.values()]
+        assert min(shares) >= 0.935
+        assert np.mean(shares) >= 0.94
+
+
+@pytest.mark.parametrize("kernel", [kernels.Euclidean(2, 2.0), kernels.Manhattan(2, 3.0)], ids=str)
+def test_densities_cover_on_both_sides(kernel: kernels.Kernel) -> None:
+    points = crowded(2, 2000)
+    places = np.concatenate(list(asked(kernel, points, 40).values()))
+    exact = kernel.similarity(places, points).mean(axis=1)
+    hits = []
+    for seed in range(20):
+        sketch = DensitySketch(kernel=kernel, rows=64, unit=dps.per_record(), seed=seed)
+        sketch.update(points)
+        with seeded_noise_for_tests_only(seed):
+            found = sketch.release(**GAUSSIAN).density(places)
+        hits.append((found.low <= exact) & (exact <= found.high))
+    assert np.mean(hits) >= 0.94
+
+
+def law(noise: DiscreteLaplace, draws: int) -> np.ndarray:
+    """The exact law of a sum of draws, by plain convolution; the value 0 is in the middle."""
+    reach = 60 * int(1 + noise.sensitivity / noise.epsilon)
+    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) * noise.epsilon / noise.sensitivity)
+    one /= one.sum()
+    found = one
+    for _ in range(draws - 1):
+        found = np.convolve(found, one)
+    return found
+
+
+def within(private: PrivateDensity, half: float) -> float:
+    """The probability that the estimated number of records lies within ``half`` of the true one."""
+    rows, width = private.table.shape
+    assert isinstance(private.noise, DiscreteLaplace)
+    summed = law(private.noise, rows * width)
+    place = (np.arange(len(summed)) - len(summed) // 2) / rows
+    if private.count_noise is None:
+        return float(summed[np.abs(place) <= half + 1e-9].sum())
+    assert isinstance(private.count_noise, DiscreteLaplace)
+    variance = private.noise.variance * rows * width / rows**2
+    weight = variance / (variance + private.count_noise.variance)
+    single = law(private.count_noise, 1)
+    value = weight * (np.arange(len(single)) - len(single) // 2)
+    return float(
+        sum(
+            mass * summed[np.abs(place * (1 - weight) + at) <= half + 1e-9].sum()
+            for at, mass in zip(value, single, strict=True)
+        )
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.6])
+@pytest.mark.parametrize("epsilon", [1.0, 20.0])
+@pytest.mark.parametrize("confidence", [0.95, 0.999])
+def test_the_number_of_records_under_pure_privacy_has_the_exact_quantile(
+    share: float, epsilon: float, confidence: float
+) -> None:
+    """No draws: the probability of the interval is computed. It is the least one of at least the confidence."""
+    sketch = DensitySketch(kernel=kernels.Euclidean(1, 1.0), rows=2, width=2, unit=dps.per_record())
+    sketch.update(np.zeros((7, 1)))
+    private = sketch.release(epsilon=epsilon, delta=0, count_share=share)
+    found = private.count(confidence=confidence)
+    half = float(found.high[0] - found.value[0])
+    assert within(private, half) >= confidence - 1e-9
+    assert within(private, half - 0.01 * (1 + half)) < confidence + (0.0 if epsilon < 20 else 0.06)
+
+
+def test_points_outside_the_bounds_are_refused() -> None:
+    sketch = DensitySketch(
+        kernel=kernels.Euclidean(2, 1.0), rows=20, unit=dps.per_record(), bounds=[(0, 10), (-1, 1)], columns=["x", "y"]
+    )
+    sketch.update([[1.0, 0.5], [20.0, 0.0]])
+    private = sketch.release(epsilon=1, delta=1e-6)
+    for ask in (private.estimate, private.density, private.anomaly_score):
+        ask([[0.0, -1.0], [10.0, 1.0]])
+        for point in ([10.001, 0.0], [5.0, -2.0], [1e300, 0.0]):
+            with pytest.raises(InvalidInput, match=r"outside the sketch's bounds \(x 0 to 10, y -1 to 1\).*ask inside"):
+                ask([[1.0, 0.0], point])
+    with pytest.raises(InvalidInput, match="outside the sketch's bounds"):
+        private.grid([(0, 20), (-1, 1)])
+    assert private.grid(size=(4, 4)).value.shape == (4, 4)
