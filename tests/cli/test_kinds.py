@@ -102,6 +102,9 @@ def test_density(dpsketch, words) -> None:
     assert dpsketch(*line).code == 0
     assert dpsketch("plot", "e.dps", "-o", "e.png").code == 0
     assert dpsketch("query", "d.dps", "1").code == 1
+    outside = dpsketch("query", "d.dps", "--", "0,2", "0,4.5")
+    assert outside.code == 1
+    assert "outside the sketch's bounds" in " ".join(outside.err.split())
     assert dpsketch("run", "density", words, "--columns", "x", *BUDGET, "-o", "x.dps").code == 1
 
 

@@ -280,6 +280,9 @@ def test_densities_and_their_pictures(service: Service) -> None:
     curve = client.get(f"{line}/grid?size=9").json()
     assert len(curve["x"]) == len(curve["value"]) == len(curve["low"]) == len(curve["high"]) == 9
     assert client.post(f"{plane}/density", json={"points": [[2]]}).status_code == 422
+    outside = client.post(f"{plane}/density", json={"points": [[2, 2], [2, 4.5]]})
+    assert outside.status_code == 422
+    assert "outside the sketch's bounds" in outside.text
     assert client.get(f"/v1/releases/{service.release['counts']}/grid").status_code == 422
 
 
