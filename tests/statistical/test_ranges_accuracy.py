@@ -82,12 +82,60 @@ def test_quantiles_are_covered_and_as_far_off_as_predicted(law: str, bits: int, 
         covered += [one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]
         gaps += [oracle.rank_gap(values, one.value, one.share) for one in found]
         stated += [one.rank_error for one in found]
-    assert 0.92 <= np.mean(covered) <= 0.98, np.mean(covered)
+    # Ties are paid for: where the data are sparse, intervals are a fifth wider than smooth data would need.
+    assert 0.92 <= np.mean(covered) <= 0.995, np.mean(covered)
     predicted = releases(law, bits, budget)[0].spec.predict_rank_error(records=RECORDS, **BUDGETS[budget])
     # A quantile's value is picked where its error is small, so its rank strays less than a rank asked for.
     assert 0.4 * predicted.noise < math.sqrt(np.mean(np.square(gaps))) < predicted.typical
     assert np.mean(np.array(gaps) > predicted.largest) < 0.05
     assert np.mean(np.array(gaps) > np.array(stated)) < 0.05
+
+
+TIES = {
+    "two spikes": ([200, 800], [0.5]),
+    "ten spikes": (list(range(50, 1024, 100)), [0.1, 0.3, 0.5, 0.7, 0.9]),
+    "all equal": ([341], [0.0, 0.1, 0.5, 1.0]),
+}
+
+
+def tie(values: np.ndarray, share: float) -> tuple[int, int]:
+    """The least and the largest v with F(v−) ≤ share ≤ F(v), as far as records reach."""
+    last = len(values) - 1
+    first = max(0, math.ceil(share * len(values)) - 1)
+    return int(values[first]), int(values[min(last, math.floor(share * len(values)))])
+
+
+def covered_ties(name: str, budget: str, shrink: float = 1.0) -> np.ndarray:
+    """Whether each quantile of 200 releases covers both ends of its tie; the twin claims less noise than was added."""
+    places, shares = TIES[name]
+    values = np.repeat(places, 2000 // len(places))
+    ends = [tie(values, share) for share in shares]
+    sketch = RangeSketch(unit=dps.per_record(), bits=10)
+    sketch.update(values)
+    covered = []
+    for seed in range(200):
+        with noise.seeded_noise_for_tests_only(seed):
+            private = sketch.release(**BUDGETS[budget])
+        if shrink < 1:
+            law = RoundedGaussian(shrink * private.noise.dense.sigma)
+            private = replace(private, noise=TreeNoise(total=law, dense=law, inner=law, leaf=law))
+        found = private.quantiles(shares)
+        covered.append([one.low <= low and high <= one.high for one, (low, high) in zip(found, ends, strict=True)])
+    return np.mean(covered, axis=0)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("name", TIES)
+def test_quantiles_are_covered_where_many_records_share_a_value(name: str, budget: str) -> None:
+    """Between two spikes the number of records at or below hardly tells one value from another, and both ends of that
+    stretch are quantiles: the interval has both. 200 releases a share: below 88.5% with probability 1e-4 for an
+    interval that covers 95%, and the seeds are fixed."""
+    assert covered_ties(name, budget).min() >= 0.885
+
+
+def test_less_noise_claimed_than_added_is_noticed_at_ties() -> None:
+    """The twin: intervals made for 0.7 of the noise fall short in at least one share."""
+    assert covered_ties("ten spikes", "gaussian", shrink=0.7).min() < 0.885
 
 
 def test_less_noise_claimed_than_added_is_noticed() -> None:

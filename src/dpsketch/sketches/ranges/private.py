@@ -22,6 +22,7 @@ from dpsketch.sketches.documents import integer_array, read_charge, read_guarant
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
+from dpsketch.sketches.ranges.inverting import first_reached, outer_ends
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
@@ -164,32 +165,29 @@ class PrivateRanges:
 
         Accuracy
         --------
-        A value x is at or above the quantile where R(x) = (records ≤ x) − share·(all records) is not negative. R is
-        estimated without bias, with a known error, so the interval has the values where R is within its error of 0.
+        A value v is a quantile where R(v − 1) ≤ 0 ≤ R(v), R(x) = (records ≤ x) − share·(all records). R is estimated
+        without bias, with a known error, so the interval reaches over the values that R, within its error, allows.
+        Where the share falls between two values, both are quantiles, and the interval covers both (see
+        :mod:`~dpsketch.sketches.ranges.inverting`).
         """
         confidence = probability("confidence", confidence)
         asked = [_share(share) for share in key_list(shares)]
         reach = float(ndtri((1 + confidence) / 2))
-        n = len(asked)
-        parts = np.tile(np.array(asked, dtype=np.float64), 3)
-        weights = np.column_stack([1 - parts, 1 - parts, -parts])
-        # The same search for the estimate and for both ends: R, or R with its error added or subtracted, reaches 0.
-        lean = np.repeat([0.0, reach, -reach], n)
-        low = np.zeros(3 * n, np.uint64)
-        high = np.full(3 * n, (1 << self.spec.bits) - 1, np.uint64)
-        for _ in range(self.spec.bits):
-            middle = low + ((high - low) >> np.uint64(1))
-            values, errors = self._combined(middle, middle, weights)
-            reached = values + lean * errors >= 0
-            high = np.where(reached, middle, high)
-            low = np.where(reached, low, np.minimum(middle + np.uint64(1), high))
-        _, errors = self._combined(high[:n], high[:n], weights[:n])
-        ends = (self.spec.start + int(place) for place in high.tolist())
-        found = np.fromiter(ends, dtype=object, count=3 * n).reshape(3, n)
+        parts = np.array(asked, dtype=np.float64)
+        last = (1 << self.spec.bits) - 1
+        start, end = np.zeros(len(asked), np.uint64), np.full(len(asked), last, np.uint64)
+        value, low, high = (first_reached(self._balance, parts, lean, start, end) for lean in (0.0, reach, -reach))
+        low, high = outer_ends(self._balance, parts, low, high, reach, last)
+        _, errors = self._balance(value, parts)
+        places = ([self.spec.start + int(place) for place in found.tolist()] for found in (value, low, high))
         return [
-            Quantile(share, found[0, i], found[1, i], found[2, i], reach * float(errors[i]), confidence)
-            for i, share in enumerate(asked)
+            Quantile(share, middle, least, most, reach * float(error), confidence)
+            for share, middle, least, most, error in zip(asked, *places, errors, strict=True)
         ]
+
+    def _balance(self, places: Nodes, shares: Floats) -> tuple[Floats, Floats]:
+        """Return R = (records at or below a place) − share·(all records), with its standard error."""
+        return self._combined(places, places, np.column_stack([1 - shares, 1 - shares, -shares]))
 
     def _combined(self, low: Nodes, high: Nodes, weights: Floats) -> tuple[Floats, Floats]:
         """Return weighted sums of what lies left of, in and right of ranges, with their standard errors."""
