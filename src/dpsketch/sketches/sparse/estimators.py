@@ -8,6 +8,10 @@ the columns' shares of ones are first made non-increasing (isotonic regression),
 The prior is uniform on the values from 0 to the top, with as much again on 0 as on one column's worth of values, since
 a key that is asked for may well be absent. Where there is a threshold part its verdict counts too: a key that did not
 survive is unlikely to be large, and one that did has a noisy value of its own.
+
+A key that is listed *because* it survived is another matter: it was selected by its noise, from a number of keys that
+nobody knows. Then the likelihood of its noisy value is taken given that it reached the cutoff, that is, divided by the
+probability with which a key of that value survives. Such an interval holds for what was listed, however it came to be.
 """
 
 from __future__ import annotations
@@ -49,9 +53,9 @@ class Reader:
         The release's parameters.
     ratio : numpy.ndarray
         For each column, the likelihood ratio of a bit that reads 0, and of one that reads 1.
-    whole, fraction, value, prior, dropped : numpy.ndarray
+    whole, fraction, value, prior, dropped, listed : numpy.ndarray
         For each value considered: the whole columns that it takes and the rest, the value in units, its prior weight,
-        and that weight times the probability that the threshold part drops it.
+        that weight times the probability that the threshold part drops it, and over the probability that it does not.
     """
 
     mechanism: Mechanism
@@ -61,6 +65,7 @@ class Reader:
     value: Floats
     prior: Floats
     dropped: Floats
+    listed: Floats
 
     @classmethod
     def for_shares(cls, mechanism: Mechanism, shares: Floats) -> Self:
@@ -89,10 +94,18 @@ class Reader:
             value,
             prior,
             prior if threshold is None else prior * threshold.dropped(value),
+            prior if threshold is None else prior / threshold.kept(value),
         )
 
     def read(
-        self, table: Words, survivors: Survivors, positions: Words, estimator: Estimator, tail: float
+        self,
+        table: Words,
+        survivors: Survivors,
+        positions: Words,
+        estimator: Estimator,
+        tail: float,
+        *,
+        listed: bool = False,
     ) -> tuple[Floats, Floats, Floats]:
         """Return estimates with the lower and upper ends of their intervals, in units.
 
@@ -108,6 +121,8 @@ class Reader:
             Of the posterior the mean or the median; or the paper's: a survivor's noisy value, else the walk's peak.
         tail : float
             The probability left outside an interval.
+        listed : bool
+            Whether the keys are asked for because they survived, so that the intervals must allow for it.
         """
         if estimator not in ("mean", "median", "walk"):
             raise InvalidInput(f"estimator is 'mean', 'median' or 'walk', not {estimator!r}.")
@@ -116,11 +131,11 @@ class Reader:
         for start in range(0, len(positions), _BLOCK):
             part = slice(start, start + _BLOCK)
             bits = kernels.read(table, positions[part], column_keys)
-            result[:, part] = self._read_bits(bits, survivors.look_up(positions[part]), estimator, tail)
+            result[:, part] = self._read_bits(bits, survivors.look_up(positions[part]), estimator, tail, listed)
         return result[0], result[1], result[2]
 
     def _read_bits(
-        self, bits: npt.NDArray[np.uint8], observed: Floats, estimator: Estimator, tail: float
+        self, bits: npt.NDArray[np.uint8], observed: Floats, estimator: Estimator, tail: float, listed: bool
     ) -> tuple[Floats, Floats, Floats]:
         threshold = self.mechanism.threshold
         near = observed
@@ -129,6 +144,8 @@ class Reader:
         ends = self.posterior(bits, near, tail)
         half = math.floor((self.value[1] - self.value[0]) / 2)
         value = ends[:, 1] if estimator == "median" else ends[:, 0]
+        if listed:
+            ends = self.posterior(bits, near, tail, listed=True)
         low, high = np.maximum(0, ends[:, 2] - half), ends[:, 3] + half
         if estimator == "walk":
             peaks = kernels.walk(bits) / self.mechanism.projection.columns_a_unit
@@ -139,9 +156,12 @@ class Reader:
             value, low, high = (
                 np.where(far, observed + shift, end) for shift, end in ((0.0, value), (-width, low), (width, high))
             )
+            if listed:
+                # Up to the cutoff one value explains a survivor as well as another.
+                low = np.where(far & (low <= threshold.cutoff), 0.0, low)
         return value, np.minimum(low, value), np.maximum(high, value)
 
-    def posterior(self, bits: npt.NDArray[np.uint8], observed: Floats, tail: float) -> Floats:
+    def posterior(self, bits: npt.NDArray[np.uint8], observed: Floats, tail: float, *, listed: bool = False) -> Floats:
         """Return each key's posterior mean, median, lower and upper end, in units, from its bits (columns × keys)."""
         threshold = self.mechanism.threshold
         return kernels.posterior(
@@ -150,7 +170,7 @@ class Reader:
             self.whole,
             self.fraction,
             self.value,
-            self.prior,
+            self.listed if listed else self.prior,
             self.dropped,
             observed,
             0.0 if threshold is None else threshold.rate,

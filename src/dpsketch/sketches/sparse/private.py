@@ -106,7 +106,8 @@ class PrivateSparseHistogram:
             Keys to choose from. Without them, the keys that the threshold part kept.
         confidence : float
             The probability with which all intervals hold at once, although the keys were selected by the very noise
-            they are about: each is widened for the number of keys that it was selected from (Bonferroni).
+            they are about: each is widened for the number of candidates or, without them, of keys kept (Bonferroni),
+            and the latter allow for what reaching the cutoff takes. How many keys there were does not matter.
         estimator : {"mean", "median", "walk"}
             As for :meth:`estimate`.
         """
@@ -115,7 +116,7 @@ class PrivateSparseHistogram:
         tail = 1 - confidence
         if candidates is None:
             asked, positions = self._kept_keys()
-            tail /= self._selected_from()
+            tail /= max(1, len(positions))
         else:
             asked, positions = self._positions(candidates)
             positions, first = np.unique(positions, return_index=True)
@@ -123,7 +124,8 @@ class PrivateSparseHistogram:
                 raise InvalidInput("top needs at least one candidate key.")
             asked = [asked[i] for i in first]
             tail /= len(first)
-        return _largest(self._read(asked, positions, estimator, confidence, tail), n)
+        found = self._read(asked, positions, estimator, confidence, tail, listed=candidates is None)
+        return _largest(found, n)
 
     def survivors(self, *, candidates: Any = None, confidence: float = 0.95) -> Estimates:
         """Return the keys that the threshold part kept explicitly, largest first, with intervals for all at once.
@@ -148,8 +150,8 @@ class PrivateSparseHistogram:
         positions, first = np.unique(positions, return_index=True)
         hit = self.kept.look_up(positions) >= 0
         chosen = [asked[i] for i in first[hit]]
-        tail = (1 - confidence) / self._selected_from()
-        return _largest(self._read(chosen, positions[hit], "mean", confidence, tail), len(chosen))
+        tail = (1 - confidence) / max(1, len(chosen))
+        return _largest(self._read(chosen, positions[hit], "mean", confidence, tail, listed=True), len(chosen))
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest candidates with intervals or, without candidates, how many keys are how large."""
@@ -204,19 +206,18 @@ class PrivateSparseHistogram:
                 "top, or build the histogram without max_value."
             )
 
-    def _selected_from(self) -> int:
-        """Say from how many keys the survivors were selected: all of the domain, or those that are present."""
-        threshold = self.mechanism.threshold
-        if threshold is not None and threshold.rule == "pure":
-            return self.spec.domain
-        return max(self.spec.expected_keys, len(self.kept.positions))
-
     def _read(
-        self, asked: list[Any], positions: Words, estimator: Estimator, confidence: float, tail: float
+        self,
+        asked: list[Any],
+        positions: Words,
+        estimator: Estimator,
+        confidence: float,
+        tail: float,
+        *,
+        listed: bool = False,
     ) -> Estimates:
-        value, low, high = (
-            self.spec.grid * part for part in self._reader.read(self.table, self.kept, positions, estimator, tail)
-        )
+        read = self._reader.read(self.table, self.kept, positions, estimator, tail, listed=listed)
+        value, low, high = (self.spec.grid * part for part in read)
         return Estimates(asked, value, low, high, confidence, self.spec.unit.counts)
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -133,12 +133,18 @@ class Threshold:
 
     def dropped(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the probability with which entries of these values do not survive."""
+        return self._above(units + (1 - self.cutoff))
+
+    def kept(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the probability with which entries of these values survive."""
+        return self._above(self.cutoff - units)
+
+    def _above(self, gap: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the probability that the noise reaches a gap: from above for positive ones, from below for others."""
         ratio = math.exp(-self.rate)
-        gap = self.cutoff - units
-        # P(noise < gap): from above for positive gaps, from below for the others.
         above = np.exp(-self.rate * np.maximum(gap, 1)) / (1 + ratio)
         below = np.exp(-self.rate * np.maximum(1 - gap, 1)) / (1 + ratio)
-        return np.where(gap >= 1, 1 - above, below)
+        return np.where(gap >= 1, above, 1 - below)
 
     @property
     def words(self) -> str:
