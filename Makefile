@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-full check docs format bench clean
+.PHONY: demo test test-full check docs format bench coverage clean
 
 $(VENV)/demo.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -62,6 +62,10 @@ format: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp
 	$(BIN)/python -m benchmarks
+
+# Writes its table into docs/explanation/coverage.md; fails if an interval covers less than it states.
+coverage: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks.coverage
 
 clean:
 	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,93 @@
+"""The table of coverage: what it counts as covered, that it would notice narrow intervals, and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.coverage import page
+from benchmarks.coverage.__main__ import all_cases
+from benchmarks.coverage.measuring import Answer, Case, measure
+
+# One case a kind that is quick and has many intervals a release.
+CHOSEN = (
+    ("CountSketch", "flat, 5×1024", "δ > 0"),
+    ("ContinualCountSketch", "flat, 7 days, 5×1024", "δ = 0"),
+    ("SparseHistogram", "2,000 keys to 40, 2,000 expected", "δ = 0"),
+    ("RangeSketch", "lognormal, 12 bits", "δ > 0"),
+    ("SubsetHashing", "4,000 people, 4 keys each, ε = 2", "local"),
+)
+
+
+def chosen() -> list[Case]:
+    found = {(case.kind, case.setting, case.budget): case for case in all_cases()}
+    return [found[name] for name in CHOSEN]
+
+
+@pytest.mark.parametrize("case", chosen(), ids=lambda case: case.kind)
+def test_the_quick_form_holds_and_would_notice_narrow_intervals(case: Case) -> None:
+    """Every row stays above its limit, four standard errors below 94% (3e-5 a row by chance, and the seeds are fixed).
+    Its twin: of intervals of 0.7 of their width at least one row falls below."""
+    assert [row.answer for row in measure(case, quick=True) if row.short] == []
+    assert any(row.short for row in measure(case, quick=True, shrink=0.7))
+
+
+def test_every_kind_has_a_row_with_either_noise() -> None:
+    cases = all_cases()
+    for kind in (
+        "CountSketch",
+        "HeavyHitters",
+        "SparseHistogram",
+        "RangeSketch",
+        "MomentSketch",
+        "MomentProfile",
+        "DistinctSketch",
+        "DensitySketch",
+        "PanPrivateCountSketch",
+        "ContinualCountSketch",
+    ):
+        assert {case.budget for case in cases if case.kind == kind} == {"δ > 0", "δ = 0"}
+
+
+def fake(hits: float, joint: bool = False) -> Case:
+    def trial(seed: int) -> Iterator[Answer]:
+        truth = np.where(np.random.default_rng(seed).random(50) < hits, 0.0, 3.0)
+        yield Answer("fake", truth, np.zeros(50), np.full(50, -1.0), np.full(50, 1.0), joint)
+
+    return Case("Fake", "made up", "none", 400, trial)
+
+
+def test_rows_count_what_is_covered() -> None:
+    """20,000 draws: within 1% but for a chance of 1e-9."""
+    (row,) = measure(fake(0.96))
+    assert row.covered == pytest.approx(96, abs=1)
+    assert (row.releases, row.intervals, row.short, row.limit) == (400, 20_000, False, 94)
+    assert measure(fake(0.9))[0].short
+
+
+def test_joint_rows_need_all_intervals_of_a_release() -> None:
+    (row,) = measure(fake(0.98, joint=True))
+    assert row.covered == pytest.approx(100 * 0.98**50, abs=12)
+    assert row.short
+
+
+def test_a_tie_is_covered_at_both_ends() -> None:
+    def trial(seed: int) -> Iterator[Answer]:
+        yield Answer("tie", [[1, 5], [1, 9]], [3, 3], [1, 1], [6, 6])
+
+    (row,) = measure(Case("Fake", "tie", "none", 1, trial))
+    assert row.covered == 50
+
+
+def test_the_page_keeps_what_is_written_by_hand(tmp_path: Path) -> None:
+    copy = tmp_path / "coverage.md"
+    copy.write_text(page.PAGE.read_text())
+    page.write(measure(fake(0.9)), copy)
+    once = copy.read_text()
+    page.write(measure(fake(0.9)), copy)
+    assert copy.read_text() == once
+    assert "| Fake | fake | made up | none | 95 | **" in once
+    assert once.startswith(page.PAGE.read_text().split(page.BEGIN)[0])
