@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 import dpsketch as dps
 from benchmarks.coverage.measuring import BUDGETS, Answer, Case
 
-RECORDS = 5000
-BANDWIDTH = 2.0
+Floats = npt.NDArray[np.float64]
+
+RECORDS = 4000
+BOUNDS = [(-10, 10), (-10, 10)]
+
+SHAPES: dict[str, Callable[[np.random.Generator], Floats]] = {
+    "two clusters": lambda rng: rng.normal(0, 1, (RECORDS, 2)) + np.where(np.arange(RECORDS) % 2, 3, -2)[:, np.newaxis],
+    "a tight cluster": lambda rng: rng.normal(-3, 0.05, (RECORDS, 2)),
+}
 
 
-def density(rows: int, budget: str, releases: int) -> Iterator[Case]:
+def density(shape: str, rows: int, budget: str) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
         rng = np.random.default_rng(seed)
-        points = np.concatenate([rng.normal(-2, 0.7, (RECORDS // 2, 2)), rng.normal(3, 1.5, (RECORDS // 2, 2))])
-        points = points.clip(-10, 10)
-        kernel = dps.kernels.Euclidean(dim=2, bandwidth=BANDWIDTH)
-        sketch = dps.DensitySketch(
-            kernel=kernel, rows=rows, unit=dps.per_record(), seed=seed, bounds=[(-10, 10), (-10, 10)]
-        )
+        points = SHAPES[shape](rng)
+        kernel = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
+        sketch = dps.DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=seed, bounds=BOUNDS)
         sketch.update(points)
         private = sketch.release(**BUDGETS[budget])
-        for where, asked in (("near", points[:: RECORDS // 50]), ("far", rng.uniform(7, 10, (50, 2)))):
+        for where, asked in (("near", points[:50]), ("far from", rng.uniform(7, 10, (50, 2)))):
             truth = kernel.similarity(asked, points).sum(axis=1)
             for estimator in ("mean", "median_of_means"):
                 found = private.estimate(asked, estimator=estimator)
                 yield Answer.of(f"estimate {where} the data, {estimator}", truth, found)
-            if where == "near":
-                yield Answer.of("density", truth / RECORDS, private.density(asked))
+            yield Answer.of(f"density {where} the data", truth / RECORDS, private.density(asked))
         yield Answer.of("count", RECORDS, private.count())
 
-    yield Case("DensitySketch", f"two clusters, {rows} rows", budget, releases, trial)
+    yield Case("DensitySketch", f"{shape}, {rows} rows", budget, 200, trial)
+
+
+def pictures(budget: str) -> Iterator[Case]:
+    def trial(seed: int) -> Iterator[Answer]:
+        values = np.random.default_rng(seed).normal(0, 2, (RECORDS, 1)).clip(-10, 10)
+        kernel = dps.kernels.Manhattan(dim=1, bandwidth=1.0)
+        sketch = dps.DensitySketch(kernel=kernel, rows=100, unit=dps.per_record(), seed=seed, bounds=[(-10, 10)])
+        sketch.update(values)
+        curve = sketch.release(**BUDGETS[budget]).curve(size=60)
+        yield Answer.of("curve", kernel.similarity(curve.x[:, np.newaxis], values).mean(axis=1), curve)
+
+    yield Case("DensitySketch", "one coordinate, 100 rows", budget, 200, trial)
 
 
 def cases() -> Iterator[Case]:
     """All cases of this family."""
     for budget in BUDGETS:
-        for rows in (64, 300):
-            yield from density(rows, budget, 200)
+        for shape in SHAPES:
+            for rows in (64, 300):
+                yield from density(shape, rows, budget)
+        yield from pictures(budget)

@@ -14,7 +14,7 @@ from benchmarks.coverage.measuring import Answer, Case, measure
 
 # One case a kind that is quick and has many intervals a release.
 CHOSEN = (
-    ("CountSketch", "flat, 5×1024", "δ > 0"),
+    ("PanPrivateCountSketch", "Zipf, 5×1024", "δ > 0"),
     ("ContinualCountSketch", "flat, 7 days, 5×1024", "δ = 0"),
     ("SparseHistogram", "2,000 keys to 40, 2,000 expected", "δ = 0"),
     ("RangeSketch", "lognormal, 12 bits", "δ > 0"),
