@@ -10,14 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import Connection
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Total, chain
+from dpsketch.ledger.values import canonical
 from dpsketch.privacy import (
     ApproximateCost,
     Cost,
@@ -26,6 +29,7 @@ from dpsketch.privacy import (
     PureCost,
     Unit,
     ZcdpCost,
+    cost_from_json,
     per_record,
     per_user,
 )
@@ -235,6 +239,65 @@ def test_charges_that_are_refused(ledger: Ledger, path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PureCost(10**400),
+        lambda: PureCost(1e308),
+        lambda: PureCost(math.nan),
+        lambda: PureCost(True),
+        lambda: PureCost("1"),
+        lambda: GaussianCost(10**400),
+        lambda: GaussianCost(1e300),
+        lambda: ZcdpCost(1e300),
+        lambda: ApproximateCost(1e300, 1e-6),
+        lambda: ApproximateCost(1.0, 1.5),
+        lambda: MomentCost(0.5, 10**400, 2.0),
+        lambda: MomentCost(0.5, 100, 1e308),
+        lambda: cost_from_json({"kind": "pure", "epsilon": 10**400}),
+        lambda: cost_from_json({"kind": "pure", "epsilon": None}),
+    ],
+)
+def test_no_cost_is_stored_that_cannot_be_added_up(ledger: Ledger, make: Callable[[], Cost]) -> None:
+    ledger.create("web", epsilon=2.0, delta=0, unit=RECORD)
+    ledger.charge("free", [PureCost(0.5)], unit=RECORD)
+    for dataset in ("web", "free"):
+        with pytest.raises(InvalidInput, match=r"out of range|finite"):
+            ledger.charge(dataset, [make()], unit=RECORD)
+    assert ledger.spent("free").epsilon == 0.5
+    assert ledger.charge("web", [PureCost(1.0)], unit=RECORD).id == 1
+
+
+def test_costs_are_stored_as_numbers_of_python(ledger: Ledger) -> None:
+    costs = [PureCost(np.float32(0.5)), GaussianCost(np.int64(1)), MomentCost(np.float64(0.5), np.int32(100), 2)]
+    ledger.charge("web", costs, unit=RECORD)
+    stored = ledger.history("web")[0].costs
+    assert stored == (PureCost(0.5), GaussianCost(1.0), MomentCost(0.5, 100, 2.0))
+    assert ledger.verify() == []
+
+
+def test_a_ledger_that_holds_a_cost_past_all_numbers_says_that_everything_is_spent(ledger: Ledger, path: Path) -> None:
+    """Earlier versions stored such a cost, and could not say afterwards what was spent."""
+    ledger.charge("web", [PureCost(1.0)], unit=RECORD)
+
+    def append(connection: Connection) -> None:
+        state = chain.read_state(connection, "web")
+        assert state is not None
+        huge = canonical([{"kind": "pure", "epsilon": 10**400}])
+        real = chain.canonical
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chain, "canonical", lambda value: huge if isinstance(value, list) else real(value))
+            chain.append(connection, "web", state.link, "charge", unit=RECORD, costs=[PureCost(1.0)])
+
+    ledger._store.write("web", append)
+    assert ledger.spent("web").epsilon == math.inf
+    assert "∞" in ledger.spent("web").words
+    assert len(ledger.history("web")) == 2
+    assert ledger.verify() == []
+    with pytest.raises(LedgerError, match="already passed"):
+        ledger.create("web", epsilon=1e6, delta=0, unit=RECORD)
+
+
 def test_names_and_notes_may_be_any_text(ledger: Ledger) -> None:
     name = "données d'été; DROP TABLE dpsketch_entry --"
     ledger.charge(name, [PureCost(1.0)], unit=RECORD, note="naïve 'quotes' \"and\" 文字")
@@ -362,7 +425,7 @@ def test_a_crash_inside_a_charge_leaves_nothing(ledger: Ledger, path: Path) -> N
 
 
 def test_ten_thousand_charges_stay_quick(ledger: Ledger, path: Path) -> None:
-    """Equal costs are counted in the database, so a charge on top of 10,000 takes well under a second of work."""
+    """Every row is checked and equal costs are counted once: a charge on 10,000 takes well under a second of work."""
     ledger.create("web", epsilon=50.0, delta=1e-6, unit=RECORD)
 
     def fill(connection: Connection) -> None:

@@ -71,6 +71,44 @@ def test_an_altered_row_is_named(ledger: Ledger, path: Path, chained: list[Charg
     assert {problem.id for problem in problems} <= ({3, 4} if column == "digest" else {3})
 
 
+@pytest.mark.parametrize("row", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
+        ("note", "'something else'"),
+        ("time", "'2020-01-01T00:00:00.000000+00:00'"),
+        ("kind", "'total'"),
+        ("previous", "'0'"),
+        ("digest", "'0'"),
+        ("id", "'three'"),
+    ],
+)
+def test_no_budget_is_read_off_an_altered_row(
+    ledger: Ledger, path: Path, chained: list[Charge], column: str, value: str, row: int
+) -> None:
+    """Whichever row it is: the first, one in the middle, the last."""
+    tamper(path, f"UPDATE dpsketch_entry SET {column} = {value} {WEB} = {row}")
+    for use in (ledger, Ledger(path)):
+        with pytest.raises(LedgerError, match="cannot be trusted"):
+            use.charge("web", [PureCost(0.1)], unit=RECORD)
+        with pytest.raises(LedgerError, match="cannot be trusted"):
+            use.preview("web", [PureCost(0.1)], unit=RECORD)
+        with pytest.raises(LedgerError, match="cannot be trusted"):
+            use.spent("web")
+    assert ledger.charge("other", [PureCost(0.1)], unit=RECORD).id == 2
+
+
+def test_a_middle_row_that_was_made_cheaper_buys_nothing(ledger: Ledger, path: Path) -> None:
+    ledger.create("tight", epsilon=1.0, delta=0, unit=RECORD)
+    for _ in range(3):
+        ledger.charge("tight", [PureCost(0.3)], unit=RECORD)
+    tamper(path, "UPDATE dpsketch_entry SET costs = replace(costs, '0.3', '0.0') WHERE dataset = 'tight' AND id = 2")
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("tight", [PureCost(0.4)], unit=RECORD)
+    assert len(ledger.history("tight")) == 3
+
+
 @pytest.mark.parametrize("row", [0, 1, 3, 5])
 def test_a_deleted_row_is_named(ledger: Ledger, path: Path, chained: list[Charge], row: int) -> None:
     tamper(path, f"DELETE FROM dpsketch_entry {WEB} = {row}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, assert_never
 
 from dpsketch.accounting.moment import moment_epsilon
@@ -100,12 +102,16 @@ class Tally:
 
     @property
     def bounded_epsilon(self) -> float:
-        """The sum of the bounded losses, correctly rounded."""
-        return math.fsum(
+        """The sum of the bounded losses, correctly rounded; infinite where no float holds it."""
+        losses = (
             [count * epsilon for epsilon, count in self.pure.items()]
             + [count * epsilon for (epsilon, _), count in self.approximate.items()]
             + [count * moment_epsilon(cost.p, cost.size, cost.ratio) for cost, count in self.moments.items()]
         )
+        try:
+            return math.fsum(losses)
+        except OverflowError:
+            return math.inf
 
     @property
     def failure(self) -> float:
@@ -114,19 +120,26 @@ class Tally:
 
 
 def check_cost(cost: Cost) -> None:
-    """Refuse a cost that no mechanism can have."""
+    """Refuse a cost that no mechanism can have: a number out of range, or past what a float holds."""
     match cost:
         case PureCost(epsilon):
-            good = epsilon >= 0
+            good = _in_range(epsilon, 0, math.inf)
         case GaussianCost(mu):
-            good = mu >= 0
+            good = _in_range(mu, 0, math.inf)
         case ZcdpCost(rho):
-            good = rho >= 0
+            good = _in_range(rho, 0, math.inf)
         case ApproximateCost(epsilon, delta):
-            good = epsilon >= 0 and 0 <= delta <= 1
+            good = _in_range(epsilon, 0, math.inf) and _in_range(delta, 0, 1)
         case MomentCost(p, size, ratio):
-            good = 0 < p <= 1 and size >= 1 and ratio >= 1 and math.isfinite(ratio)
+            good = _in_range(p, 0, 1) and p > 0 and isinstance(size, Integral) and _in_range(size, 1, 1 << 62)
+            good = good and _in_range(ratio, 1, sys.float_info.max)
         case _:
             assert_never(cost)
     if not good:
-        raise InvalidInput(f"{cost!r} is not the cost of any mechanism: its numbers are out of range.")
+        raise InvalidInput(f"a {type(cost).__name__} of this size is no mechanism's: its numbers are out of range.")
+
+
+def _in_range(value: Any, low: float, high: float) -> bool:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    # Python compares integers of any length with infinity.
+    return number and bool(low <= value <= high) and not (isinstance(value, int) and value > sys.float_info.max)

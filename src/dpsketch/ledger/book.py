@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,8 @@ __all__ = ["Ledger"]
 
 # The δ that ε is stated at where no total names one.
 _DELTA = 1e-6
+# A cost past this protects nobody, and enough of them would not add up to a number.
+_LARGEST = 1e9
 
 
 class Ledger:
@@ -251,8 +252,10 @@ def _check_charge(dataset: str, costs: Sequence[Cost]) -> None:
         raise InvalidInput("a charge needs at least one cost.")
     for cost in costs:
         accounting.check_cost(cost)
-        if any(isinstance(value, float) and not math.isfinite(value) for value in cost_to_json(cost).values()):
-            raise InvalidInput(f"a release without a finite cost cannot be charged: {cost!r}.")
+        if max(value for value in cost_to_json(cost).values() if not isinstance(value, str)) > _LARGEST:
+            raise InvalidInput(
+                f"a cost that can be charged is finite, and no number of it passes {_LARGEST:g}: {cost!r}."
+            )
 
 
 def _check_name(dataset: str) -> None:

@@ -26,6 +26,9 @@ __all__ = ["Charge", "Entry", "Kind", "Preview", "Problem", "Spent", "Total", "c
 
 Kind = Literal["create", "total", "charge"]
 
+# A tampered column may hold anything, which must give another digest rather than an error.
+_DIGESTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
+
 
 def canonical(value: Any) -> str:
     """Write JSON in the one way that digests are taken of."""
@@ -35,9 +38,7 @@ def canonical(value: Any) -> str:
 def row_digest(row: dict[str, Any]) -> str:
     """Return the SHA-256 of a row: of every column but the digest, the previous row's digest among them."""
     content = {name: value for name, value in row.items() if name != "digest"}
-    # A tampered column may hold anything, which must give another digest rather than an error.
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_DIGESTED.encode(content).encode()).hexdigest()
 
 
 def _number(value: float, digits: int = 2) -> str:
