@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from dpsketch.errors import BudgetExceeded
-from dpsketch.ledger import Charge, Ledger
+from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
+from dpsketch.ledger import Charge, Ledger, Payment
 from dpsketch.privacy import PureCost, per_record
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
@@ -143,3 +143,68 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
     # Of the four that began together one was committed.
     assert len(attempts) >= 24 + 3
     assert ledger.verify() == []
+
+
+def test_one_open_charge_is_shared_by_many_and_closed_by_one(url: str) -> None:
+    """Eight processes come with the same release: one charge is made, and one of them may write."""
+    dataset = f"shared {uuid.uuid4()}"
+    ledger = Ledger(url)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+    payments = [Payment(Ledger(url), "same") for _ in range(8)]
+    refused: list[int] = []
+    drawn = threading.Barrier(8)
+
+    def release(payment: Payment) -> None:
+        payment.charge(dataset, [PureCost(1.0)], unit=per_record())
+        drawn.wait(timeout=60)
+        try:
+            payment.close()
+        except ReleaseRefused:
+            refused.append(1)
+
+    threads = [threading.Thread(target=release, args=(payment,)) for payment in payments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 7
+    assert [payment.resumed for payment in payments].count(False) == 1
+    assert [entry.written for entry in ledger.history(dataset)] == [True]
+    assert [problem for problem in ledger.verify() if problem.dataset == dataset] == []
+
+
+def test_a_ledger_without_the_table_of_deliveries_gets_it(postgresql_url: str) -> None:
+    """As SQLite's, a database of an earlier version is read as it is and brought up when it is charged."""
+    import psycopg
+
+    dataset = f"old {uuid.uuid4()}"
+    ledger = Ledger(postgresql_url)
+    charge = ledger.charge(dataset, [PureCost(0.5)], unit=per_record())
+    with psycopg.connect(postgresql_url) as connection:
+        connection.execute("DROP TABLE dpsketch_delivery")
+    assert ledger.history(dataset)[0].written is None
+    assert ledger.verify([charge]) == []
+    payment = Payment(ledger, "new")
+    payment.charge(dataset, [PureCost(0.5)], unit=per_record())
+    payment.close()
+    assert [entry.written for entry in ledger.history(dataset)] == [None, True]
+    with psycopg.connect(postgresql_url) as connection:
+        connection.execute("UPDATE dpsketch_delivery SET state = 'charged' WHERE dataset = %s", (dataset,))
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        Payment(ledger, "new").charge(dataset, [PureCost(0.5)], unit=per_record())
+
+
+def test_a_row_edited_in_postgresql_is_never_used(postgresql_url: str) -> None:
+    import psycopg
+
+    dataset = f"edited {uuid.uuid4()}"
+    ledger = Ledger(postgresql_url)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+    for _ in range(3):
+        ledger.charge(dataset, [PureCost(0.3)], unit=per_record())
+    with psycopg.connect(postgresql_url) as connection:
+        connection.execute(
+            "UPDATE dpsketch_entry SET costs = replace(costs, '0.3', '0.0') WHERE dataset = %s AND id = 2", (dataset,)
+        )
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge(dataset, [PureCost(0.4)], unit=per_record())

@@ -3,9 +3,13 @@
 A ledger is a SQLite file, or a PostgreSQL database where several machines release from one dataset. Every release is
 charged here before its noise is drawn. A charge that would exceed the dataset's total is refused, and then nothing is
 charged and nothing is released.
+
+Beside each charge that a command makes stands whether its release began to be written. Until then the charge can be
+taken up again by the same command; see :mod:`dpsketch.ledger.delivery`.
 """
 
 from dpsketch.ledger.book import Ledger
+from dpsketch.ledger.payment import Payment, binding_of
 from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
 
-__all__ = ["Charge", "Entry", "Ledger", "Preview", "Problem", "Spent", "Total"]
+__all__ = ["Charge", "Entry", "Ledger", "Payment", "Preview", "Problem", "Spent", "Total", "binding_of"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
+from dpsketch.ledger import delivery
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
@@ -40,8 +41,9 @@ class Ledger:
     A charge is committed before the caller draws noise, so a crash can only charge too much. Charges to one dataset are
     taken one after the other, whichever processes make them, and each is composed with all before it
     (:mod:`dpsketch.accounting`), so that together they never pass the total. Rows are only ever added; each carries the
-    digest of the one before. :meth:`verify` names a row that was changed, moved or deleted. Someone who may write to
-    the database can forge a whole chain. The charges that release files carry then no longer match it.
+    digest of the one before. Every charge checks all of them, and refuses where one was changed, moved or deleted;
+    :meth:`verify` names it. Someone who may write to the database can forge a whole chain. The charges that release
+    files carry then no longer match it.
 
     An analyst may choose what to release next after seeing what was released before. How *much* it costs may depend on
     that as well where the total is in ρ, where all charges are Gaussian, and where all are pure and δ is 0. For other
@@ -136,22 +138,45 @@ class Ledger:
         BudgetExceeded
             The total does not cover it. Nothing was charged.
         """
+        return self._pay(dataset, costs, unit, note, None)[0]
+
+    def _pay(
+        self, dataset: str, costs: Sequence[Cost], unit: Unit, note: str, binding: str | None
+    ) -> tuple[Charge, bool]:
+        """Charge a release, or find its open charge where it is bound; say whether it was found."""
         _check_charge(dataset, costs)
         _check_text(note, "a note", longest=1000)
 
-        def work(connection: Connection) -> Charge:
+        def work(connection: Connection) -> tuple[Charge, bool]:
             state = read_state(connection, dataset)
             if state is None:
                 link = append(connection, dataset, None, "create", unit=unit)
                 state = State(link, unit, None, Counter(), 0)
             _check_unit(dataset, state.unit, unit)
+            if binding is not None:
+                paid = {entry.id: entry for entry in read_entries(connection, dataset)}
+                for row, digest in delivery.find_open(connection, dataset, binding):
+                    entry = paid.get(row)
+                    if entry is not None and _pays_for(entry, digest, costs, unit, note):
+                        return Charge(dataset, row, digest, state.total), True
             after = state.costs + Counter(costs)
             if state.total is not None and not _fits(after, state.total):
                 raise BudgetExceeded(_preview(dataset, state, costs).words)
             link = append(connection, dataset, state.link, "charge", unit=unit, costs=costs, note=note)
-            return Charge(dataset, link.rows - 1, link.head, state.total)
+            charge = Charge(dataset, link.rows - 1, link.head, state.total)
+            if binding is not None:
+                delivery.bind(connection, charge, binding)
+            return charge, False
 
         return self._store.write(dataset, work)
+
+    def _close(self, charge: Charge) -> None:
+        """Record that the release of a bound charge is about to be written."""
+
+        def work(connection: Connection) -> None:
+            delivery.close(connection, charge)
+
+        self._store.write(charge.dataset, work)
 
     def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit) -> Preview:
         """Say what a charge would do, and touch nothing."""
@@ -212,6 +237,10 @@ class Ledger:
     def _unknown(self, dataset: str) -> LedgerError:
         names = ", ".join(repr(name) for name in self.datasets()[:10]) or "none"
         return LedgerError(f"the ledger {self._store} has no dataset {dataset!r}. Its datasets: {names}.")
+
+
+def _pays_for(entry: Entry, digest: str, costs: Sequence[Cost], unit: Unit, note: str) -> bool:
+    return (entry.digest, entry.costs, entry.unit, entry.note) == (digest, tuple(costs), unit, note)
 
 
 def _fits(costs: Counter[Cost], total: Total) -> bool:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
+from dpsketch.ledger import delivery
 from dpsketch.ledger.store import tables
 from dpsketch.ledger.values import Charge, Entry, Kind, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
@@ -62,7 +63,7 @@ def append(
     note: str = "",
 ) -> Link:
     """Add a row to a chain, or begin one; return its new end."""
-    datasets, entries = tables()
+    datasets, entries, _ = tables()
     row = {
         "dataset": dataset,
         "id": 0 if link is None else link.rows,
@@ -95,8 +96,9 @@ def read_names(connection: Connection) -> list[str]:
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
     """Return a dataset's charges, oldest first."""
     rows = _rows(connection, dataset)
+    written = delivery.read_written(connection, dataset)
     with _parsing(dataset):
-        return [_entry(row) for row in rows if row["kind"] == "charge"]
+        return [_entry(row, written.get(row["id"])) for row in rows if row["kind"] == "charge"]
 
 
 def read_state(connection: Connection, dataset: str) -> State | None:
@@ -138,7 +140,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
     """Return everything in the ledger that is not as it was written, and every charge that it does not hold."""
     from sqlalchemy import select
 
-    datasets, entries = tables()
+    datasets, entries, _ = tables()
     heads = {row["name"]: row for row in connection.execute(select(datasets)).mappings()}
     names = sorted({*heads, *connection.execute(select(entries.c.dataset).distinct()).scalars()})
     problems: list[Problem] = []
@@ -151,6 +153,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
             problems += _end_problems(name, rows, heads[name]["rows"], heads[name]["head"])
         else:
             problems.append(Problem(name, None, "was deleted from the list of datasets, but its rows are there."))
+    problems += delivery.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
         if found is None:
@@ -199,9 +202,10 @@ def _rows(connection: Connection, dataset: str) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query)]
 
 
-def _entry(row: dict[str, Any]) -> Entry:
+def _entry(row: dict[str, Any], written: bool | None) -> Entry:
     unit = Unit.from_json(json.loads(row["unit"]))
-    return Entry(row["dataset"], row["id"], row["time"], _costs(row["costs"]), unit, row["note"], row["digest"])
+    costs = _costs(row["costs"])
+    return Entry(row["dataset"], row["id"], row["time"], costs, unit, row["note"], row["digest"], written)
 
 
 def _costs(text: str) -> tuple[Cost, ...]:

@@ -23,7 +23,7 @@ from dpsketch.errors import InvalidInput, LedgerError
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Table
 
-__all__ = ["Store", "tables"]
+__all__ = ["Store", "has_table", "tables"]
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ _RETRY = ("40001", "40P01")
 
 
 @lru_cache(maxsize=1)
-def tables() -> tuple[Table, Table]:
-    """Return the table of datasets, which holds each chain's head, and the table of entries."""
+def tables() -> tuple[Table, Table, Table]:
+    """Return the tables of datasets (with each chain's head), of entries, and of what became of paid releases."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
@@ -56,7 +56,14 @@ def tables() -> tuple[Table, Table]:
         Column("previous", Text, nullable=False),
         Column("digest", Text, nullable=False),
     )
-    return datasets, entries
+    deliveries = Table(
+        "dpsketch_delivery",
+        metadata,
+        Column("dataset", Text, primary_key=True),
+        Column("id", BigInteger, primary_key=True, autoincrement=False),
+        *(Column(name, Text, nullable=False) for name in ("charge", "binding", "state", "digest")),
+    )
+    return datasets, entries, deliveries
 
 
 class Store:
@@ -142,12 +149,12 @@ class Store:
             if self.file is not None:
                 connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")
                 with connection.begin():
-                    if not _has_tables(connection):
+                    if not _has_all_tables(connection):
                         tables()[0].metadata.create_all(connection)
                     return work(connection)
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.exec_driver_sql(f"SET lock_timeout = '{_PATIENCE}s'")
-            if not _has_tables(connection):
+            if not _has_all_tables(connection):
                 # Two sessions that create one table at a time trip over each other, IF NOT EXISTS or not.
                 connection.exec_driver_sql("SELECT pg_advisory_lock(%s)", (_lock_key(""),))
                 tables()[0].metadata.create_all(connection)
@@ -165,7 +172,7 @@ class Store:
             if self.file is None:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
-                return work(connection) if _has_tables(connection) else empty
+                return work(connection) if has_table(connection, tables()[1]) else empty
 
     def _open(self) -> Engine:
         """Return the engine, which holds no connection between calls."""
@@ -190,12 +197,16 @@ class _TryAgain(Exception):
     """Another transaction came first."""
 
 
-def _has_tables(connection: Connection) -> bool:
-    # The table of entries is the last one made.
-    name = tables()[1].name
+def has_table(connection: Connection, table: Table) -> bool:
+    """Say whether the database has a table; a ledger of an earlier version may lack one until it is written to."""
     if connection.dialect.name == "sqlite":
-        return bool(connection.exec_driver_sql("SELECT count(*) FROM sqlite_master WHERE name = ?", (name,)).scalar())
-    return connection.exec_driver_sql("SELECT to_regclass(%s)", (name,)).scalar() is not None
+        query = "SELECT count(*) FROM sqlite_master WHERE name = ?"
+        return bool(connection.exec_driver_sql(query, (table.name,)).scalar())
+    return connection.exec_driver_sql("SELECT to_regclass(%s)", (table.name,)).scalar() is not None
+
+
+def _has_all_tables(connection: Connection) -> bool:
+    return all(has_table(connection, table) for table in tables())
 
 
 def _lock_key(dataset: str) -> int:

@@ -114,7 +114,20 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One charge as the ledger holds it."""
+    """One charge as the ledger holds it.
+
+    Attributes
+    ----------
+    dataset, id, digest
+        As in :class:`Charge`.
+    time : str
+        When it was made, in UTC.
+    costs, unit, note
+        What was charged, and for what.
+    written : bool or None
+        Where a command charged and wrote a file: whether the writing began. False is a charge whose release was lost
+        before anyone saw it; the same command uses it again. None where the release was handed to its caller.
+    """
 
     dataset: str
     id: int
@@ -123,6 +136,7 @@ class Entry:
     unit: Unit
     note: str
     digest: str
+    written: bool | None = None
 
     @property
     def cost_words(self) -> str:
@@ -139,6 +153,7 @@ class Entry:
             "unit": self.unit.to_json(),
             "note": self.note,
             "digest": self.digest,
+            "written": self.written,
         }
 
 

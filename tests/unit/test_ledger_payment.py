@@ -1,0 +1,149 @@
+"""A payment for one release: used again while nothing was written, closed once, never trusted when it was edited."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
+from dpsketch.ledger import Charge, Ledger, Payment, binding_of
+from dpsketch.privacy import PureCost, Unit, per_record, per_user
+
+RECORD = per_record()
+IDS = frozenset({"a" * 32, "b" * 32})
+COSTS = [PureCost(1.0)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "budget.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    ledger = Ledger(path)
+    ledger.create("web", epsilon=1.5, delta=0, unit=RECORD)
+    return ledger
+
+
+def pay(ledger: Ledger, binding: str = "x", *, costs: list[PureCost] = COSTS, unit: Unit = RECORD) -> Payment:
+    payment = Payment(ledger, binding)
+    payment.charge("web", costs, unit=unit, note="n")
+    return payment
+
+
+def tamper(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_an_open_charge_is_used_again_and_a_closed_one_is_not(ledger: Ledger) -> None:
+    first, second = pay(ledger), pay(ledger)
+    assert (first.resumed, second.resumed) == (False, True)
+    assert first.made == second.made == Charge("web", 1, ledger.history("web")[0].digest)
+    assert [entry.written for entry in ledger.history("web")] == [False]
+    second.close()
+    assert [entry.written for entry in ledger.history("web")] == [True]
+    with pytest.raises(BudgetExceeded):
+        pay(ledger)
+    assert ledger.verify() == []
+
+
+def test_of_several_that_hold_one_charge_one_may_write(ledger: Ledger) -> None:
+    payments = [pay(ledger) for _ in range(4)]
+    closed: list[int] = []
+    refused: list[int] = []
+
+    def close(number: int) -> None:
+        try:
+            payments[number].close()
+        except ReleaseRefused:
+            refused.append(number)
+        else:
+            closed.append(number)
+
+    threads = [threading.Thread(target=close, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(closed), len(refused)) == (1, 3)
+
+
+def test_a_charge_is_for_one_binding_one_cost_one_unit(ledger: Ledger) -> None:
+    pay(ledger, costs=[PureCost(0.5)])
+    others: list[dict[str, object]] = [
+        {"binding": "y"},
+        {"costs": [PureCost(0.25)]},
+        {"unit": per_record(max_weight=2)},
+    ]
+    for number, other in enumerate(others, 2):
+        payment = pay(ledger, **{"costs": [PureCost(0.1)], **other})  # type: ignore[arg-type]
+        assert (payment.resumed, payment.made is not None and payment.made.id) == (False, number)
+    with pytest.raises(ReleaseRefused, match="cannot be added up"):
+        pay(ledger, unit=per_user(1))
+
+
+def test_a_binding_names_partials_budget_and_spec() -> None:
+    known = {"budget": {"epsilon": 1.0}, "specs": [{"rows": 7}]}
+    bindings = {
+        binding_of(IDS, **known),
+        binding_of(frozenset({"a" * 32}), **known),
+        binding_of(IDS, **{**known, "budget": {"epsilon": 2.0}}),
+        binding_of(IDS, **{**known, "specs": [{"rows": 5}]}),
+    }
+    assert len(bindings) == 4
+    assert binding_of(frozenset(sorted(IDS, reverse=True)), **known) in bindings
+
+
+def test_a_payment_pays_for_one_release(ledger: Ledger) -> None:
+    payment = pay(ledger, costs=[PureCost(0.1)])
+    with pytest.raises(LedgerError, match="one release only"):
+        payment.charge("web", [PureCost(0.1)], unit=RECORD)
+    with pytest.raises(LedgerError, match="has not been made"):
+        Payment(ledger, "x").close()
+
+
+def test_a_charge_without_a_binding_is_delivered_when_it_is_made(ledger: Ledger) -> None:
+    ledger.charge("web", COSTS, unit=RECORD, note="n")
+    assert [entry.written for entry in ledger.history("web")] == [None]
+    with pytest.raises(BudgetExceeded):
+        pay(ledger)
+
+
+@pytest.mark.parametrize(
+    "change", ["state = 'charged'", "binding = 'x'", "charge = 'y'", "digest = 'z'", "id = 2", "dataset = 'other'"]
+)
+def test_an_edited_row_opens_nothing(ledger: Ledger, path: Path, change: str) -> None:
+    """A written release that someone marks as unwritten is not drawn again for free."""
+    pay(ledger, "w" if "binding" in change else "x").close()
+    tamper(path, f"UPDATE dpsketch_delivery SET {change}")
+    with pytest.raises((LedgerError, BudgetExceeded)):
+        pay(ledger)
+    assert len(ledger.history("web")) == 1
+    assert ledger.verify() != []
+
+
+def test_a_deleted_row_opens_nothing(ledger: Ledger, path: Path) -> None:
+    pay(ledger)
+    tamper(path, "DELETE FROM dpsketch_delivery")
+    with pytest.raises(BudgetExceeded):
+        pay(ledger)
+
+
+def test_a_ledger_of_an_earlier_version_is_read_verified_and_charged(ledger: Ledger, path: Path) -> None:
+    """It has no table of deliveries; its chain stays as it was."""
+    charge = ledger.charge("web", [PureCost(0.25)], unit=RECORD)
+    tamper(path, "DROP TABLE dpsketch_delivery")
+    old = Ledger(path)
+    assert old.spent("web").releases == 1
+    assert old.history("web")[0].written is None
+    assert old.verify([charge]) == []
+    pay(old).close()
+    assert [entry.written for entry in old.history("web")] == [None, True]
+    assert old.verify([charge]) == []
