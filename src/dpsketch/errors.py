@@ -13,6 +13,7 @@ __all__ = [
     "FileRefused",
     "InvalidInput",
     "LedgerError",
+    "ReleaseNotWritten",
     "ReleaseRefused",
     "SensitiveData",
     "SketchBroken",
@@ -51,6 +52,10 @@ class BudgetExceeded(ReleaseRefused):
 
 class SketchBroken(ReleaseRefused):
     """A change of a sketch was interrupted; what it holds is not known, and it refuses to go on."""
+
+
+class ReleaseNotWritten(DpsketchError, RuntimeError):
+    """A file was made, perhaps paid for, and is not where it should be. The text says what is left, and what to do."""
 
 
 class LedgerError(DpsketchError, RuntimeError):

@@ -43,7 +43,7 @@ from dpsketch._arrow_stream import (
 )
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 
-__all__ = ["FORMAT_VERSION", "MAX_HEADER", "MAX_VALUES", "Document", "decode", "encode", "read", "write"]
+__all__ = ["FORMAT_VERSION", "MAX_HEADER", "MAX_VALUES", "Document", "decode", "encode", "read", "sync_folder", "write"]
 
 FORMAT_VERSION = 1
 MAX_HEADER = 1 << 20
@@ -224,14 +224,20 @@ def write(path: str | os.PathLike[str], document: Document) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    # The name is part of the folder: without this a power cut could bring the old file back. Not every file system
-    # can do it, and the file itself is whole either way.
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's names to the disk: without this a power cut could bring back a file that was replaced.
+
+    Not every file system can do it, and the files themselves are whole either way.
+    """
     with contextlib.suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)
 
 
 def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:

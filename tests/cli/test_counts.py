@@ -109,9 +109,11 @@ def test_every_source_gives_the_same_sketch(dpsketch, dpsketch_process, tmp_path
         contents.append(everything_in((tmp_path / f"{i}.sketch").read_bytes()))
     for kind, stdin in (("csv", "v.csv"), ("jsonl", "v.jsonl"), ("parquet", "v.parquet")):
         data = (tmp_path / stdin).read_bytes()
-        made = dpsketch_process("build", "counts", "-", "--key", "page", "--format", kind, "-o", "p.sketch", stdin=data)
+        made = dpsketch_process(
+            "build", "counts", "-", "--key", "page", "--format", kind, "-o", f"{kind}.sketch", stdin=data
+        )
         assert made.code == 0, (kind, made.err)
-        contents.append(everything_in((tmp_path / "p.sketch").read_bytes()))
+        contents.append(everything_in((tmp_path / f"{kind}.sketch").read_bytes()))
     assert all(content == contents[0] for content in contents)
 
 

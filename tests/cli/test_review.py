@@ -23,7 +23,7 @@ def test_a_table_without_records_looks_like_one_with_a_record(dpsketch: Any, tmp
     none, one = write(tmp_path / "none.csv", "key"), write(tmp_path / "one.csv", "key", "7")
     for options, expected in (([], "text"), (["--key-type", "int"], "int")):
         for source in (none, one):
-            made = dpsketch("run", kind, source, "--key", "key", *options, *BUDGET, "--dataset", "d", "-o", "out.dps")
+            made = dpsketch("run", kind, source, "--key", "key", *options, *BUDGET, "--overwrite", "-o", "out.dps")
             assert made.code == 0, made.err
             assert dps.load("out.dps").spec.key_type == expected
 
@@ -33,6 +33,7 @@ def test_the_names_of_several_sources_are_not_published(dpsketch: Any, tmp_path:
     for options in ([], ["--dataset", "d"], ["--no-ledger"]):
         assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, *options, "-o", "out.dps").code == 0
         assert b"patient" not in Path("out.dps").read_bytes()
+        Path("out.dps").unlink()
 
 
 def test_a_database_is_not_named_by_its_password(dpsketch: Any, tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_parts_that_share_a_secret_end_with_their_merge(dpsketch: Any, tmp_path:
         merged = dpsketch("merge", "a.sketch", "b.sketch", "-o", output)
         assert merged.code == 0, merged.err
         assert sorted(path.name for path in tmp_path.glob("*.sketch")) == [output]
-        assert dpsketch("release", output, *BUDGET, "-o", "out.dps").code == 0
+        assert dpsketch("release", output, *BUDGET, "-o", f"{output}.dps").code == 0
         assert list(tmp_path.glob("*.sketch")) == []
 
 

@@ -125,6 +125,9 @@ def _show(book: Ledger, spent: Spent) -> None:
 
 
 def _entries(entries: list[Any]) -> None:
-    rows = [[str(entry.id), entry.time[:19], entry.cost_words, entry.note, entry.digest[:12]] for entry in entries]
+    rows = []
+    for entry in entries:
+        note = entry.note if entry.written is not False else f"{entry.note} (nothing was written)"
+        rows.append([str(entry.id), entry.time[:19], entry.cost_words, note, entry.digest[:12]])
     if rows:
         table(["release", "time (UTC)", "cost", "what", "digest"], rows)

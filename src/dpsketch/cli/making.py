@@ -1,17 +1,28 @@
-"""Commands that make sketches and releases: run, build, merge, release."""
+"""Commands that make sketches and releases: run, build, merge, release; and recover, for what one of them left."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from dpsketch.cli.options import Budget, JsonOption, OutputOption, SketchFlags, Target, with_groups
+from dpsketch.cli.delivery import deliver, not_in_place, room_of
+from dpsketch.cli.options import (
+    Budget,
+    JsonOption,
+    OutputOption,
+    OverwriteOption,
+    SketchFlags,
+    Target,
+    with_groups,
+)
 from dpsketch.cli.output import print_json, progress_bar, say
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.cli.spool import Spool
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseNotWritten
 
 if TYPE_CHECKING:
     from dpsketch.bounding import Cut
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
     from dpsketch.sketches.releasing import ReleasePreview
 
-__all__ = ["build", "merge", "release", "run"]
+__all__ = ["build", "merge", "recover", "release", "run"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print cost, noise, error and memory; touch nothing.")]
 
@@ -32,6 +43,7 @@ def run(
     like: Annotated[
         Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
     ] = None,
+    overwrite: OverwriteOption = False,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,33 +61,37 @@ def run(
     if dry_run:
         _preview(sketch, budget, target, as_json)
         return
-    _writable(output)
-    # A budget that this kind cannot take is refused before an hour of reading, not after it.
-    _planned(sketch, budget)
-    with progress_bar("reading") as progress:
-        reading = feed(sketch, flags, progress)
-    _report(reading, sketch)
-    _release(sketch, budget, target, output, as_json)
+    with Spool.reserve(output, overwrite=overwrite) as spool:
+        spool.make_room(room_of(sketch))
+        # A budget that this kind cannot take is refused before an hour of reading, not after it.
+        _planned(sketch, budget)
+        with progress_bar("reading") as progress:
+            reading = feed(sketch, flags, progress)
+        _report(reading, sketch)
+        private = deliver(sketch, budget, target, spool)
+    _tell(private, target, output, as_json)
 
 
 @with_groups(flags=SketchFlags)
 def build(
     flags: SketchFlags,
     output: OutputOption,
+    overwrite: OverwriteOption = False,
     like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch or .dps.")] = None,
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
     from dpsketch.cli.recipes import feed, new_sketch, sketch_like
     from dpsketch.kinds import KINDS
 
-    _writable(output)
-    sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
-    with progress_bar("reading") as progress:
-        reading = feed(sketch, flags, progress)
-    _report(reading, sketch)
-    # A part that others are built --like must carry what they share, for moments a secret.
-    shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
-    sketch.save_sensitive(output, **shared)
+    with Spool.reserve(output, overwrite=overwrite) as spool:
+        sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
+        spool.make_room(room_of(sketch))
+        with progress_bar("reading") as progress:
+            reading = feed(sketch, flags, progress)
+        _report(reading, sketch)
+        # A part that others are built --like must carry what they share, for moments a secret.
+        shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
+        _save(spool, sketch.to_sensitive_bytes(**shared), sensitive=True)
     say(f"Wrote {output}. It is sensitive: only its owner may read it.")
 
 
@@ -88,20 +104,40 @@ def merge(
         bool, typer.Option("--disjoint-users", help="State that no user is in two of them; it is then not checked.")
     ] = False,
     missing: Annotated[int, typer.Option("--missing", help="Shares: so many parties may be missing.")] = 0,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Merge partial sketches, as one pass over all their records; or the released shares of several parties."""
-    from dpsketch import files
-    from dpsketch.kinds import KINDS, load, load_sensitive
-    from dpsketch.sketches.countsketch import merge_releases
-
     if len(sketches) < 2:
         raise InvalidInput("merge needs two or more files.")
-    _writable(output)
-    if not files.read(sketches[0], allow_sensitive=True).sensitive:
-        together = merge_releases([load(path) for path in sketches], missing=missing, disjoint_users=disjoint_users)
-        together.save(output)
-        say(f"Merged {len(sketches)} shares into {output}. Guarantee: {together.guarantee}")
-        return
+    # What a part holds is in the whole, so that a part may be replaced by it. A share was paid for by itself.
+    into_part = os.path.realpath(output) in map(os.path.realpath, sketches) and _is_sensitive(output)
+    with Spool.reserve(output, overwrite=overwrite or into_part) as spool:
+        if _is_sensitive(sketches[0]):
+            _merge_partials(sketches, spool, disjoint_users)
+        else:
+            _merge_shares(sketches, spool, disjoint_users, missing)
+
+
+def _is_sensitive(path: Path) -> bool:
+    from dpsketch import files
+
+    return files.read(path, allow_sensitive=True).sensitive
+
+
+def _merge_shares(shares: list[Path], spool: Spool, disjoint_users: bool, missing: int) -> None:
+    from dpsketch import files
+    from dpsketch.kinds import load
+    from dpsketch.sketches.countsketch import merge_releases
+
+    together = merge_releases([load(path) for path in shares], missing=missing, disjoint_users=disjoint_users)
+    _save(spool, files.encode(together.to_document()), sensitive=False)
+    say(f"Merged {len(shares)} shares into {spool.output}. Guarantee: {together.guarantee}")
+
+
+def _merge_partials(sketches: list[Path], spool: Spool, disjoint_users: bool) -> None:
+    from dpsketch import files
+    from dpsketch.kinds import KINDS, load_sensitive
+
     if len({os.path.realpath(path) for path in sketches}) < len(sketches):
         raise InvalidInput("a .sketch file is given twice, and each of its records would count twice. Name it once.")
     merged = load_sensitive(sketches[0])
@@ -109,12 +145,12 @@ def merge(
     for path in sketches[1:]:
         merged.merge(load_sensitive(path), **stated)
     once = KINDS[files.read(sketches[0], allow_sensitive=True).kind].released_once
-    merged.save_sensitive(output)
-    say(f"Merged {len(sketches)} sketches into {output}.")
     if once:
         for path in sketches:
-            if os.path.realpath(path) != os.path.realpath(output):
-                _destroy(path)
+            _refuse_lasting(path)
+    _save(spool, merged.to_sensitive_bytes(), sensitive=True, ends=sketches if once else [])
+    say(f"Merged {len(sketches)} sketches into {spool.output}.")
+    if once:
         say("Destroyed the parts: they share one secret, which is good for one release only.")
 
 
@@ -126,36 +162,68 @@ def release(
     parties: Annotated[int | None, typer.Option("--parties", help="Release one share of so many; counts only.")] = None,
     honest: Annotated[float, typer.Option("--honest", help="The fraction of parties sure to be honest.")] = 1.0,
     party: Annotated[int | None, typer.Option("--party", help="Which of the parties this is, from 0 on.")] = None,
+    overwrite: OverwriteOption = False,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
 ) -> None:
     """Charge the budget, add noise to a sensitive sketch, and write a release that may be published."""
     from dpsketch import files
-    from dpsketch.kinds import KINDS, load_sensitive
+    from dpsketch.kinds import KINDS
     from dpsketch.privacy import requested
 
     requested(**budget.amount)
-    loaded = load_sensitive(sketch)
-    if not hasattr(loaded, "release"):
-        raise InvalidInput(f"a {type(loaded).__name__} was charged when it began, and publishes from Python only.")
     target = budget.target(lambda: sketch.name)
     if dry_run:
-        _preview(loaded, budget, target, as_json)
+        _preview(_releasable(sketch), budget, target, as_json)
         return
-    _writable(output)
-    _release(loaded, budget, target, output, as_json, _share(loaded, parties, honest, party))
-    if KINDS[files.read(sketch, allow_sensitive=True).kind].released_once:
-        _destroy(sketch)
+    with Spool.reserve(output, overwrite=overwrite) as spool:
+        loaded = _releasable(sketch)
+        spool.make_room(room_of(loaded))
+        once = KINDS[files.read(sketch, allow_sensitive=True).kind].released_once
+        if once:
+            _refuse_lasting(sketch)
+        options = _share(loaded, parties, honest, party)
+        private = deliver(loaded, budget, target, spool, source=sketch, ends=once, options=options)
+    _tell(private, target, output, as_json)
+    if once:
         say(f"Destroyed {sketch}: a sketch of this kind is private for one release only.")
 
 
-def _destroy(path: Path) -> None:
-    """Overwrite a sensitive file and remove it."""
-    with path.open("r+b") as file:
-        file.write(bytes(path.stat().st_size))
-        file.flush()
-        os.fsync(file.fileno())
-    path.unlink()
+def recover(
+    output: Annotated[Path, typer.Argument(metavar="FILE", help="The -o of the command that was interrupted.")],
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Put in place a file that an interrupted command had written whole. Nothing is drawn or charged."""
+    with Spool.reopen(output, overwrite=overwrite) as spool:
+        spool.finish()
+    say(f"Put {output} in place.")
+
+
+def _releasable(path: Path) -> Any:
+    from dpsketch.kinds import load_sensitive
+
+    loaded = load_sensitive(path)
+    if not hasattr(loaded, "release"):
+        raise InvalidInput(f"a {type(loaded).__name__} was charged when it began, and publishes from Python only.")
+    return loaded
+
+
+def _refuse_lasting(path: Path) -> None:
+    """Refuse to begin with a file that will have to be destroyed and cannot be."""
+    if not (os.access(path, os.W_OK) and os.access(Path(os.path.realpath(path)).parent, os.W_OK)):
+        raise FileRefused(f"{path} must be destroyed when it is used, and may not be written. Make it writable.")
+
+
+def _save(spool: Spool, data: bytes, *, sensitive: bool, ends: Sequence[Path] = ()) -> None:
+    """Write a file that nothing was paid for."""
+    try:
+        spool.fit(data, ends)
+        spool.write(data, sensitive=sensitive)
+        spool.finish()
+    except BaseException as error:
+        if not spool.complete:
+            raise
+        raise ReleaseNotWritten(not_in_place(spool, error)) from error
 
 
 def _report(reading: Reading, sketch: Any) -> None:
@@ -204,16 +272,8 @@ def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -
     return {"share": Share(parties, honest, party)}
 
 
-def _release(
-    sketch: Any,
-    budget: Budget,
-    target: Target,
-    output: Path,
-    as_json: bool,
-    share: dict[str, Any] | None = None,
-) -> None:
-    private = sketch.release(**budget.amount, ledger=target.ledger, dataset=target.dataset, **(share or {}))
-    private.save(output)
+def _tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
+    """Say what was charged, written and promised."""
     if target.ledger is not None and target.dataset is not None:
         spent = target.ledger.spent(target.dataset)
         if spent.total is None:
@@ -279,14 +339,3 @@ def _dataset_name(source: list[str]) -> str:
     if "://" in location:
         location = urlsplit(location).path  # never the user and the password before it
     return "standard input" if location == "-" else Path(location).name or "a database"
-
-
-def _writable(output: Path) -> None:
-    """Find out before any budget is spent whether the output can be written."""
-    folder = output.parent
-    if output.is_dir():
-        raise FileRefused(f"cannot write {output}: it is a folder. Name a file.")
-    if not folder.is_dir():
-        raise FileRefused(f"cannot write {output}: the folder {folder} does not exist.")
-    if not os.access(folder, os.W_OK):
-        raise FileRefused(f"cannot write {output}: the folder {folder} is not writable.")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
 
 __all__ = [
-    "Budget", "Engine", "JsonOption", "KeyKind", "KindName", "LedgerOption", "OutputOption", "RelationName",
-    "SketchFlags", "StdinFormat", "Target", "unit_from", "with_groups",
+    "Budget", "Engine", "JsonOption", "KeyKind", "KindName", "LedgerOption", "OutputOption", "OverwriteOption",
+    "RelationName", "SketchFlags", "StdinFormat", "Target", "unit_from", "with_groups",
 ]  # fmt: skip
 
 
@@ -67,6 +67,7 @@ class StdinFormat(StrEnum):
 
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LedgerOption = Annotated[
     str | None,
