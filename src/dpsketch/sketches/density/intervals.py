@@ -56,8 +56,14 @@ def mean_of_rows(cells: Cells, order: npt.NDArray[np.intp], noise: Noise) -> Spr
     return Spread(cells.mean(axis=1), np.maximum(variances, noise.variance / rows), freedom)
 
 
-def median_of_means(cells: Cells, order: npt.NDArray[np.intp], noise: Noise, confidence: float) -> Spread:
+def median_of_means(
+    cells: Cells, order: npt.NDArray[np.intp], keys: npt.NDArray[np.uint64], noise: Noise, confidence: float
+) -> Spread:
     """Return the median of the means of groups of rows.
+
+    Neighbours in the order are dealt to different groups, at random by their keys: each group is then spread as evenly
+    as all rows, and none differs from another by its place. (Every g-th row of a lattice is a coarser lattice, which
+    may miss a whole direction; the median of such groups errs as one of them does.)
 
     The median of m-row means with skewness γ lies below their mean by γσ/(6m), σ being a row's standard deviation. At
     most √rows/γ groups keep that below an eighth of the median's own standard deviation; where the counters are so
@@ -69,17 +75,21 @@ def median_of_means(cells: Cells, order: npt.NDArray[np.intp], noise: Noise, con
     chosen = _groups(cells, most)
     for groups in np.unique(chosen[chosen > 1]).tolist():
         asked = chosen == groups
-        values[asked] = np.median(_means(cells[asked], groups), axis=1)
+        values[asked] = np.median(_means(cells[asked], _dealt(order, keys, groups), groups), axis=1)
         # Groups of stratified rows may differ by more than neighbouring rows show.
-        shown = _means(cells[asked], most).var(axis=1, ddof=1) / most
+        shown = _means(cells[asked], _dealt(order, keys, most), most).var(axis=1, ddof=1) / most
         # The median of g normal draws has πg/(2g + π − 2) times the variance of their mean, within 2%.
         variances[asked] = np.maximum(variances[asked], shown) * (math.pi * groups / (2 * groups + math.pi - 2))
     return Spread(values, variances, mean.freedom)
 
 
-def _means(cells: Cells, groups: int) -> Floats:
-    # Every groups-th row, because those are spread evenly where all are.
-    return np.stack([cells[:, first::groups].mean(axis=1) for first in range(groups)], axis=1)
+def _dealt(order: npt.NDArray[np.intp], keys: npt.NDArray[np.uint64], groups: int) -> npt.NDArray[np.intp]:
+    """Return the rows in an order of which group i has every ``groups``-th, from the i-th on."""
+    return order[np.lexsort((keys, np.arange(len(order)) // groups))]
+
+
+def _means(cells: Cells, dealt: npt.NDArray[np.intp], groups: int) -> Floats:
+    return np.stack([cells[:, dealt[first::groups]].mean(axis=1) for first in range(groups)], axis=1)
 
 
 def _most_groups(rows: int, confidence: float) -> int:

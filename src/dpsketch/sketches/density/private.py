@@ -15,6 +15,7 @@ from dpsketch import files
 from dpsketch._compiled import density as compiled
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.estimates import Estimates, key_list
+from dpsketch.hashing import row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
@@ -255,12 +256,13 @@ class PrivateDensity:
     def _spread(self, batch: VectorBatch | SetBatch, confidence: float, estimator: DensityEstimator) -> Spread:
         """Estimate the mean counter of each point over all functions, of which the rows are some."""
         order = row_functions(self.spec.kernel, self.spec.rows, self.spec.seed).order
+        keys = row_keys(self.spec.seed, self.spec.rows, "density groups")
         values, variances, freedom = np.empty(len(batch)), np.empty(len(batch)), 1.0
         for part, cells in self._cells(batch):
             if estimator == "mean":
                 found = mean_of_rows(cells, order, self.noise)
             else:
-                found = median_of_means(cells, order, self.noise, confidence)
+                found = median_of_means(cells, order, keys, self.noise, confidence)
             values[part], variances[part], freedom = found.values, found.variances, found.freedom
         return Spread(values, variances, freedom)
 
