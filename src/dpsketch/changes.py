@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import wraps
 from threading import get_ident
 from types import FunctionType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 from dpsketch.errors import SketchBroken
 
@@ -27,7 +27,13 @@ class Changeable:
     """What refuses to go on once a change of it was interrupted."""
 
     # The thread that is changing the object, or was when it was interrupted.
-    _changed_by: int | None = None
+    _changed_by: int | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Set the mark from the start: that it is there must not tell that something was counted."""
+        unchanged = super().__new__(cls)
+        unchanged._changed_by = None
+        return unchanged
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

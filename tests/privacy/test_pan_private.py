@@ -86,11 +86,17 @@ def test_a_released_table_cannot_be_updated() -> None:
 
 
 def test_no_exact_number_is_in_the_memory() -> None:
-    """Everything held is the spec, the public calibration, hash keys, the noisy table, and where noise came from."""
+    """Everything held is the spec, the public calibration, hash keys, the noisy table, and where noise came from.
+
+    Beside them there are a random id and the mark of a change under way, which do not tell whether there were records.
+    """
     unit = dps.per_record()
     sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=unit, epsilon=1.0, delta=0, key_type="int")
+    before = {name: getattr(sketch, name) for name in ("_partials", "_changed_by")}
     sketch.update([1, 2, None, 3])
-    assert set(vars(sketch)) == {"_calibrated", "_charge", "_spec", "_row_keys", "_table", "_began_for_tests"}
+    exact = {"_calibrated", "_charge", "_spec", "_row_keys", "_table", "_began_for_tests"}
+    assert set(vars(sketch)) == exact | set(before)
+    assert {name: getattr(sketch, name) for name in before} == before
     assert sketch._began_for_tests is False
 
 
