@@ -79,6 +79,19 @@ def test_a_sparse_histogram_is_asked_about_named_keys(tab: Visit) -> None:
     card.get_by_label("Candidates").fill("milk\ntea\nwater")
     card.get_by_role("button", name="Show the largest").click()
     expect(card.locator("text.label").first).to_have_text("tea")
+    expect(card).to_contain_text("Counted: records.")
+
+
+def test_a_release_without_a_key_type_is_asked_for_text_or_whole_numbers(tab: Visit) -> None:
+    open_kind(tab, "sparse")
+    card = tab.card("Look up a key")
+    card.get_by_label("Key, exactly").fill("tea")
+    tab.page.keyboard.press("Enter")
+    expect(card.locator(".answer")).to_contain_text(re.compile(r"tea: about [45],\d"))
+    card.get_by_label("Its keys are").select_option("int")
+    tab.page.keyboard.press("Enter")
+    card.get_by_role("button", name="Look up").click()
+    expect(card.get_by_role("alert")).to_contain_text("whole numbers")
 
 
 def test_several_moments_are_stated_and_compared(tab: Visit) -> None:

@@ -306,10 +306,10 @@ def test_run_releases_what_spark_counted(
 def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path) -> None:
     """Missing fields are skipped and counted; keys that are numbers in one file and text in another are refused."""
     (tmp_path / "a.csv").write_text("key,user\n/a,ann\n,bob\n/b,\n/a,cy\n")
-    (tmp_path / "b.jsonl").write_text('{"key": 7, "user": "dan"}\n')
+    pa.parquet.write_table(pa.table({"key": [7], "user": ["dan"]}), tmp_path / "b.parquet")
     (tmp_path / "c.jsonl").write_text('{"key": null, "user": "eve"}\n{"key": "/a", "user": "fay"}\n')
-    named = [str(tmp_path / name) for name in ("a.csv", "b.jsonl", "c.jsonl")]
-    expected = counts(USER)
+    named = [str(tmp_path / name) for name in ("a.csv", "b.parquet", "c.jsonl")]
+    expected = counts(USER, key_type="text")
     expected.update(["/a", None, "/a", None, "/a"], users=["ann", "bob", "cy", "eve", "fay"])
     for stated in (False, True):
         into = counts(USER)
