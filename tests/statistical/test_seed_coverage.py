@@ -34,7 +34,8 @@ def test_with_fresh_seeds_every_key_is_covered_as_promised(estimator: str) -> No
     """A mean below 0.94 over 80,000 intervals, or a key below 0.84 in 200 releases, is a failure.
 
     One key's number of misses in 200 is binomial with p ≤ 0.05 if the promise holds: more than 32 has a probability of
-    2e-9 for a key and below 1e-6 for all 400. The bound on the mean has no rate of its own: keys of a release depend. Noise and seeds are seeded, so that the test always gives the same answer.
+    2e-9 for a key and below 1e-6 for all 400. The bound on the mean has no rate of its own: keys
+    of one release depend on each other. Noise and seeds are seeded, so the test always gives the same answer.
     """
     with seeded_noise_for_tests_only(14):
         found = coverage([random_seed() for _ in range(SEEDS)], estimator)
