@@ -223,8 +223,10 @@ class PrefixHeavyHitters(LocalProtocol):
         support = self.hashing.support(part, fingerprints)
         spread = self.hashing.spread(part)
         p_true, p_false = self.hashing.p_true, self.hashing.p_false
-        # P(Poisson ≥ count): for small counts its tail is heavier than the normal's.
-        by_chance = np.asarray(pdtrc(support - 1.0, reports * p_false), np.float64)
+        # P(Poisson ≥ count): for small counts its tail is heavier than the normal's. People who share a hash function
+        # support a key together, in lots of about this size.
+        lot = 1 + reports * spread / p_false
+        by_chance = np.asarray(pdtrc((support - 1.0) / lot, reports * p_false / lot), np.float64)
         return from_sampled_support(support, reports, p_true, p_false, spread, confidence), by_chance
 
     def variance(self, frequency: float, users: int) -> float:
