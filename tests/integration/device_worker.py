@@ -14,7 +14,7 @@ from dpsketch import local
 from dpsketch.errors import BudgetExceeded
 
 PROTOCOL = local.SubsetHashing(epsilon=1.0, max_items=4, width=4000)
-MODE, FILE = sys.argv[1], Path(sys.argv[2])
+FILE = Path(sys.argv[-1])  # of the process that runs this as a script
 
 
 def handed_out(message: bytes) -> None:
@@ -95,13 +95,14 @@ def killed_anywhere(times: int, budget: float) -> None:
             os.waitpid(child, 0)
 
 
-local.Client(PROTOCOL, 1.0).report(["warm"])  # what is slow the first time is inherited
-match MODE:
-    case "together":
-        together(4, 1.0)
-    case "together-twice":
-        together(4, 2.0)
-    case "killed-between":
-        killed_between()
-    case "killed-anywhere":
-        killed_anywhere(12, 1e6)
+if __name__ == "__main__":
+    local.Client(PROTOCOL, 1.0).report(["warm"])  # what is slow the first time is inherited
+    match sys.argv[1]:
+        case "together":
+            together(4, 1.0)
+        case "together-twice":
+            together(4, 2.0)
+        case "killed-between":
+            killed_between()
+        case "killed-anywhere":
+            killed_anywhere(12, 1e6)

@@ -109,7 +109,7 @@ def test_few_rows_cover_everywhere(kernel: kernels.Kernel, points: Any, estimato
         (kernels.Manhattan(2, 3.0), crowded),
         (kernels.Angular(2, 3), spread_out),
     ],
-    ids=str,
+    ids=lambda given: given.__name__ if callable(given) else str(given),
 )
 def test_more_rows_cover_everywhere(
     kernel: kernels.Kernel, points: Any, estimator: str, budget: dict[str, float]
