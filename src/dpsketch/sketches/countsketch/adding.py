@@ -1,7 +1,8 @@
-"""Adding a batch to a table of counters, on several cores where the batch is large beside the table."""
+"""Adding a batch to a table of counters, on several cores where the batch is large beside the table; adding tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy.typing as npt
 
 from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.errors import CounterOverflow
 
-__all__ = ["add_batch"]
+__all__ = ["add_batch", "largest_size", "sum_of_tables"]
 
 _SMALLEST_PART = 1 << 18
 
@@ -41,3 +43,21 @@ def add_batch(
     threads.run(tasks)
     for own in tables[1:]:
         table += own
+
+
+def sum_of_tables(tables: Sequence[npt.NDArray[np.int64]], signs: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the sum of released tables, each with its sign; refuse one that 64 bits may not hold."""
+    if sum(map(largest_size, tables)) >= 2**63:
+        raise CounterOverflow(
+            "the sum of these releases' counters may pass 2**63, which no counter holds; nothing was combined. Ask "
+            "each release by itself and add up the answers."
+        )
+    total = np.zeros_like(tables[0])
+    for table, sign in zip(tables, signs, strict=True):
+        total += sign * table
+    return total
+
+
+def largest_size(table: npt.NDArray[np.int64]) -> int:
+    """Return the largest magnitude in a table; that of −2⁶³, which 64 bits do not hold, included."""
+    return max(int(table.max()), -int(table.min()))

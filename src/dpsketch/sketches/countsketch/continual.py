@@ -28,6 +28,7 @@ from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_from_json, noise_is_for_tests
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee, Unit
+from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
@@ -274,9 +275,7 @@ class ContinualCountSketch(Partial):
 
     def _between(self, first: int, last: int) -> PrivateCountSketch:
         chosen = list(blocks(first - 1, last))
-        table = np.zeros_like(self._today)
-        for node in chosen:
-            table += self._nodes[node]
+        table = sum_of_tables([self._nodes[node] for node in chosen], [1] * len(chosen))
         return PrivateCountSketch(self._spec, table, (self._noise,) * len(chosen), self._promise, self._charge)
 
     def _refuse_after_the_end(self) -> None:

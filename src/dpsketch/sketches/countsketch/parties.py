@@ -13,6 +13,7 @@ from dpsketch import noise
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import ApproximateCost, Guarantee
+from dpsketch.sketches.countsketch.adding import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Calibration, Share, ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -23,7 +24,7 @@ from dpsketch.sketches.weights import COUNTER_LIMIT
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["largest_size", "merge_releases", "release_share"]
+__all__ = ["merge_releases", "release_share"]
 
 Table = npt.NDArray[np.int64]
 
@@ -196,8 +197,3 @@ def _summed(releases: Sequence[PrivateCountSketch], finer: int) -> Table:
         total += release.table
     rounded: Table = (total + finer // 2) // finer
     return rounded
-
-
-def largest_size(table: Table) -> int:
-    """Return the largest magnitude in a table; that of −2⁶³, which 64 bits do not hold, included."""
-    return max(int(table.max()), -int(table.min()))
