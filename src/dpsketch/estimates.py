@@ -68,6 +68,8 @@ class Estimates:
     counts : str or None
         What is counted, as in "users, with at most 20 keys counted each (weight at most 1 on each)": the interval is
         for this, not for what was there before it was bounded.
+    note : str
+        What a reader should know beside, such as why nothing was found.
     """
 
     key: list[Any]
@@ -76,6 +78,7 @@ class Estimates:
     high: npt.NDArray[np.float64]
     confidence: float
     counts: str | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         hold_real(self, "confidence")
@@ -94,6 +97,8 @@ class Estimates:
             lines.append(f"  {key!r}: {value:g}  [{low:g}, {high:g}]")
         if len(self) > 10:
             lines.append(f"  … and {len(self) - 10} more")
+        if self.note:
+            lines.append(f"  {self.note}")
         return "\n".join(lines)
 
     def to_arrow(self) -> pa.Table:

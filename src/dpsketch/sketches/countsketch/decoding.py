@@ -1,42 +1,81 @@
-"""Joint decoding: estimate many candidate keys together, so that the heavy ones stop hiding the others.
+"""Joint decoding: estimate many candidate keys together, so that they stop hiding each other.
 
-A collision with a heavy key is an error only as long as that key's count is unknown. Given candidates, the keys that
-stand out are fitted together by least squares and their part is subtracted from the table; what is left has smaller
-counters, in which more keys stand out. The rest is estimated on what remains. Everything here is post-processing.
+A collision is an error only as long as the other key's count is unknown. Given candidates, each cell is cleared of what
+the *other rows* say its keys have: every key sends each of its cells a message, the expectation of its count given its
+other rows, and all messages are renewed in turn until they settle. A key's count is then read off its cells, cleared of
+the other keys' messages. Everything here is post-processing.
 
-The table also says whether this helped: the error of pseudo-keys on what remains, enlarged for the freedom that the
-fit had, is compared with their error on the table as it was; where it is not smaller, nothing is subtracted.
+No cell is cleared by a message that has used that cell. So what is left of the table is what held-out rows leave, and
+errors seen on it need no allowance for the freedom of a fit: pseudo-keys meet in it what a key meets. This is exact as
+long as two keys share no two cells, and nearly so in wide tables. With fewer than three rows there is nothing to hold
+out, and in a narrow table many keys share cells; there, and wherever pseudo-keys do not have less error than on the
+table as it was, the answer is that of plain estimation.
+
+The prior of a count is a mixture of a zero and half-normal laws of all scales (normal ones where counts may be
+negative), whose shares are learned from all keys. It moves the messages that a key sends, and so other keys' estimates,
+but no key's own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
+from dpsketch._compiled import messages
+from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
 from dpsketch.sketches.countsketch.locating import (
-    MEDIAN,
     Location,
     choose_location,
     pseudo_cells,
+    pseudo_places,
     root_mean_square,
 )
 
-__all__ = ["Decoded", "joint_decode"]
+__all__ = ["LEAST_ROWS", "Decoded", "joint_decode"]
 
 Floats = npt.NDArray[np.float64]
+Prints = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int32]
+Signs = npt.NDArray[np.int8]
 
-_ROUNDS = 12
-# A key stands out when its estimate passes this many standard errors; among a million absent ones less than one does.
-_STANDS_OUT = 5.0
-# More fitted keys than this share of the counters leave too little to judge the fit by.
-_LARGEST_FIT = 0.4
+# Tables with fewer rows or a smaller width are not decoded jointly.
+LEAST_ROWS = 3
+_LEAST_WIDTH = 32
+_SWEEPS = 40
+# After so many sweeps, so many rounds of four that gain nothing end the exchange.
+_YOUTH = 12
+_PATIENCE = 2
+# A message moves by this part of the way in one sweep; all of it lets three rows swing for ever.
+_STEP = 0.5
+# Messages have settled when they still move by this part of an estimate's error. A key whose messages move by less than
+# so many times the square of that is visited every fourth sweep only, when the whole is judged as well.
+_SETTLED = 0.02
+_ROUND = 4
+_MOVING = 16.0
+# Degrees of freedom of the law by which readings are weighted: in messages, and, to be chosen from, in the end.
+# 0 is the mean and −1 the median.
+_FREEDOM = 10.0
+_READINGS = (0.0, 4.0, 1.5, -1.0)
+# A later reading, and a later sweep, must promise this much less error.
+_READING_GAIN = 0.99
+_SWEEP_GAIN = 0.995
+# The prior's scales grow by this factor, and so much of it is zero to begin with.
+_RATIO = 4.0
+_ZERO_SHARE = 0.9
+# The median of the square of a standard normal variable.
+_MEDIAN_SQUARE = 0.4549
+# How much of the variance of a key's own messages its reading is free of. All of it is, where keys share no two cells.
+_OWN = 0.75
+# Noise that rounds to nothing still has to be divided by.
+_LEAST_SCALE = 1e-4
 _CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
     """A jointly decoded table.
 
@@ -44,119 +83,272 @@ class Decoded:
     ----------
     values : numpy.ndarray
         An estimate for each candidate, in counters.
+    errors : numpy.ndarray
+        The standard error of each.
     remaining : numpy.ndarray
-        The table without the fitted keys' part.
-    location : Location
-        How the rest was estimated on it.
-    inflation : float
-        By how much errors seen on ``remaining`` are to be enlarged for the freedom of the fit.
-    fitted : int
-        How many keys were fitted; 0 where plain estimation was better.
+        The table without the candidates' messages; the table itself where plain estimation was better.
+    spreads : numpy.ndarray
+        The variance of each of its cells.
+    reading : Location or float
+        How keys are read off it: plainly, or weighted by Student's law with so many degrees of freedom.
+    errors_seen : numpy.ndarray
+        Errors of pseudo-keys on ``remaining``, in counters.
+    scores : numpy.ndarray
+        The same over their standard errors.
+    noise_scale : float
+        Standard deviation of the noise in one counter.
+    messages, variances : numpy.ndarray
+        What each candidate's other rows say of its count, in each row, and the variance of that.
     """
 
     values: Floats
+    errors: Floats
     remaining: Floats
-    location: Location
-    inflation: float
-    fitted: int
+    spreads: Floats
+    reading: Location | float
+    errors_seen: Floats
+    scores: Floats
+    noise_scale: float
+    messages: Floats
+    variances: Floats
+
+    @property
+    def error(self) -> float:
+        """Root mean square error of an absent key's estimate."""
+        return root_mean_square(self.errors_seen)
+
+    def half_widths(self, confidence: float) -> Floats:
+        """Half-widths, in counters, of an interval around each value."""
+        if isinstance(self.reading, Location):
+            return np.full(len(self.values), half_width(self.remaining, self.reading, confidence))
+        root = math.sqrt(len(self.remaining))
+        cells = self.remaining / np.sqrt(self.spreads)
+        quantile = root * error_quantile(np.abs(self.scores) / root, cells, confidence)
+        # No estimate is better than the mean of rows that collide with nothing.
+        return np.maximum(quantile * self.errors, normal_quantile(confidence) * self.noise_scale / root)
+
+    def read(self, prints: Prints, row_keys: Prints) -> Floats:
+        """Estimate keys that were not among the candidates."""
+        found = np.empty(len(prints))
+        for start in range(0, len(prints), _CHUNK):
+            piece = prints[start : start + _CHUNK]
+            if isinstance(self.reading, Location):
+                values = self.reading(kernels.row_values(self.remaining, piece, row_keys))
+            else:
+                places, signs = _places(piece, row_keys, self.remaining.shape[1])
+                values, _ = _read_absent(places, signs, self.remaining, self.spreads, self.noise_scale, self.reading)
+            found[start : start + _CHUNK] = values
+        return found
 
 
 def joint_decode(
     table: npt.NDArray[np.int64],
-    prints: npt.NDArray[np.uint64],
-    row_keys: npt.NDArray[np.uint64],
+    prints: Prints,
+    row_keys: Prints,
     noise_scale: float,
+    *,
+    signed: bool = False,
+    start: Decoded | None = None,
 ) -> Decoded:
-    """Estimate candidates (distinct fingerprints) together."""
+    """Estimate candidates together.
+
+    Parameters
+    ----------
+    table : numpy.ndarray
+        The released counters.
+    prints : numpy.ndarray
+        Distinct fingerprints.
+    row_keys : numpy.ndarray
+        The keys of the rows.
+    noise_scale : float
+        Standard deviation of the noise in one counter.
+    signed : bool
+        Whether counts may be negative, as in a difference of releases.
+    start : Decoded, optional
+        The table as it was decoded with the first of these candidates.
+    """
     counters = table.astype(np.float64)
-    plain = _finish(counters, counters, np.empty(0, np.int64), np.empty(0), prints, row_keys, noise_scale)
-    best, least = plain, _error(plain)
-    chosen, fit = np.empty(0, np.int64), np.empty(0)
-    remaining = counters
-    for _ in range(_ROUNDS):
-        estimates = _located(remaining, prints, row_keys, MEDIAN)
-        estimates[chosen] += fit
-        # A standard error that a crowd of large counters cannot mislead: that of the estimate itself on pseudo-keys.
-        error = float(np.quantile(np.abs(MEDIAN(pseudo_cells(remaining))), 0.6827))
-        standing = np.flatnonzero(estimates > _STANDS_OUT * max(error, 1e-12))
-        limit = int(_LARGEST_FIT * table.size)
-        if len(standing) > limit:
-            standing = standing[np.argsort(-estimates[standing], kind="stable")[:limit]]
-            standing.sort()
-        if len(standing) == 0 or np.array_equal(standing, chosen):
-            break
-        chosen = standing
-        fit = _least_squares(counters, prints[chosen], row_keys, estimates[chosen])
-        remaining = counters - _spread(prints[chosen], row_keys, fit, table.shape)
-        attempt = _finish(counters, remaining, chosen, fit, prints, row_keys, noise_scale)
-        if _error(attempt) < least:
-            best, least = attempt, _error(attempt)
-    return best
+    plain = _plain(counters, prints, row_keys, noise_scale)
+    rows, width = table.shape
+    if rows < LEAST_ROWS or width < _LEAST_WIDTH or len(prints) == 0:
+        return plain
+    exchange = _Exchange(counters, prints, row_keys, noise_scale, signed)
+    if start is not None:
+        exchange.resume(start)
+    kept, least = None, plain.error
+    wasted, settled = 0, False
+    while not settled:
+        exchange.sweep()
+        settled = exchange.has_settled() or exchange.sweeps == _SWEEPS
+        if settled or exchange.sweeps % _ROUND == 0:
+            attempt = exchange.attempt()
+            wasted += 1
+            if attempt.error < least:
+                kept, least, wasted = attempt, _SWEEP_GAIN * attempt.error, 0
+            settled = settled or (wasted >= _PATIENCE and not exchange.is_young)
+    return plain if kept is None else exchange.decoded(kept)
 
 
-def _finish(
-    counters: Floats,
-    remaining: Floats,
-    chosen: npt.NDArray[np.int64],
-    fit: Floats,
-    prints: npt.NDArray[np.uint64],
-    row_keys: npt.NDArray[np.uint64],
-    noise_scale: float,
-) -> Decoded:
-    location = choose_location(remaining, noise_scale)
-    values = _located(remaining, prints, row_keys, location)
-    values[chosen] += fit
-    # Generalised cross-validation: residuals of a fit with p parameters to n counters are too small by 1 - p/n.
-    return Decoded(values, remaining, location, 1 / (1 - len(chosen) / counters.size), len(chosen))
+def _plain(counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float) -> Decoded:
+    location = choose_location(counters, noise_scale)
+    seen = location(pseudo_cells(counters))
+    spread = root_mean_square(seen)
+    empty = np.empty(0)
+    silent = np.zeros((len(prints), len(counters)))
+    blank = Decoded(empty, empty, counters, empty, location, seen, empty, noise_scale, silent, silent)
+    return replace(blank, values=blank.read(prints, row_keys), errors=np.full(len(prints), spread))
 
 
-def _error(decoded: Decoded) -> float:
-    return decoded.inflation * root_mean_square(decoded.location(pseudo_cells(decoded.remaining)))
+def _places(prints: Prints, row_keys: Prints, width: int) -> tuple[Places, Signs]:
+    """Return the cells of keys, numbered row after row, and their signs there."""
+    buckets, signs = kernels.cells(prints, row_keys, width)
+    return buckets + np.arange(len(row_keys), dtype=np.int32) * np.int32(width), signs
 
 
-def _located(
-    table: Floats, prints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64], location: Location
-) -> Floats:
-    result = np.empty(len(prints))
-    for start in range(0, len(prints), _CHUNK):
-        result[start : start + _CHUNK] = location(kernels.row_values(table, prints[start : start + _CHUNK], row_keys))
-    return result
+def _read_absent(
+    places: Places, signs: Signs, remaining: Floats, spreads: Floats, noise_scale: float, freedom: float
+) -> tuple[Floats, Floats]:
+    """Read keys without messages of their own: estimates and standard errors."""
+    silent = np.zeros(places.shape)
+    values, variances = messages.read(
+        places, signs, silent, silent, remaining.ravel(), spreads.ravel(), noise_scale**2, freedom
+    )
+    return values, np.sqrt(variances)
 
 
-def _spread(
-    prints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64], values: Floats, shape: tuple[int, ...]
-) -> Floats:
-    """Return the table that keys with these values would make: A·values."""
-    table = np.zeros(shape)
-    kernels.add_weighted(table, prints, row_keys, values)
-    return table
+@dataclass(frozen=True, slots=True, eq=False)
+class _Attempt:
+    """The state of an exchange after some sweep, and how pseudo-keys are best read off it."""
+
+    messages: Floats
+    variances: Floats
+    remaining: Floats
+    spreads: Floats
+    freedom: float
+    seen: Floats
+    scores: Floats
+    error: float
 
 
-def _least_squares(
-    counters: Floats, prints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64], start: Floats
-) -> Floats:
-    """Solve min ‖counters − A·x‖ by conjugate gradients on the normal equations, from a good start."""
+class _Exchange:
+    """Messages between candidates and cells, renewed sweep by sweep."""
 
-    def gather(table: Floats) -> Floats:
-        sums: Floats = kernels.row_values(table, prints, row_keys).sum(axis=1)
-        return sums
+    def __init__(self, counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> None:
+        self.sweeps = 0
+        self._counters = counters
+        self._scale = max(noise_scale, _LEAST_SCALE)
+        self._signed = signed
+        self._places, self._signs = _places(prints, row_keys, counters.shape[1])
+        self._pseudo = pseudo_places(*counters.shape)
+        self._messages = np.zeros(self._places.shape)
+        self._variances = np.zeros(self._places.shape)
+        self._changes = np.full(len(prints), np.inf)
+        largest = max(float(np.abs(counters).max()), 4 * self._scale)
+        finest = 0.5 * self._scale / math.sqrt(len(counters))
+        parts = math.ceil(math.log(largest / finest) / math.log(_RATIO)) + 1
+        self._variances_of_parts = np.append(0.0, np.geomspace(finest, largest, parts) ** 2)
+        self._shares = np.append(_ZERO_SHARE, np.full(parts, (1 - _ZERO_SHARE) / parts))
+        self._shares_of_keys = np.zeros((len(prints), parts + 1), np.float32)
+        self._clear()
 
-    x = start.copy()
-    residual = gather(counters - _spread(prints, row_keys, x, counters.shape))
-    direction = residual.copy()
-    size = float(residual @ residual)
-    goal = 1e-10 * max(size, 1e-300)
-    for _ in range(200):
-        if size <= goal:
-            break
-        image = gather(_spread(prints, row_keys, direction, counters.shape))
-        curvature = float(direction @ image)
-        if curvature <= 0:
-            break
-        step = size / curvature
-        x += step * direction
-        residual -= step * image
-        new_size = float(residual @ residual)
-        direction = residual + (new_size / size) * direction
-        size = new_size
-    return x
+    def resume(self, start: Decoded) -> None:
+        """Go on from what some of the candidates, the first ones, have sent before."""
+        self._messages[: len(start.messages)] = start.messages
+        self._variances[: len(start.variances)] = start.variances
+        self._clear()
+
+    def _clear(self) -> None:
+        """Clear the cells of the messages, and find the spread of what is left: noise, messages, and unlisted keys."""
+        means, known = messages.gather(self._places, self._signs, self._messages, self._variances, self._counters.size)
+        self._remaining = self._counters - means.reshape(self._counters.shape)
+        spreads = self._scale**2 + known.reshape(self._counters.shape)
+        unlisted = float(np.median(self._remaining**2 / _MEDIAN_SQUARE - spreads))
+        self._spreads = spreads + max(0.0, unlisted)
+
+    def _tolerance(self) -> float:
+        """Return the mean square by which messages may still move."""
+        crowd = max(1.0, float(len(self._places) / self._counters.shape[1]))
+        variance = float(np.mean(self._spreads)) / len(self._counters)
+        return _SETTLED**2 * variance / crowd
+
+    @property
+    def is_young(self) -> bool:
+        """Whether too little was exchanged to judge it."""
+        return self.sweeps < _YOUTH
+
+    def sweep(self) -> None:
+        """Renew the messages, all of them once in a round and otherwise those that still move."""
+        everyone = self.sweeps < _ROUND or self.sweeps % _ROUND == 0
+        moving = (
+            np.arange(len(self._places)) if everyone else np.flatnonzero(self._changes > _MOVING * self._tolerance())
+        )
+        messages.sweep(
+            self._places,
+            self._signs,
+            self._messages,
+            self._variances,
+            moving,
+            self._remaining.ravel(),
+            self._spreads.ravel(),
+            self._scale**2,
+            self._shares,
+            self._variances_of_parts,
+            self._signed,
+            _FREEDOM,
+            1.0 if self.sweeps == 0 else _STEP,
+            self._changes,
+            self._shares_of_keys,
+        )
+        sums = self._shares_of_keys.sum(axis=0, dtype=np.float64)
+        self._shares = (sums + 0.5) / (sums.sum() + 0.5 * len(sums))
+        self.sweeps += 1
+        self._clear()
+
+    def has_settled(self) -> bool:
+        """Whether the messages have stopped moving."""
+        return self.sweeps > _ROUND and float(np.mean(self._changes)) < self._tolerance()
+
+    def attempt(self) -> _Attempt:
+        """Find the reading that suits what is left of the table, by pseudo-keys."""
+        best: tuple[float, float, Floats, Floats] | None = None
+        for freedom in _READINGS:
+            seen, errors = _read_absent(*self._pseudo, self._remaining, self._spreads, self._scale, freedom)
+            error = root_mean_square(seen)
+            if best is None or error < _READING_GAIN * best[0]:
+                best = error, freedom, seen, seen / errors
+        assert best is not None
+        error, freedom, seen, scores = best
+        return _Attempt(
+            self._messages.copy(), self._variances.copy(), self._remaining, self._spreads, freedom, seen, scores, error
+        )
+
+    def decoded(self, kept: _Attempt) -> Decoded:
+        """Read the candidates off what an attempt has left."""
+
+        def read(part: float) -> tuple[Floats, Floats]:
+            return messages.read(
+                self._places,
+                self._signs,
+                kept.messages,
+                part * kept.variances,
+                kept.remaining.ravel(),
+                kept.spreads.ravel(),
+                self._scale**2,
+                kept.freedom,
+            )
+
+        values, _ = read(1.0)
+        _, variances = read(_OWN)
+        errors = np.sqrt(variances)
+        return Decoded(
+            values,
+            errors,
+            kept.remaining,
+            kept.spreads,
+            kept.freedom,
+            kept.seen,
+            kept.scores,
+            self._scale,
+            kept.messages,
+            kept.variances,
+        )

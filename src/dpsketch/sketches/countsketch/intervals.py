@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpsketch.sketches.countsketch.locating import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
 
-__all__ = ["half_width"]
+__all__ = ["error_quantile", "half_width", "normal_quantile"]
 
 # A quantile is read off pseudo-keys only where at least so many of them lie beyond it.
 _BEYOND = 20
@@ -23,18 +23,42 @@ _BEYOND = 20
 def half_width(table: Cells, location: Location, confidence: float) -> float:
     """Half-width, in counters, of an interval around a location estimate.
 
-    For the median it is a closed form. For others it is the quantile of their error on pseudo-keys; beyond what
-    20,000 of those can tell (as for a thousand intervals at once) the median's closed form takes over, enlarged by the
-    ratio of the two where both are known.
+    For the median it is a closed form, for others the quantile of their error on pseudo-keys.
     """
     if location == MEDIAN:
-        return _median_half_width(table, confidence)
-    errors = np.abs(location(pseudo_cells(table)))
+        return _allowance(table, confidence) * _median_half_width(table, confidence)
+    return error_quantile(np.abs(location(pseudo_cells(table))), table, confidence)
+
+
+def error_quantile(errors: npt.NDArray[np.float64], table: Cells, confidence: float) -> float:
+    """Return what errors stay within with this probability, given those of pseudo-keys on a table.
+
+    Beyond what 20,000 of those can tell (as for a thousand intervals at once) the median's closed form takes over,
+    enlarged by the ratio of the two where both are known.
+    """
     limit = 1 - _BEYOND / PSEUDO_KEYS
     if confidence <= limit:
-        return _tail_quantile(errors, confidence)
+        return _allowance(table, confidence) * _tail_quantile(errors, confidence)
     ratio = _tail_quantile(errors, limit) / max(_median_half_width(table, limit), 1e-12)
-    return max(1.0, ratio) * _median_half_width(table, confidence)
+    return max(1.0, ratio) * _allowance(table, confidence) * _median_half_width(table, confidence)
+
+
+def normal_quantile(confidence: float) -> float:
+    """Return what a standard normal variable stays within with this probability."""
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
+
+
+def _allowance(table: Cells, confidence: float) -> float:
+    """Return by how much a quantile grows because a table's few cells show the law of the errors by chance only.
+
+    It is the ratio of Student's quantile, with a degree of freedom less than there are cells, to the normal one.
+    """
+    from scipy.special import stdtrit
+
+    freedom = max(1, table.size - 1)
+    return float(stdtrit(freedom, (1 + confidence) / 2)) / max(normal_quantile(confidence), 1e-12)
 
 
 def _median_half_width(table: Cells, confidence: float) -> float:

@@ -18,7 +18,16 @@ import numpy.typing as npt
 from dpsketch._compiled.countsketch import median_of_rows
 from dpsketch._compiled.location import huber_of_rows, tukey_of_rows
 
-__all__ = ["MEAN", "MEDIAN", "PSEUDO_KEYS", "Location", "choose_location", "pseudo_cells", "root_mean_square"]
+__all__ = [
+    "MEAN",
+    "MEDIAN",
+    "PSEUDO_KEYS",
+    "Location",
+    "choose_location",
+    "pseudo_cells",
+    "pseudo_places",
+    "root_mean_square",
+]
 
 PSEUDO_KEYS = 20_000
 
@@ -96,15 +105,22 @@ def pseudo_cells(table: Cells) -> Floats:
 
     The draw is the same for every call and machine: what is derived from a release is a function of the release.
     """
-    rows, width = table.shape
+    places, signs = pseudo_places(*table.shape)
+    cells: Floats = table.ravel()[places].astype(np.float64)
+    return cells * signs.astype(np.float64)
+
+
+def pseudo_places(rows: int, width: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+    """Return where such keys lie, cells being numbered row after row, and their signs there."""
     steps = np.arange(1, PSEUDO_KEYS + 1, dtype=np.uint64)
-    cells = np.empty((PSEUDO_KEYS, rows))
+    places = np.empty((PSEUDO_KEYS, rows), np.int32)
+    signs = np.empty((PSEUDO_KEYS, rows), np.int8)
     for row in range(rows):
         mixed = _mix(steps + np.uint64((row + 1) << 32))
         columns = ((mixed >> np.uint64(32)) * np.uint64(width)) >> np.uint64(32)
-        signs = 1 - 2 * (mixed & np.uint64(1)).astype(np.int64)
-        cells[:, row] = signs * table[row, columns.astype(np.int64)]
-    return cells
+        places[:, row] = row * width + columns.astype(np.int64)
+        signs[:, row] = 1 - 2 * (mixed & np.uint64(1)).astype(np.int8)
+    return places, signs
 
 
 def _mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -18,6 +18,7 @@ from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.linear import inner_product, second_moment
@@ -61,6 +62,8 @@ class PrivateCountSketch:
         The ledger's row, where a ledger was charged.
     share : ShareTerms or None
         Where this is one of several parties' shares: what it needs to be merged with the others.
+    signed : bool
+        Whether counts may be negative: in what changed between two releases.
     """
 
     spec: CountSketchSpec
@@ -69,6 +72,7 @@ class PrivateCountSketch:
     guarantee: Guarantee
     charge: Charge | None = None
     share: ShareTerms | None = None
+    signed: bool = False
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -151,16 +155,17 @@ class PrivateCountSketch:
 
         Accuracy
         --------
-        Keys that stand out are fitted together and their part is subtracted before the others are estimated; where
-        the table shows that this would not help, the answer is that of :meth:`estimate`.
+        Each cell is cleared of what the other rows say its other keys have (see
+        :mod:`~dpsketch.sketches.countsketch.decoding`), and each key has its own error. Where that would not help, and
+        with fewer than three rows, the answer is that of :meth:`estimate`.
         """
         confidence = probability("confidence", confidence)
         asked, prints = self._fingerprints(candidates)
         distinct, places = np.unique(prints, return_inverse=True)
         keys = row_keys(self.spec.seed, self.spec.rows)
-        decoded = joint_decode(self.table, distinct, keys, self.noise_scale / self.spec.grid)
+        decoded = joint_decode(self.table, distinct, keys, self.noise_scale / self.spec.grid, signed=self.signed)
         values = self.spec.grid * decoded.values[places]
-        half = self.spec.grid * decoded.inflation * half_width(decoded.remaining, decoded.location, confidence)
+        half = self.spec.grid * decoded.half_widths(confidence)[places]
         return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
@@ -237,7 +242,14 @@ class PrivateCountSketch:
                 raise InvalidInput(f"estimator is 'robust', 'median' or 'mean', not {estimator!r}.")
 
     def __add__(self, other: PrivateCountSketch) -> PrivateCountSketch:
-        """Combine two releases over different records into one of their union."""
+        """Combine two releases over different records into one of their union.
+
+        Raises
+        ------
+        CounterOverflow
+            If a counter might pass what 64 bits hold. A sketch counts up to 2**62, so two releases always fit unless
+            they are near that limit or sums themselves.
+        """
         return self._combine(other, 1)
 
     def __sub__(self, other: PrivateCountSketch) -> PrivateCountSketch:
@@ -251,7 +263,9 @@ class PrivateCountSketch:
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
-        return PrivateCountSketch(spec, self.table + sign * other.table, self.noise + other.noise, stated)
+        table = sum_of_tables([self.table, other.table], [1, sign])
+        signed = sign < 0 or self.signed or other.signed
+        return PrivateCountSketch(spec, table, self.noise + other.noise, stated, signed=signed)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may query."""
@@ -261,7 +275,8 @@ class PrivateCountSketch:
         """Return the release as a document of the file format."""
         noise = [law.to_json() for law in self.noise]
         share = None if self.share is None else self.share.to_json()
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise, share=share)
+        more = {"signed": True} if self.signed else {}
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise, share=share, **more)
         return files.Document("counts", False, header, {"table": self.table})
 
     @classmethod
@@ -278,6 +293,7 @@ class PrivateCountSketch:
             read_guarantee(document),
             read_charge(document),
             None if share is None else ShareTerms.from_json(share),
+            document.header.get("signed") is True,
         )
 
 

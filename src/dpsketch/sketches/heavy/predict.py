@@ -1,22 +1,33 @@
 """What a search will find, predicted from a guess at the data before anything is read or spent.
 
 The model: every level estimates a key's count with a Gaussian error of its own. Its size follows from the law of a
-cell, noise and collisions together. Keys of at least 0.6 of the threshold that stand out are decoded jointly and are in
+cell, noise and collisions together. Keys of at least 0.6 of the lowest threshold are decoded jointly and are in
 nobody's way; all others collide. Keys share no prefixes beyond the first level; where they do, fewer prefixes collide.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtr
+from scipy.special import betainc, betaincinv, ndtr
 
 from dpsketch.noise import Noise, RoundedGaussian
-from dpsketch.sketches.heavy.search import BRANCHING, INNER, confidence_in_each, scale_of_estimates, smallest_reach
+from dpsketch.sketches.heavy.search import (
+    BRANCHING,
+    INNER,
+    NEARLY,
+    PLAUSIBLE,
+    confidence_in_each,
+    most_candidates,
+    next_threshold,
+    scale_of_estimates,
+    smallest_reach,
+)
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
@@ -25,9 +36,6 @@ __all__ = ["Prediction", "predict"]
 
 Floats = npt.NDArray[np.float64]
 
-# Joint decoding takes keys that stand out by so many standard errors.
-_STANDS_OUT = 5.0
-_ROUNDS = 4
 _CONFIDENCE = 0.95
 # Points at which a law is tabulated, and the relative breadth of a bin of counts.
 _POINTS = 1 << 12
@@ -76,16 +84,34 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
     tables = [noise.inner] * (spec.tables > 1) + [noise.leaf]
     raw = [cell(law, math.inf) for law in tables]
     dense = spec.grid * math.sqrt(noise.dense.variance)
-    errors = [scale_of_estimates(law.ordinary, spec.rows) for law in raw]
-    branching = max(law.half_width(BRANCHING, spec.rows) for law in raw)
-    threshold = max(asked, branching / INNER, smallest_reach([dense, *errors[:-1]], errors[-1]))
-    for _ in range(_ROUNDS):  # what stands out depends on the error, and the error on what stands out
-        cuts = [max(INNER * threshold, _STANDS_OUT * error) for error in errors]
-        left = [cell(law, cut) for law, cut in zip(tables, cuts, strict=True)]
-        errors = [law.error / math.sqrt(spec.rows) for law in left]
+
+    def left_by(threshold: float) -> list[CellLaw]:
+        """Return the laws of what a search leaves of the tables."""
+        return [cell(law, INNER * threshold) for law in tables]
+
+    def needed(laws: list[CellLaw], errors: Sequence[float]) -> float:
+        branching = max(law.half_width(BRANCHING, spec.rows) for law in laws)
+        return max(branching / INNER, smallest_reach([dense, *errors[:-1]], errors[-1]))
+
+    sure = needed(raw, [scale_of_estimates(law.ordinary, spec.rows) for law in raw])
+    alone = [scale_of_estimates(law.noise_scale, spec.rows) for law in raw]
+    threshold = min(sure, smallest_reach([dense, *alone[:-1]], alone[-1]))
+    while threshold < sure:
+        looked_at = spec.space.branches * int(np.count_nonzero(counts >= INNER * threshold))
+        chance_held = raw[0].passing(PLAUSIBLE * INNER * threshold, spec.rows)
+        left = left_by(threshold)
+        asks = needed(left, [law.error / math.sqrt(spec.rows) for law in left])
+        if chance_held * looked_at > most_candidates(spec.width):
+            asks = math.inf
+        if asks <= NEARLY * threshold:
+            break
+        threshold = min(sure, next_threshold(threshold, asks))
+    left = left_by(threshold)
+    errors = [law.error / math.sqrt(spec.rows) for law in left]
     # A key is listed if its interval, corrected for selection, excludes 0.
     looked_at = 257 * (1 + int(np.count_nonzero(counts >= INNER * threshold)))
-    in_force = max(threshold, left[-1].half_width(confidence_in_each(_CONFIDENCE, looked_at), spec.rows))
+    half = left[-1].half_width(confidence_in_each(_CONFIDENCE, looked_at), spec.rows)
+    in_force = max(asked, threshold, half)
 
     chance = ndtr((counts - in_force) / errors[-1]) * ndtr((counts - INNER * threshold) / dense)
     chance *= ndtr((counts - INNER * threshold) / errors[0]) ** (spec.tables - 1)
@@ -149,6 +175,11 @@ class CellLaw:
         """Half-width of an interval around the median of the rows, as a search reads it off a table."""
         share = (rows + 1) / 2
         return self._size(2 * float(betaincinv(share, share, (1 + confidence) / 2)) - 1)
+
+    def passing(self, size: float, rows: int) -> float:
+        """Return the probability with which the median of the rows is at least of this size, above 0."""
+        share = (rows + 1) / 2
+        return float(betainc(share, share, float(self.density[self.places >= size].sum())))
 
     def _size(self, level: float) -> float:
         """Return the size that a cell stays within with this probability."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, assert_never
 
@@ -19,9 +19,10 @@ from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
-from dpsketch.sketches.countsketch.decoding import joint_decode
+from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
+from dpsketch.sketches.countsketch.locating import root_mean_square
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.heavy.search import lowest_threshold, search, standard_error
+from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -63,6 +64,8 @@ class PrivateHeavyHitters:
     guarantee: Guarantee
     charge: Charge | None = None
 
+    _known: dict[str, Found] = field(default_factory=dict, init=False, repr=False)
+
     def __post_init__(self) -> None:
         for part in (self.total, self.dense, self.tables):
             part.flags.writeable = False
@@ -80,7 +83,14 @@ class PrivateHeavyHitters:
     @property
     def lowest_threshold(self) -> float:
         """The least threshold at which this release tells keys from noise; a lower one asked for acts as this one."""
-        return self.spec.grid * lowest_threshold(self)
+        return self.spec.grid * self._found.threshold
+
+    @property
+    def _found(self) -> Found:
+        # A function of the release alone, so it is worked out once.
+        if "found" not in self._known:
+            self._known["found"] = find(self)
+        return self._known["found"]
 
     def __repr__(self) -> str:
         shape = f"{self.spec.tables} tables of {self.spec.rows}×{self.spec.width}"
@@ -102,7 +112,8 @@ class PrivateHeavyHitters:
             At most so many keys.
         threshold : float, optional
             Only keys with an estimate of at least this. None, or one below :attr:`lowest_threshold`, acts as that: what
-            lies below cannot be told from noise, and is never listed, also where fewer than ``n`` keys are left.
+            lies below cannot be told from noise, and is never listed, also where fewer than ``n`` keys are left. Where
+            nothing is listed, the answer's ``note`` says why.
         candidates : column of keys, optional
             Look at these keys only; then there is no lowest threshold.
         confidence : float
@@ -116,15 +127,27 @@ class PrivateHeavyHitters:
             raise InvalidInput("threshold must be a finite number.")
         if candidates is not None:
             return self._top_of(candidates, limit, threshold, confidence)
-        lowest = lowest_threshold(self)
-        found = search(self, lowest if threshold is None else max(lowest, threshold / self.spec.grid))
-        half = found.half_width(confidence)
-        listed = np.arange(np.count_nonzero(found.values > half))[:limit]
-        values = self.spec.grid * found.values[listed]
-        half *= self.spec.grid
-        return Estimates(
-            found.keys.take(listed).plain(), values, values - half, values + half, confidence, self.spec.unit.counts
+        found, grid = self._found, self.spec.grid
+        half = found.half_widths(confidence)
+        asked = 0.0 if threshold is None else threshold / grid
+        listed = np.flatnonzero((found.values > half) & (found.values >= asked))[:limit]
+        values, half = grid * found.values[listed], grid * half[listed]
+        keys = found.keys.take(listed).plain()
+        note = "" if keys else self._why_none(threshold, confidence)
+        return Estimates(keys, values, values - half, values + half, confidence, self.spec.unit.counts, note)
+
+    def _why_none(self, threshold: float | None, confidence: float) -> str:
+        """Say why no key was listed."""
+        half = self._found.half_widths(confidence)
+        least = max(self.lowest_threshold, self.spec.grid * (float(half.min()) if len(half) else 0.0))
+        if threshold is not None and threshold > least:
+            return f"no key passes {threshold:.6g}, the threshold asked for; one of {least:.6g} or more can be told."
+        note = (
+            f"no key passes {least:.6g}: the noise and collisions allow nothing below that to be told from nothing. A "
+            "larger budget, or more width"
         )
+        rows = "" if self.spec.rows >= LEAST_ROWS else f" and rows={LEAST_ROWS} or more, so that keys can be told apart"
+        return f"{note}{rows}, lets smaller keys be found; candidates= asks for keys by name."
 
     def _top_of(self, candidates: Any, limit: int | None, threshold: float | None, confidence: float) -> Estimates:
         column = self._column(candidates)
@@ -190,9 +213,9 @@ class PrivateHeavyHitters:
         if len(prints):
             scale = math.sqrt(self.noise.leaf.variance)
             decoded = joint_decode(self.tables[-1], prints, self.row_keys[-1], scale)
-            error = float(standard_error(decoded))
+            error = root_mean_square(decoded.errors)
             value -= float(decoded.values.sum())
-            variance += len(prints) * error**2
+            variance += float(np.sum(decoded.errors**2))
             # Keys picked by their estimates exceed the truth by error²·(how many there are a unit of count, at the
             # threshold) in all. That density is read off two errors' breadth above the smallest, and doubled: below,
             # where it matters too, keys are denser.

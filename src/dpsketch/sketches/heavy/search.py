@@ -3,13 +3,17 @@
 Level by level, every child of a prefix that survived is looked at:
 
 1. The median over rows is taken for each child, and those below half of what is needed are dropped. Nearly all are.
-2. The others are decoded jointly, as CountSketch does it: those that stand out are fitted together and subtracted, so
-   that a heavy prefix no longer lifts the children of others that share its cells. Where that brings a dropped child to
-   light, it is taken in and all are decoded again.
+2. The others are decoded jointly, as CountSketch does it, so that a heavy prefix no longer lifts the children of others
+   that share its cells. Where that brings a dropped child to light, it is taken in and all are decoded again.
 3. A child survives with an estimate of at least 0.6 of the threshold; at the last level, of the threshold itself.
 
 The levels have independent noise and hash functions, so which keys reach the last level says nothing about their errors
 there: an interval has to allow for having been picked among those looked at in the last level only.
+
+The threshold is the lowest at which this works. How low that is depends on what joint decoding leaves of the tables,
+and that on which keys are decoded, hence on the threshold. So thresholds are tried from the one that noise alone would
+allow upwards, until one is as high as what its own search has left of every level asks for. The tables as they were
+released tell one that always is.
 
 No level keeps more than ``FRONTIER`` prefixes: beyond that the largest stay. A threshold that needs more is out of
 reach of the table, unless the table is much wider than that.
@@ -20,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +33,7 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.locating import MEDIAN, pseudo_cells, root_mean_square
+from dpsketch.sketches.countsketch.locating import MEDIAN
 from dpsketch.sketches.heavy.keys import Keys, KeySpace
 
 if TYPE_CHECKING:
@@ -39,19 +43,23 @@ __all__ = [
     "BRANCHING",
     "FRONTIER",
     "INNER",
+    "NEARLY",
+    "PLAUSIBLE",
     "Found",
+    "TooLow",
     "confidence_in_each",
-    "lowest_threshold",
+    "find",
+    "most_candidates",
+    "next_threshold",
     "scale_of_estimates",
     "search",
     "smallest_reach",
-    "standard_error",
 ]
 
 FRONTIER = 1 << 14
 INNER = 0.6
 # A child must reach this part of what is needed by its median, before joint decoding gives it a better estimate.
-_PLAUSIBLE = 0.5
+PLAUSIBLE = 0.5
 # How many standard errors a threshold must have at the last level (a million children are looked at, and none of them
 # may pass by chance) and 0.6 of it above (where the next level takes back what passed by chance).
 _LEAF_ERRORS = 5.5
@@ -62,7 +70,12 @@ BRANCHING = 1 - 2 * 2 / 256
 # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
 _EFFICIENCY = 0.95
 # How often children that were dropped may be taken in.
-_LOOKS = 2
+_LOOKS = 1
+# From one threshold to the next. A threshold holds if its search asks for no more than this much of it.
+_LEAST_STEP, _LARGEST_STEP = 1.25, 2.0
+NEARLY = 1.02
+# More candidates for a cell than this, and more than this in all, are not worth decoding.
+_CROWD, _LEAST_CROWD = 8, 1 << 14
 # Parents a round; their children fill a few megabytes.
 _PARENTS = 256
 # The tail of the last level's errors is read off the table, and known to a factor only.
@@ -81,23 +94,28 @@ class Found:
         The keys.
     values : numpy.ndarray
         Their estimates, in counters.
+    places : numpy.ndarray
+        Their places among what was decoded.
     decoded : Decoded or None
         The last level as it was decoded; None where nothing got that far.
     looked_at : int
         How many keys were looked at in the last level.
+    threshold : float
+        The threshold of the search, in counters.
     """
 
     keys: Keys
     values: Floats
+    places: npt.NDArray[np.int64]
     decoded: Decoded | None
     looked_at: int
+    threshold: float
 
-    def half_width(self, confidence: float) -> float:
-        """Half-width, in counters, of intervals that hold for all keys found at once."""
+    def half_widths(self, confidence: float) -> Floats:
+        """Half-widths, in counters, of intervals that hold for all keys found at once."""
         if self.decoded is None:
-            return 0.0
-        level = confidence_in_each(confidence, self.looked_at)
-        return self.decoded.inflation * half_width(self.decoded.remaining, self.decoded.location, level)
+            return np.empty(0)
+        return self.decoded.half_widths(confidence_in_each(confidence, self.looked_at))[self.places]
 
 
 def confidence_in_each(confidence: float, looked_at: int) -> float:
@@ -105,25 +123,29 @@ def confidence_in_each(confidence: float, looked_at: int) -> float:
     return 1 - (1 - confidence) / (_TAIL_MARGIN * looked_at)
 
 
-def standard_error(decoded: Decoded) -> float:
-    """Root mean square error, in counters, of one estimate on a decoded table."""
-    return decoded.inflation * root_mean_square(decoded.location(pseudo_cells(decoded.remaining)))
-
-
-def lowest_threshold(release: PrivateHeavyHitters) -> float:
-    """Return the least threshold, in counters, at which this release tells keys from noise.
-
-    It follows from the spread of the released counters, heavy ones left aside.
-    """
+def find(release: PrivateHeavyHitters) -> Found:
+    """Find all keys that this release tells from noise."""
     laws = _laws(release)
-    spreads = [
-        max(math.sqrt(law.variance), float(np.median(np.abs(table))) / 0.6745)
-        for law, table in zip(laws, release.tables, strict=True)
-    ]
-    inner = [scale_of_estimates(spread, release.spec.rows) for spread in spreads[:-1]]
-    leaf = scale_of_estimates(spreads[-1], release.spec.rows)
-    branching = max(half_width(table, MEDIAN, BRANCHING) for table in release.tables)
-    return max(branching / INNER, smallest_reach([math.sqrt(release.noise.dense.variance), *inner], leaf))
+    alone = [scale_of_estimates(math.sqrt(law.variance), release.spec.rows) for law in laws]
+    floor = smallest_reach([math.sqrt(release.noise.dense.variance), *alone[:-1]], alone[-1])
+    sure = max(floor, *(_Table.of(release, level).needs(None) for level in range(len(laws))))
+    threshold = floor
+    while threshold < sure:
+        found = search(release, threshold, checked=True)
+        if isinstance(found, Found):
+            return found
+        threshold = next_threshold(threshold, found.needed)
+    return search(release, sure)
+
+
+def next_threshold(threshold: float, needed: float) -> float:
+    """Return what to try after a threshold whose own search asks for a higher one."""
+    return max(_LEAST_STEP * threshold, min(needed, _LARGEST_STEP * threshold))
+
+
+def most_candidates(width: int) -> int:
+    """Return how many candidates a table of this width is worth decoding for."""
+    return max(_LEAST_CROWD, _CROWD * width)
 
 
 def scale_of_estimates(spread: float, rows: int) -> float:
@@ -136,35 +158,76 @@ def smallest_reach(above: list[float], leaf: float) -> float:
     return max(_LEAF_ERRORS * leaf, *(_INNER_ERRORS / INNER * error for error in above))
 
 
-def search(release: PrivateHeavyHitters, threshold: float) -> Found:
-    """Find the keys whose count is at least a threshold (in counters)."""
+@dataclass(frozen=True, slots=True)
+class TooLow:
+    """A threshold was too low for a level of the tree, which asks for another one."""
+
+    needed: float
+
+
+@overload
+def search(release: PrivateHeavyHitters, threshold: float) -> Found: ...
+@overload
+def search(release: PrivateHeavyHitters, threshold: float, *, checked: bool) -> Found | TooLow: ...
+def search(release: PrivateHeavyHitters, threshold: float, *, checked: bool = False) -> Found | TooLow:
+    """Find the keys whose count is at least a threshold (in counters).
+
+    Parameters
+    ----------
+    release : PrivateHeavyHitters
+        The tree.
+    threshold : float
+        The threshold.
+    checked : bool
+        Give up at a level that, as it was decoded, asks for a higher threshold.
+    """
     space = release.spec.space
     counters = release.dense[:-1] if space.key_type == "text" else release.dense
     prefixes = space.from_cells(np.flatnonzero(counters >= INNER * threshold))
     ended: list[Keys] = []
-    found = Found(space.join([]), np.empty(0), None, 0)
-    for level, law in enumerate(_laws(release)):
+    found = Found(space.join([]), np.empty(0), np.empty(0, np.int64), None, 0, threshold)
+    for level in range(len(release.tables)):
         depth = space.dense_depth + level
-        last = level == len(release.tables) - 1
+        table = _Table.of(release, level)
         reaching = prefixes.reaching(depth)
         if reaching is not None:
             # A text that has ended has nothing below it: it waits for the last level.
             ended.append(prefixes.take(np.flatnonzero(~reaching)))
             prefixes = prefixes.take(np.flatnonzero(reaching))
-        children = _Children(space, prefixes, depth, tuple(ended) if last else ())
-        table = _Table(release.tables[level], release.row_keys[level], math.sqrt(law.variance))
-        found = _frequent(children, table, threshold if last else INNER * threshold)
+        children = _Children(space, prefixes, depth, tuple(ended) if table.last else ())
+        attempt = _frequent(children, table, threshold, most_candidates(release.spec.width) if checked else None)
+        if isinstance(attempt, TooLow):
+            return attempt
+        found = attempt
+        if checked and table.needs(found.decoded) > NEARLY * threshold:
+            return TooLow(table.needs(found.decoded))
         prefixes = found.keys.take(np.arange(min(len(found.values), FRONTIER)))
     return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """One level's released table, the keys of its rows, and the standard deviation of its noise."""
+    """One level's released table, the keys of its rows, its noise's standard deviation, and whether it is the last."""
 
     counters: npt.NDArray[np.int64]
     row_keys: npt.NDArray[np.uint64]
     noise_scale: float
+    last: bool
+
+    @classmethod
+    def of(cls, release: PrivateHeavyHitters, level: int) -> _Table:
+        scale = math.sqrt(_laws(release)[level].variance)
+        return cls(release.tables[level], release.row_keys[level], scale, level == len(release.tables) - 1)
+
+    def needs(self, decoded: Decoded | None) -> float:
+        """Return the least threshold that what was left of the table allows; of all of it where nothing was decoded."""
+        if decoded is None:
+            spread = max(self.noise_scale, float(np.median(np.abs(self.counters))) / 0.6745)
+            error, left = scale_of_estimates(spread, len(self.counters)), self.counters.astype(np.float64)
+        else:
+            error, left = decoded.error, decoded.remaining
+        reach = _LEAF_ERRORS * error if self.last else _INNER_ERRORS / INNER * error
+        return max(half_width(left, MEDIAN, BRANCHING) / INNER, reach)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,12 +261,15 @@ class _Children:
         return self.space.join(parts)
 
 
-def _frequent(children: _Children, table: _Table, needed: float) -> Found:
-    """Return the children whose estimate is at least what is needed, largest first."""
+def _frequent(children: _Children, table: _Table, threshold: float, most: int | None) -> Found | TooLow:
+    """Return the children whose estimate is at least what is needed, largest first; give up if too many may be."""
+    needed = threshold if table.last else INNER * threshold
     counters = table.counters.astype(np.float64)
-    held = children.reaching(counters, table.row_keys, _PLAUSIBLE * needed, None)
+    held = children.reaching(counters, table.row_keys, PLAUSIBLE * needed, None)
     if len(held) == 0:
-        return Found(held, np.empty(0), None, len(children))
+        return Found(held, np.empty(0), np.empty(0, np.int64), None, len(children), threshold)
+    if most is not None and len(held) > most:
+        return TooLow(math.inf)
     decoded = joint_decode(table.counters, held.prints(), table.row_keys, table.noise_scale)
     for _ in range(_LOOKS):
         # Heavy keys may have hidden one from its median; now that they are gone, it shows.
@@ -211,10 +277,13 @@ def _frequent(children: _Children, table: _Table, needed: float) -> Found:
         if len(more) == len(held):
             break
         held = more
-        decoded = joint_decode(table.counters, held.prints(), table.row_keys, table.noise_scale)
+        decoded = joint_decode(table.counters, held.prints(), table.row_keys, table.noise_scale, start=decoded)
+    # Candidates were picked by this very table: those that chance lifted would take their share of the others' cells.
+    held = held.take(np.flatnonzero(decoded.values >= PLAUSIBLE * needed))
+    decoded = joint_decode(table.counters, held.prints(), table.row_keys, table.noise_scale)
     order = np.argsort(-decoded.values, kind="stable")
     order = order[: np.count_nonzero(decoded.values >= needed)]
-    return Found(held.take(order), decoded.values[order], decoded, len(children))
+    return Found(held.take(order), decoded.values[order], order, decoded, len(children), threshold)
 
 
 def _laws(release: PrivateHeavyHitters) -> list[Noise]:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled import countsketch as kernels
 from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.heavy.keys import IntegerKeys
-from dpsketch.sketches.heavy.search import standard_error
 from dpsketch.sketches.ranges.chain import Counts, Floats, Nodes
 
 __all__ = ["Cells", "Table", "cell_levels", "combined_variance", "noise_variance", "prefix_prints", "table_levels"]
@@ -25,7 +23,6 @@ _PARENTS = 4096
 _STANDS_OUT = 4.0
 # Noise that rounds to nothing still has to be divided by.
 _LEAST_VARIANCE = 1e-9
-_CHUNK = 1 << 16
 
 
 def prefix_prints(nodes: Nodes) -> npt.NDArray[np.uint64]:
@@ -109,7 +106,7 @@ class Table:
     known : numpy.ndarray
         The nodes that were decoded together, increasing.
     decoded : Decoded
-        Their estimates, and what remains of the table without the large ones.
+        Their estimates, and what remains of the table without them.
     row_keys : numpy.ndarray
         The keys of the rows.
     own_variance : float
@@ -129,11 +126,7 @@ class Table:
 
     def own(self, nodes: Nodes) -> Floats:
         """Estimate nodes."""
-        values = np.empty(len(nodes))
-        for start in range(0, len(nodes), _CHUNK):
-            prints = prefix_prints(nodes[start : start + _CHUNK])
-            cells = kernels.row_values(self.decoded.remaining, prints, self.row_keys)
-            values[start : start + _CHUNK] = self.decoded.location(cells)
+        values = self.decoded.read(prefix_prints(nodes), self.row_keys)
         if len(self.known):
             places = np.minimum(np.searchsorted(self.known, nodes), len(self.known) - 1)
             values = np.where(self.known[places] == nodes, self.decoded.values[places], values)
@@ -157,9 +150,9 @@ def table_levels(
 ) -> list[Table]:
     """Decode the sketched levels from above, looking for the children of the nodes that hold most.
 
-    A node's part of its row's cell is an error for the others as long as it is unknown. Those that stand out are
-    fitted together and subtracted (see :mod:`~dpsketch.sketches.countsketch.decoding`); a node that stands out has a
-    parent that does, so the children of the largest parents are enough to look at.
+    A node's part of its row's cell is an error for the others as long as it is unknown. Those looked for are decoded
+    together (see :mod:`~dpsketch.sketches.countsketch.decoding`); a node that holds much has a parent that does, so the
+    children of the largest parents are enough to look at.
     """
     levels: list[Table] = []
     noise = noise_variance(law)
@@ -172,7 +165,7 @@ def table_levels(
         nodes: Nodes = ((largest[:, np.newaxis] << np.uint64(step)) | np.arange(1 << step, dtype=np.uint64)).ravel()
         decoded = joint_decode(table, prefix_prints(nodes), keys, math.sqrt(noise))
         # No estimate is better than the mean of rows that collide with nothing.
-        variance = max(standard_error(decoded) ** 2, noise / table.shape[0])
+        variance = max(decoded.error**2, noise / table.shape[0])
         levels.append(Table(below, nodes, decoded, keys, variance))
         parents, sizes, depth = nodes, decoded.values, below
     return levels

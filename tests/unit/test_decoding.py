@@ -1,0 +1,146 @@
+"""Joint decoding: the kernels are the slow oracle's, and few rows or narrow tables are not fitted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import noise
+from dpsketch._compiled import messages
+from dpsketch.sketches.countsketch.decoding import joint_decode
+from dpsketch.sketches.countsketch.locating import Location
+from oracles import decoding as oracle
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("rows", [3, 5, 8])
+def test_a_sweep_is_the_oracles(rows: int, signed: bool) -> None:
+    rng = np.random.default_rng(rows)
+    width, keys = 16, 20
+    table = rng.normal(0, 30, (rows, width))
+    places = rng.integers(0, width, (keys, rows)).astype(np.int32)
+    cells = places + np.arange(rows, dtype=np.int32) * np.int32(width)
+    signs = rng.choice(np.array([-1, 1], np.int8), (keys, rows))
+    sent, variances = rng.exponential(20, (keys, rows)), rng.exponential(9, (keys, rows))
+    weights, scales = np.array([0.6, 0.3, 0.1]), np.array([0.0, 25.0, 2500.0])
+
+    means, known = messages.gather(cells, signs, sent, variances, table.size)
+    left = table - means.reshape(table.shape)
+    assert np.allclose(left, oracle.spread_out(table, places, signs, sent))
+    spreads = 16.0 + known.reshape(table.shape)
+    expected = np.empty((2, keys, rows))
+    for i in range(keys):
+        values = [signs[i, r] * left[r, places[i, r]] + sent[i, r] for r in range(rows)]
+        errors = [max(spreads[r, places[i, r]] - variances[i, r], 16.0) for r in range(rows)]
+        for row in range(rows):
+            others = [r for r in range(rows) if r != row]
+            found = oracle.location([values[r] for r in others], [errors[r] for r in others], 10.0)
+            expected[:, i, row] = oracle.expectation(*found, weights, scales, signed)
+    shares = np.zeros((keys, 3), np.float32)
+    changes = np.empty(keys)
+    before = sent.copy()
+    messages.sweep(
+        cells, signs, sent, variances, np.arange(keys), left.ravel(), spreads.ravel(), 16.0, weights, scales, signed,
+        10.0, 1.0, changes, shares,
+    )  # fmt: skip
+    assert np.allclose(sent, expected[0], rtol=1e-6, atol=1e-6)
+    assert np.allclose(variances, expected[1], rtol=1e-5, atol=1e-5)
+    assert np.allclose(changes, np.mean((sent - before) ** 2, axis=1))
+    assert np.allclose(shares.sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_message_does_not_use_its_own_cell() -> None:
+    """Moving one key's cell in one row leaves its message to that cell where it was, and moves those to the others."""
+    rng = np.random.default_rng(1)
+    rows, width, keys = 5, 64, 30
+    cells = (rng.integers(0, width, (keys, rows)) + np.arange(rows) * width).astype(np.int32)
+    signs = np.ones((keys, rows), np.int8)
+    weights, scales = np.array([0.5, 0.5]), np.array([0.0, 400.0])
+
+    def sent(left: np.ndarray) -> np.ndarray:
+        found = np.zeros((keys, rows))
+        messages.sweep(
+            cells, signs, found, np.zeros((keys, rows)), np.arange(keys), left, np.full(left.size, 25.0), 25.0, weights,
+            scales, False, 10.0, 1.0, np.empty(keys), np.zeros((keys, 2), np.float32),
+        )  # fmt: skip
+        return found
+
+    left = rng.normal(15, 5, rows * width)
+    moved = left.copy()
+    moved[cells[0, 2]] += 8
+    difference = sent(moved)[0] - sent(left)[0]
+    assert difference[2] == 0
+    assert np.all(difference[[0, 1, 3, 4]] > 0)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 1024), (1, 4096), (3, 8)])
+def test_too_few_rows_and_narrow_tables_are_answered_plainly(rows: int, width: int) -> None:
+    counts = np.r_[100_000, np.full(20, 1000), np.zeros(3000, np.int64)]
+    sketch = dps.CountSketch(rows=rows, width=width, unit=dps.per_record())
+    sketch.update(np.arange(len(counts)), counts=counts)
+    with noise.seeded_noise_for_tests_only(1):
+        private = sketch.release(epsilon=1.0, delta=1e-6)
+    plain, decoded = private.estimate(np.arange(len(counts))), private.decode(np.arange(len(counts)))
+    assert np.array_equal(plain.value, decoded.value)
+    assert np.allclose(plain.low, decoded.low)
+    if width > 8:
+        assert abs(decoded.value[0] - 100_000) < 3000
+
+
+def test_more_candidates_go_on_from_what_was_decoded() -> None:
+    rng = np.random.default_rng(2)
+    prints = rng.integers(0, 2**64, 1000, dtype=np.uint64)
+    counts = np.where(np.arange(1000) < 300, 500, 0)
+    from dpsketch._compiled import countsketch as kernels
+
+    row_keys = rng.integers(0, 2**64, 5, dtype=np.uint64)
+    table = np.rint(rng.normal(0, 10, (5, 512))).astype(np.int64)
+    kernels.add_weighted(table, prints, row_keys, counts)
+    first = joint_decode(table, prints[:290], row_keys, 10.0)
+    resumed = joint_decode(table, prints, row_keys, 10.0, start=first)
+    afresh = joint_decode(table, prints, row_keys, 10.0)
+    assert not isinstance(resumed.reading, Location)
+    assert resumed.error == pytest.approx(afresh.error, rel=0.05)
+    assert np.sqrt(np.mean((resumed.values - counts) ** 2)) < 6
+
+
+def test_a_difference_of_releases_may_be_negative() -> None:
+    """Counts that fell are decoded as well as counts that rose, also from a file."""
+    keys = np.arange(4000)
+    days = [np.where(keys % 40 == 0, 5000, 0), np.where(keys % 40 == 20, 5000, 0)]
+    made = []
+    for seed, counts in enumerate(days):
+        sketch = dps.CountSketch(rows=5, width=1024, unit=dps.per_record())
+        sketch.update(keys, counts=counts)
+        with noise.seeded_noise_for_tests_only(seed):
+            made.append(sketch.release(epsilon=1.0, delta=1e-6))
+    change = made[1] - made[0]
+    again = type(change).from_document(change.to_document())
+    assert again.signed
+    assert not (made[0] + made[1]).signed
+    truth = days[1] - days[0]
+    for one in (change, again):
+        found = one.decode(keys)
+        assert np.sqrt(np.mean((found.value - truth) ** 2)) < 8
+        assert 0.93 < np.mean((found.low <= truth) & (truth <= found.high)) < 0.98
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_that_no_counter_holds_are_refused(sign: int) -> None:
+    sketch = dps.CountSketch(rows=1, width=2, unit=dps.per_record())
+    with noise.seeded_noise_for_tests_only(1):
+        private = sketch.release(epsilon=1.0, delta=1e-6)
+    document = private.to_document()
+    document.arrays["table"] = np.array([[sign * (2**62 + 5), 1]])
+    large = dps.PrivateCountSketch.from_document(document)
+    with pytest.raises(dps.errors.CounterOverflow, match="2\\*\\*63"):
+        _ = large + large
+    with pytest.raises(dps.errors.CounterOverflow):
+        _ = large - large
+    document.arrays["table"] = np.array([[sign * (2**62 - 1), 1]])
+    small = dps.PrivateCountSketch.from_document(document)
+    assert (small + small).table.tolist() == [[sign * (2**63 - 2), 2]]
+    document.arrays["table"] = np.array([[-(2**63), 0]])
+    with pytest.raises(dps.errors.CounterOverflow):
+        _ = small - dps.PrivateCountSketch.from_document(document)
