@@ -62,6 +62,7 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
                 "confidence": estimates.confidence,
                 "counts": estimates.counts,
                 "guarantee": guarantee.to_json(),
+                **({"note": estimates.note} if estimates.note else {}),
             }
         )
         return
@@ -70,6 +71,8 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
         ["key", "estimate", f"{percent}% low", f"{percent}% high"],
         [[str(key), number(value), number(low), number(high)] for key, value, low, high in estimates.rows()],
     )
+    if estimates.note:
+        say(estimates.note[:1].upper() + estimates.note[1:])
     if estimates.counts is not None:
         say(f"Counted: {estimates.counts}.")
     say(f"Guarantee: {guarantee}")

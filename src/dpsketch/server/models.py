@@ -113,15 +113,17 @@ class EstimateView(BaseModel):
 
 
 class EstimatesAnswer(BaseModel):
-    """Estimates in the order asked, and the guarantee they come with. ``joint``: the intervals hold all at once.
+    """Estimates in the order asked, and the guarantee they come with.
 
-    ``counts`` says what was counted; the intervals are for that, not for what was cut before.
+    ``joint``: the intervals hold all at once. ``counts`` says what was counted; the intervals are for that, not for
+    what was cut before. ``note``: what to know beside, such as why nothing was found.
     """
 
     estimates: list[EstimateView]
     confidence: float
     counts: str
     joint: bool
+    note: str
     guarantee: GuaranteeView
 
 

@@ -47,6 +47,7 @@ def estimates_reply(estimates: Estimates, guarantee: Guarantee, *, joint: bool, 
             "confidence": estimates.confidence,
             "counts": estimates.counts or guarantee.unit.counts,
             "joint": joint,
+            "note": estimates.note,
             **more,
             "guarantee": finite(guarantee.to_json()),
         }

@@ -90,7 +90,7 @@ export async function listCard({ release, path, signal, measure, confidence, key
     last = way;
     if (found.estimates.length === 0) {
       chart.hide();
-      status.replaceChildren("No key is frequent enough to stand out from the noise.");
+      status.replaceChildren(found.note || "No key is frequent enough to stand out from the noise.");
       return;
     }
     status.replaceChildren(`${found.estimates.length} keys, the largest first.`);
