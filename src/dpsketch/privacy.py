@@ -17,6 +17,7 @@ from dpsketch.numbers import hold_real, hold_whole, real_number
 
 __all__ = [
     "ApproximateCost",
+    "Budget",
     "Cost",
     "GaussianCost",
     "Guarantee",
@@ -31,7 +32,6 @@ __all__ = [
     "per_record",
     "per_user",
     "percentage",
-    "requested",
 ]
 
 # Past this a budget protects nobody, and the ε it implies leaves the range in which it can be computed.
@@ -238,32 +238,56 @@ def cost_from_json(value: dict[str, Any]) -> Cost:
     return _COST_NAMES[kind](**fields)
 
 
-def requested(epsilon: float | None, delta: float | None, rho: float | None) -> PureCost | ApproximateCost | ZcdpCost:
-    """Read the budget of a release: ε with δ > 0, ε with δ = 0, or ρ; refuse anything else.
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent: ε with δ (0 for pure privacy), or ρ. Anything else is refused when it is made.
+
+    Attributes
+    ----------
+    epsilon, delta : float or None
+        An (ε, δ) budget.
+    rho : float or None
+        A zero-concentrated budget instead of the two.
 
     Examples
     --------
-    >>> requested(1.0, 0, None)
+    >>> Budget(1.0, 0).cost
     PureCost(epsilon=1.0)
     """
-    epsilon = None if epsilon is None else real_number("epsilon", epsilon)
-    delta = None if delta is None else real_number("delta", delta)
-    rho = None if rho is None else real_number("rho", rho)
-    if rho is not None:
-        if epsilon is not None or delta is not None:
-            raise InvalidInput("give either rho, or epsilon and delta, not both.")
-        if not 0 < rho <= _LARGEST_RHO:
-            raise InvalidInput(f"rho must be positive and at most {_LARGEST_RHO:g}, not {rho!r}.")
-        return ZcdpCost(float(rho))
-    if epsilon is None:
-        raise InvalidInput("a release needs a budget: epsilon= with delta= (delta=0 for pure privacy), or rho=.")
-    if not 0 < epsilon <= sys.float_info.max:
-        raise InvalidInput(f"epsilon must be positive and finite, not {epsilon!r}.")
-    if delta is None:
-        raise InvalidInput("say delta= as well: for example delta=1e-6, or delta=0 for pure privacy.")
-    if not 0 <= delta < 1:
-        raise InvalidInput(f"delta must be at least 0 and below 1, not {delta!r}.")
-    return ApproximateCost(float(epsilon), float(delta)) if delta > 0 else PureCost(float(epsilon))
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        hold_real(self, "epsilon", "delta", "rho", optional=True)
+        if self.rho is not None:
+            if self.epsilon is not None or self.delta is not None:
+                raise InvalidInput("give either rho, or epsilon and delta, not both.")
+            if not 0 < self.rho <= _LARGEST_RHO:
+                raise InvalidInput(f"rho must be positive and at most {_LARGEST_RHO:g}, not {self.rho!r}.")
+            return
+        if self.epsilon is None:
+            raise InvalidInput("a release needs a budget: epsilon= with delta= (delta=0 for pure privacy), or rho=.")
+        if not 0 < self.epsilon <= sys.float_info.max:
+            raise InvalidInput(f"epsilon must be positive and finite, not {self.epsilon!r}.")
+        if self.delta is None:
+            raise InvalidInput("say delta= as well: for example delta=1e-6, or delta=0 for pure privacy.")
+        if not 0 <= self.delta < 1:
+            raise InvalidInput(f"delta must be at least 0 and below 1, not {self.delta!r}.")
+
+    @property
+    def cost(self) -> PureCost | ApproximateCost | ZcdpCost:
+        """The budget as the cost that a release may have; to be matched."""
+        if self.rho is not None:
+            return ZcdpCost(float(self.rho))
+        epsilon, delta = float(self.epsilon or 0), float(self.delta or 0)
+        return ApproximateCost(epsilon, delta) if delta > 0 else PureCost(epsilon)
+
+    @property
+    def keywords(self) -> dict[str, float | None]:
+        """The budget as a ``release`` takes it."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
 
 
 def best_guess(epsilon: float, delta: float = 0.0) -> float:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dpsketch import noise
-from dpsketch.privacy import per_record, per_user
+from dpsketch.privacy import Budget, per_record, per_user
 from dpsketch.sketches.distinct import DistinctSketch, DistinctSpec
-from dpsketch.sketches.distinct.mergeable import flip_bits, flip_threshold
+from dpsketch.sketches.distinct.mergeable import Flips, flip_threshold
+from dpsketch.sketches.distinct.spec import ONES
 
 
 @pytest.mark.parametrize("max_keys", [1, 2, 5])
@@ -44,8 +45,8 @@ def test_bits_are_flipped_with_the_stated_probabilities() -> None:
     """640,000 zeros and as many ones; 6 standard errors have a probability of 2e-9. Twin: 3% more flips are seen."""
     threshold = flip_threshold(1.0, per_record())
     with noise.seeded_noise_for_tests_only(5):
-        zeros = flip_bits(np.zeros(10_000, np.uint64), threshold)
-        ones = flip_bits(np.full(10_000, 2**64 - 1, np.uint64), threshold)
+        zeros = Flips(threshold, 1.0).draw(np.zeros(10_000, np.uint64))
+        ones = Flips(threshold, 1.0).draw(np.full(10_000, 2**64 - 1, np.uint64))
     n = 640_000
     for words, chance in ((zeros, math.exp(-1) / 2), (ones, 0.5)):
         seen = int(np.bitwise_count(words).sum())
@@ -79,7 +80,7 @@ def test_the_released_number_is_the_ones_plus_noise_of_that_sensitivity() -> Non
     built.update(range(2), users=[1, 1])
     with noise.seeded_noise_for_tests_only(1):
         values = np.array([built.release(epsilon=1.0, delta=0).ones for _ in range(2000)]) - 2
-    law = built.spec.noise(1.0, 0, None).noise
+    law = built.spec.calibrate(Budget(1.0, 0)).law(ONES)
     assert law == noise.DiscreteLaplace(1.0, 2)
     error = math.sqrt(5 / 2000) * law.variance
     assert abs(float(np.mean(values**2)) - law.variance) < 6 * error

@@ -94,10 +94,10 @@ def test_no_exact_number_is_in_the_memory() -> None:
     sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=unit, epsilon=1.0, delta=0, key_type="int")
     before = {name: getattr(sketch, name) for name in ("_partials", "_changed_by")}
     sketch.update([1, 2, None, 3])
-    exact = {"_calibrated", "_charge", "_spec", "_row_keys", "_table", "_began_for_tests"}
+    exact = {"_permit", "_spec", "_row_keys", "_table"}
     assert set(vars(sketch)) == exact | set(before)
     assert {name: getattr(sketch, name) for name in before} == before
-    assert sketch._began_for_tests is False
+    assert sketch._permit.for_tests is False
 
 
 def test_users_are_refused() -> None:

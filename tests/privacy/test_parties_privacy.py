@@ -14,8 +14,10 @@ from dpsketch import accounting, audit, noise
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.parties import merge_releases
-from dpsketch.sketches.countsketch.shares import Calibration, Share, sum_gap
+from dpsketch.sketches.countsketch.shares import Share, SharedNoise, sum_gap
+from dpsketch.sketches.countsketch.spec import COUNTERS
 from dpsketch.sketches.specs import Sensitivity
 
 
@@ -104,8 +106,8 @@ def test_very_small_shares_would_not_do() -> None:
 @pytest.mark.parametrize(("parties", "honest"), [(10, 1.0), (10, 0.5), (3, 1.0)])
 def test_the_released_shares_keep_the_promise_exactly(epsilon: float, parties: int, honest: float) -> None:
     """One row, one counter: the honest shares' sum, enumerated in their finer steps, has at most δ; fewer have more."""
-    calibration = Calibration.of(epsilon, 1e-6, None, Share(parties, honest), Sensitivity(1, 1.0))
-    law = calibration.alone().noise
+    calibration = SharedNoise.of(Budget(epsilon, 1e-6), Share(parties, honest), Sensitivity(1, 1.0))
+    law = calibration.alone().law(COUNTERS)
     assert isinstance(law, noise.RoundedGaussian)
     sure = Share(parties, honest).honest_parties
     reach = math.ceil(12 * law.sigma * math.sqrt(sure))

@@ -161,7 +161,7 @@ def drawn_outputs(projection: Projection, positions, values, runs: int, seed: in
     at, units = np.array(positions, np.uint64)[order], np.array(values)[order]
     with noise.seeded_noise_for_tests_only(seed):
         for _ in range(runs):
-            table = projection.embed(at, units)
+            table = projection.draw(at, units)
             bits = (table[column, row >> 6] >> (row & 63).astype(np.uint64)) & np.uint64(1)
             counts[int((bits << np.arange(len(union), dtype=np.uint64)).sum())] += 1
     return counts
@@ -189,7 +189,7 @@ def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
 def test_bits_that_no_key_touches_are_flips_alone(seeded: None) -> None:
     """Of 4·10⁶ such bits a quarter are ones, within 6 standard deviations (false alarms below 2e-9)."""
     projection = Projection.for_budget(1.0, keys=1, units=1, top=3, rows=2**20, alpha=2, seed=1)
-    table = projection.embed(np.empty(0, np.uint64), np.empty(0, np.int64))
+    table = projection.draw(np.empty(0, np.uint64), np.empty(0, np.int64))
     share = float(np.bitwise_count(table).mean() / 64)
     assert abs(share - 0.25) < 6 * math.sqrt(0.1875 / (64 * table.size))
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.privacy import Budget
 from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
 
 BITS = 18
@@ -32,7 +33,7 @@ def parts(sketch: RangeSketch) -> list[np.ndarray]:
 
 def spent(spec: RangeSketchSpec, one: RangeSketch, other: RangeSketch, budget: dict[str, float]) -> float:
     """The share of a budget that telling two sketches apart takes: μ², or ε, over the whole."""
-    noise = spec.calibrate(budget.get("epsilon"), budget.get("delta"), budget.get("rho")).noise
+    noise = spec.noise(spec.calibrate(Budget(**budget)))
     laws = [noise.total] + [noise.dense] * (len(spec.dense_depths) - 1) + [noise.leaf] * spec.tables
     share = 0.0
     for law, a, b in zip(laws, parts(one), parts(other), strict=True):

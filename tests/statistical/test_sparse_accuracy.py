@@ -105,7 +105,7 @@ def test_a_real_table_in_the_published_mode(seeded: None) -> None:
             heavy = round(-rows * math.log(0.9)) - probes // 2
             positions = np.arange(probes + heavy, dtype=np.uint64)
             values = np.random.default_rng(seed).integers(0, 4401, probes)
-            table = projection.embed(positions, np.concatenate([values, np.full(heavy, 10**9)]))
+            table = projection.draw(positions, np.concatenate([values, np.full(heavy, 10**9)]))
             peaks = kernels.walk(kernels.read(table, positions[:probes], projection.column_keys))
             found.append(np.abs(peaks / projection.columns_a_unit - values).mean() / 100)
         return float(np.mean(found))

@@ -14,8 +14,9 @@ from dpsketch import files, noise
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.ledger import Ledger
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.privacy import PureCost, per_record, per_user
+from dpsketch.privacy import Budget, PureCost, per_record, per_user
 from dpsketch.sketches.distinct import DistinctSketch, DistinctSpec, PrivateDistinct, PrivateDistinctBitmap
+from dpsketch.sketches.distinct.spec import ONES
 
 
 def sketch(keys: Any = None, **changed: Any) -> DistinctSketch:
@@ -56,10 +57,10 @@ def test_the_mean_number_of_ones_is_that_of_balls_in_cells() -> None:
 
 def test_the_quieter_law_is_chosen() -> None:
     spec = DistinctSpec(256, per_user(max_keys=3, neighbours="replace"))
-    assert spec.noise(1.0, 1e-6, None).noise == DiscreteLaplace(1.0, 3)
-    assert spec.noise(1.0, 0.0, None).cost == PureCost(1.0)
-    assert isinstance(spec.noise(0.1, 0.1, None).noise, RoundedGaussian)
-    assert isinstance(spec.noise(None, None, 0.1).noise, RoundedGaussian)
+    assert spec.calibrate(Budget(1.0, 1e-6)).law(ONES) == DiscreteLaplace(1.0, 3)
+    assert spec.calibrate(Budget(1.0, 0.0)).costs == (PureCost(1.0),)
+    assert isinstance(spec.calibrate(Budget(0.1, 0.1)).law(ONES), RoundedGaussian)
+    assert isinstance(spec.calibrate(Budget(rho=0.1)).law(ONES), RoundedGaussian)
     preview = spec.preview(epsilon=1.0, delta=0, distinct=1e6)
     assert preview.predicted_error == pytest.approx(1e6 * math.log(2) / 16, rel=0.05)
 

@@ -22,7 +22,7 @@ from dpsketch.errors import (
     SpecMismatch,
 )
 from dpsketch.ledger import Ledger
-from dpsketch.privacy import MomentCost, Unit, per_record, per_user
+from dpsketch.privacy import Budget, MomentCost, Unit, per_record, per_user
 from dpsketch.sketches.moment import (
     MomentProfile,
     MomentSketch,
@@ -32,7 +32,7 @@ from dpsketch.sketches.moment import (
     PrivateMomentProfile,
     size_for_error,
 )
-from dpsketch.sketches.moment.calibration import calibrate, calibrate_together
+from dpsketch.sketches.moment.calibration import Floor, calibrate, floors_of
 from oracles import moment as oracle
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -365,25 +365,28 @@ def test_seeded_secrets_promise_nothing() -> None:
         assert not fresh.release(**BUDGET).guarantee.holds
 
 
+def floor_of(spec: MomentSpec, *budget: float | None) -> Floor:
+    (found,) = floors_of(calibrate([spec], Budget(*budget)))
+    return found
+
+
 def test_the_floor_is_what_the_budget_needs() -> None:
     spec = MomentSpec(0.5, 200, per_record(max_weight=16))
     for budget in ((1.0, 1e-6, None), (1.0, 0.0, None), (None, None, 0.05)):
-        found = calibrate(spec, *budget)
-        (cost,) = found.costs
-        assert cost.ratio >= spec.ratio(found.floors[0])
-        assert spec.ratio(0.999 * found.floors[0]) > cost.ratio
-    assert calibrate(spec, 1.0, 1e-6, None).floors[0] == pytest.approx(4 * 51.5, rel=0.01)  # MATH: 51.5·M^p
+        found = floor_of(spec, *budget)
+        assert found.cost.ratio >= spec.ratio(found.height)
+        assert spec.ratio(0.999 * found.height) > found.cost.ratio
+    assert floor_of(spec, 1.0, 1e-6).height == pytest.approx(4 * 51.5, rel=0.01)  # MATH: 51.5·M^p
 
 
 def test_public_totals_lower_the_floor_and_are_enforced_by_padding() -> None:
     unit = per_record(neighbours="replace")
     known = MomentSpec(0.5, 200, unit, public_total=10_000)
-    assert calibrate(known, 1.0, 1e-6, None).floors == (0.0,)
-    (cost,) = calibrate(known, 1.0, 1e-6, None).costs
-    assert cost.ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
+    assert floor_of(known, 1.0, 1e-6).height == 0
+    assert floor_of(known, 1.0, 1e-6).cost.ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
     some = MomentSpec(0.5, 200, unit, public_total=900)
     nothing = MomentSpec(0.5, 200, unit)
-    gap = calibrate(nothing, 1.0, 1e-6, None).floors[0] - calibrate(some, 1.0, 1e-6, None).floors[0]
+    gap = floor_of(nothing, 1.0, 1e-6).height - floor_of(some, 1.0, 1e-6).height
     assert gap == pytest.approx(30, rel=1e-6)
     built = MomentSketch(p=0.5, size=200, unit=unit, public_total=1_000_000)
     built.update(["a"] * 10)
@@ -435,9 +438,9 @@ def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
 
 def test_pure_and_concentrated_shares_add() -> None:
     specs = [MomentSpec(p, 50, per_record()) for p in (0.5, 1)]
-    pure = calibrate_together(specs, 1.0, 0.0, None)
+    pure = calibrate(specs, Budget(1.0, 0.0))
     assert sum(cost.size / cost.p * np.log(cost.ratio) for cost in pure.costs) == pytest.approx(1.0, rel=1e-9)
-    concentrated = calibrate_together(specs, None, None, 0.1)
+    concentrated = calibrate(specs, Budget(rho=0.1))
     total = sum(cost.size * ((1 + 1 / cost.p) * np.log(cost.ratio)) ** 2 / 8 for cost in concentrated.costs)
     assert total == pytest.approx(0.1, rel=1e-9)
     assert concentrated.epsilon < 3

@@ -22,7 +22,6 @@ from dpsketch.numbers import real_number, whole_number
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.density.calibration import Part
 from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
@@ -90,7 +89,6 @@ KEEPING: dict[type, dict[str, Any]] = {
     },
     dps.Share: {"parties": 5, "honest": 0.8, "party": 3},
     ShareTerms: {"parties": 5, "honest": 0.8, "epsilon": 1, "delta": 0.1, "rho": None, "finer": 4, "name": "3"},
-    Part: {"words": "w", "sensitivity": Sensitivity(1, 1.0), "share": 0.1},
     DensitySpec: {
         "kernel": kernels.Euclidean(dim=1, bandwidth=1.0),
         "rows": 20,
@@ -144,11 +142,11 @@ KEEPING: dict[type, dict[str, Any]] = {
 
 # What the library makes of checked numbers, and hands out or keeps to itself: nobody else builds these.
 MADE = {
-    "AdditiveNoise Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
-    "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed Prediction",
+    "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
+    "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
-    "LocalProtocol _Children _OneItem _Table",
+    "Flips Floor Part Prediction SharedNoise LocalProtocol _Children _OneItem _Table",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)

@@ -530,7 +530,7 @@ CASES = [
     ),
     Case("percentage", fixed(privacy.percentage), {"probability": 0.7}),
     *(
-        Case("requested", fixed(privacy.requested), {"epsilon": None, "delta": None, "rho": None, **budget})
+        Case("Budget", fixed(privacy.Budget), {"epsilon": None, "delta": None, "rho": None, **budget})
         for budget in BUDGETS
     ),
 ]

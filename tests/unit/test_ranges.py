@@ -18,6 +18,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import accounting, files
 from dpsketch.errors import CounterOverflow, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.privacy import Budget
 from dpsketch.sketches.ranges import PrivateRanges, RangeSketch, RangeSketchSpec
 from dpsketch.sketches.ranges.chain import segments
 from dpsketch.sketches.ranges.levels import Cells, cell_levels
@@ -320,11 +321,12 @@ def test_weights_and_the_grid() -> None:
 
 def test_pure_privacy_gets_laplace_noise_at_every_level() -> None:
     spec = RangeSketchSpec(20, dps.per_record(), rows=3, width=32)
-    calibrated = spec.calibrate(1.0, 0, None)
-    assert calibrated.guarantee.delta == 0
-    spent = calibrated.noise.total.epsilon + 8 * calibrated.noise.dense.epsilon + 2 * calibrated.noise.leaf.epsilon
+    calibrated = spec.calibrate(Budget(1.0, 0))
+    noise = spec.noise(calibrated)
+    assert calibrated.delta == 0
+    spent = noise.total.epsilon + 8 * noise.dense.epsilon + 2 * noise.leaf.epsilon
     assert 1 - 1e-9 < spent <= 1.0
-    assert calibrated.noise.leaf.sensitivity == 3
+    assert noise.leaf.sensitivity == 3
 
 
 def test_the_base_is_the_best_one() -> None:

@@ -469,7 +469,7 @@ def test_facts_say_what_the_release_is_and_when_it_pays() -> None:
 def test_preview_tells_without_reading_anything() -> None:
     spec = SparseHistogramSpec(dps.per_record(), 2**32, max_value=100)
     preview = spec.preview(epsilon=1, delta=0)
-    assert preview.guarantee == spec.mechanism(epsilon=1, delta=0).guarantee(spec.unit)
+    assert preview.guarantee == spec.mechanism(epsilon=1, delta=0).calibration.guarantee(spec.unit)
     assert 3 < preview.noise_scale < preview.predicted_error < 6
     assert spec.preview(epsilon=0.1, delta=0).predicted_error > 3 * preview.predicted_error
     assert SparseHistogramSpec.from_json(spec.to_json()) == spec

@@ -35,12 +35,12 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import (
     ApproximateCost,
+    Budget,
     Cost,
     GaussianCost,
     MomentCost,
     PureCost,
     ZcdpCost,
-    requested,
 )
 
 __all__ = ["compose", "composed_delta", "fits", "group", "rho_of"]
@@ -109,7 +109,7 @@ def fits(costs: Costs, *, epsilon: float | None = None, delta: float | None = No
     (True, False)
     """
     tally = Tally.of(costs)
-    match requested(epsilon, delta, rho):
+    match Budget(epsilon, delta, rho).cost:
         case ZcdpCost(limit):
             total = tally_rho(tally)
             return total is not None and total <= limit * (1 + _SLACK)

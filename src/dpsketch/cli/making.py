@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsketch.bounding import Cut
     from dpsketch.cli.recipes import Reading
     from dpsketch.privacy import Unit
-    from dpsketch.sketches.releasing import ReleasePreview
+    from dpsketch.sketches.permit import ReleasePreview
 
 __all__ = ["build", "merge", "recover", "release", "run"]
 
@@ -52,10 +52,10 @@ def run(
     Without --seed and --like the hash functions get a fresh seed, which the release says: whichever key they treat
     badly, it is another one in the next release.
     """
+    from dpsketch import privacy
     from dpsketch.cli.recipes import feed, new_sketch, sketch_like
-    from dpsketch.privacy import requested
 
-    requested(**budget.amount)
+    privacy.Budget(**budget.amount)
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     target = budget.target(lambda: _dataset_name(flags.source))
     if dry_run:
@@ -167,11 +167,10 @@ def release(
     as_json: JsonOption = False,
 ) -> None:
     """Charge the budget, add noise to a sensitive sketch, and write a release that may be published."""
-    from dpsketch import files
+    from dpsketch import files, privacy
     from dpsketch.kinds import KINDS
-    from dpsketch.privacy import requested
 
-    requested(**budget.amount)
+    privacy.Budget(**budget.amount)
     target = budget.target(lambda: sketch.name)
     if dry_run:
         _preview(_releasable(sketch), budget, target, as_json)

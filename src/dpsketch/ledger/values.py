@@ -12,6 +12,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import (
     ApproximateCost,
+    Budget,
     Cost,
     GaussianCost,
     MomentCost,
@@ -19,7 +20,6 @@ from dpsketch.privacy import (
     Unit,
     ZcdpCost,
     cost_to_json,
-    requested,
 )
 
 __all__ = ["Charge", "Entry", "Kind", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
@@ -64,7 +64,7 @@ class Total:
 
     def __post_init__(self) -> None:
         hold_real(self, "epsilon", "delta", "rho", optional=True)
-        requested(self.epsilon, self.delta, self.rho)
+        Budget(self.epsilon, self.delta, self.rho)
 
     @property
     def words(self) -> str:

@@ -14,16 +14,16 @@ from dpsketch.errors import InvalidInput
 from dpsketch.plan.searching import WIDTHS, Table, screen, settle
 from dpsketch.plan.timing import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, Shape
+from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch import CountSketch
 from dpsketch.sketches.countsketch.predicting import Prediction
-from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.heavy.predict import CellLaw
 from dpsketch.sketches.heavy.predict import Prediction as SearchPrediction
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.ranges import RangeSketch
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
-from dpsketch.sketches.releasing import additive_noise
 
 __all__ = ["plan_counts", "plan_heavy", "plan_ranges"]
 
@@ -69,7 +69,7 @@ def _count_error(amount: Amount, counts: Floats) -> Callable[[Table], float]:
 
     def error(table: Table) -> float:
         spec = CountSketchSpec(table.rows, table.width, amount.unit)
-        noise = additive_noise(**amount.budget, l1=spec.sensitivity.l1, l2=spec.sensitivity.l2).noise
+        noise = spec.calibrate(Budget(**amount.budget)).law(COUNTERS)
         law = CellLaw.of(noise, spec.grid, counts, table.width)
         many = law.error / math.sqrt(table.rows)
         return many if table.rows > _FEW_ROWS else max(many, _median_error(law, table.rows))

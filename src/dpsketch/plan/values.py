@@ -8,9 +8,10 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch import privacy
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Unit, requested
+from dpsketch.privacy import Unit
 from dpsketch.sketches.guessing import guessed_counts
 
 __all__ = ["Amount", "Budget", "Guess", "Proposal", "Shape", "out_of_reach"]
@@ -73,7 +74,7 @@ class Amount:
 
     def __post_init__(self) -> None:
         hold_real(self, "epsilon", "delta", "rho", optional=True)
-        requested(self.epsilon, self.delta, self.rho)
+        privacy.Budget(self.epsilon, self.delta, self.rho)
 
     @property
     def budget(self) -> Budget:

@@ -24,10 +24,11 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise
-from dpsketch.privacy import Guarantee, Unit, per_record
+from dpsketch.privacy import Budget, Guarantee, Unit, per_record
 from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.releasing import DELTA_FOR_RHO, Sensitive, additive_noise, guarantee
+from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.partials import Sensitive
+from dpsketch.sketches.permit import DELTA_FOR_RHO, obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -87,11 +88,10 @@ class CountMinForComparison(Sensitive):
         for the same budget: discrete Laplace for δ = 0 (Melis et al.), else rounded Gaussian. Replacing a record moves
         different cells or none, so the CountSketch's bound, for opposite signs in one cell, is more than enough.
         """
-        bound = self._spec.sensitivity
-        calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
-        noisy = self._table + calibrated.noise.sample(self._table.size).reshape(self._table.shape)
-        promise = guarantee(calibrated, self._spec.unit)
-        return PrivateCountMinForComparison(self._spec, noisy, calibrated.noise, promise)
+        calibrated = self._spec.calibrate(Budget(epsilon, delta, rho))
+        permit = obtain(calibrated, self._spec.unit, None, None, note="Count-Min, for comparison")
+        noisy = permit.add_noise(self._table, COUNTERS)
+        return PrivateCountMinForComparison(self._spec, noisy, calibrated.law(COUNTERS), permit.guarantee())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

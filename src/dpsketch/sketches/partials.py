@@ -12,18 +12,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from dpsketch import files
 from dpsketch.bounding import Cut
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.changes import Changeable
+from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import random_id
-from dpsketch.sketches.releasing import Sensitive
 
-__all__ = ["Partial", "ids_array", "stored_ids"]
+__all__ = ["Partial", "Sensitive", "ids_array", "stored_ids"]
 
 _ARRAY = "partials"
 _ID_BYTES = 16
+
+
+class Sensitive(Changeable):
+    """What every sensitive sketch refuses: to be pickled, copied or printed, and to go on when interrupted."""
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise SensitiveData(
+            f"a {type(self).__name__} cannot be pickled or copied. release() it to publish, or "
+            "to_sensitive_bytes() to ship a partial."
+        )
 
 
 class Partial(Sensitive, ABC):

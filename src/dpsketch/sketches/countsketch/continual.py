@@ -15,7 +15,7 @@ ever published, so a record is in ⌊log₂ days⌋ + 1 nodes, and the noise is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,16 +25,16 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import noise_from_json, noise_is_for_tests
+from dpsketch.noise import noise_from_json
 from dpsketch.numbers import whole_number
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, charge_ledger, guarantee, pays_for
+from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
 from dpsketch.sketches.specs import Sensitivity, fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -45,7 +45,7 @@ __all__ = ["ContinualCountSketch", "blocks", "tree_sensitivity"]
 
 KIND = "counts-continual"
 
-_FOR_TESTS = "the noise came from a seeded source that exists for tests only"
+_NODES = "the nodes"
 
 
 def blocks(first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -156,17 +156,15 @@ class ContinualCountSketch(Partial):
                 "a ContinualCountSketch protects records: a user with records on many days is in most nodes of the "
                 "tree. Use unit=dps.per_record(…), or one CountSketch of users for each period."
             )
-        bound = tree_sensitivity(spec, days)
-        calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
+        nodes = Share(_NODES, tree_sensitivity(spec, days), pieces=_nodes_in(days))
+        calibrated = additive(Budget(epsilon, delta, rho), nodes)
         note = f"counts of up to {days} days {fingerprint_of(spec)}"
-        self._charge = charge_ledger(ledger, dataset, (calibrated.cost,), unit, note)
-        self._start(spec, days, calibrated)
+        self._start(spec, days, obtain(calibrated, unit, ledger, dataset, note=note))
 
-    def _start(self, spec: CountSketchSpec, days: int, calibrated: AdditiveNoise) -> None:
+    def _start(self, spec: CountSketchSpec, days: int, permit: Permit) -> None:
         self._spec = spec
         self._days = days
-        self._noise = calibrated.noise
-        self._promise = guarantee(calibrated, spec.unit, caveat=f"It covers all publications of up to {days} days.")
+        self._permit = permit
         self._row_keys = row_keys(spec.seed, spec.rows)
         self._today = np.zeros((spec.rows, spec.width), dtype=np.int64)
         self._open = np.zeros((days.bit_length(), spec.rows, spec.width), dtype=np.int64)
@@ -183,7 +181,8 @@ class ContinualCountSketch(Partial):
     @property
     def guarantee(self) -> Guarantee:
         """What all publications together promise."""
-        return self._promise
+        caveat = f"It covers all publications of up to {self._days} days."
+        return self._permit.calibration.guarantee(self._spec.unit, caveat=caveat, for_tests=self._permit.for_tests)
 
     @property
     def days(self) -> int:
@@ -241,16 +240,14 @@ class ContinualCountSketch(Partial):
         return self._end_day()
 
     def _end_day(self) -> PrivateCountSketch:
-        if noise_is_for_tests():
-            self._promise = replace(self._promise, holds=False, caveat=_FOR_TESTS)
         self._open += self._today
         self._today[:] = 0
         self._published += 1
         for height in range(len(self._open)):
             if self._published % (1 << height):
                 break
-            drawn = self._noise.sample(self._today.size).reshape(self._today.shape)
-            self._nodes[height, (self._published >> height) - 1] = self._open[height] + drawn
+            node = height, (self._published >> height) - 1
+            self._nodes[node] = self._permit.add_noise(self._open[height], _NODES, node)
             self._open[height] = 0
         return self._between(1, self._published)
 
@@ -276,7 +273,8 @@ class ContinualCountSketch(Partial):
     def _between(self, first: int, last: int) -> PrivateCountSketch:
         chosen = list(blocks(first - 1, last))
         table = sum_of_tables([self._nodes[node] for node in chosen], [1] * len(chosen))
-        return PrivateCountSketch(self._spec, table, (self._noise,) * len(chosen), self._promise, self._charge)
+        laws = (self._permit.calibration.law(_NODES),) * len(chosen)
+        return PrivateCountSketch(self._spec, table, laws, self.guarantee, self._permit.charge)
 
     def _refuse_after_the_end(self) -> None:
         if self._published == self._days:
@@ -288,11 +286,11 @@ class ContinualCountSketch(Partial):
     def _to_document(self) -> files.Document:
         header = release_header(
             self._spec.to_json(),
-            self._promise,
-            self._charge,
+            self.guarantee,
+            self._permit.charge,
             days=self._days,
             published=self._published,
-            noise=self._noise.to_json(),
+            noise=self._permit.calibration.law(_NODES).to_json(),
             mass=str(self._mass),
             skipped=self._skipped,
         )
@@ -308,13 +306,14 @@ class ContinualCountSketch(Partial):
         published = whole_number("published", header["published"], low=0, high=days)
         spec = text_spec(CountSketchSpec.from_json(header["spec"]))
         promise, law = read_guarantee(document), noise_from_json(header["noise"])
-        if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], tree_sensitivity(spec, days)):
+        part = Part(_NODES, law, tree_sensitivity(spec, days), pieces=_nodes_in(days))
+        calibrated = Calibration.stated(promise, part)
+        if not calibrated.pays_for(calibrated.parts):
             raise FileRefused("the file's guarantee is not that of a ContinualCountSketch with its noise.")
         sketch = cls.__new__(cls)
-        calibrated = AdditiveNoise(law, promise.costs[0], promise.epsilon, promise.delta, promise.rho)
-        sketch._start(spec, days, calibrated)
-        sketch._promise = promise
-        sketch._charge = read_charge(document)
+        drawn = [(_NODES, node) for node in _published_nodes(published, days)]
+        charge = read_charge(document)
+        sketch._start(spec, days, Permit(calibrated, spec.unit, charge, drawn=drawn, for_tests=not promise.holds))
         sketch._published = published
         sketch._mass = int(header["mass"])
         sketch._skipped = int(header["skipped"])
@@ -331,3 +330,8 @@ def _published_nodes(published: int, days: int) -> Iterator[tuple[int, int]]:
     for height in range(days.bit_length()):
         for index in range(published >> height):
             yield height, index
+
+
+def _nodes_in(days: int) -> int:
+    """Return how many nodes are complete after so many days."""
+    return sum(days >> height for height in range(days.bit_length()))

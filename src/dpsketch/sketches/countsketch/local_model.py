@@ -28,11 +28,11 @@ from dpsketch.errors import CounterOverflow, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, RoundedGaussian, noise_is_for_tests, random_words
 from dpsketch.numbers import hold_real
-from dpsketch.privacy import Guarantee, per_user
+from dpsketch.privacy import Budget, Guarantee, per_user
 from dpsketch.sketches.countsketch.adding import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, guarantee
+from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.permit import Calibration
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
 __all__ = ["LocalCountSketch", "LocalCountSketchCollector"]
@@ -114,14 +114,13 @@ class LocalCountSketch:
         return CountSketchSpec(self.rows, self.width, unit, self.seed, self.grid, self.key_type)
 
     @cached_property
-    def _calibrated(self) -> AdditiveNoise:
-        diameter = self.spec.sensitivity
-        return additive_noise(self.epsilon, self.delta, self.rho, l1=diameter.l1, l2=diameter.l2)
+    def _calibrated(self) -> Calibration:
+        return self.spec.calibrate(Budget(self.epsilon, self.delta, self.rho))
 
     @property
     def noise(self) -> Noise:
         """The noise that one report adds to each counter."""
-        return self._calibrated.noise
+        return self._calibrated.law(COUNTERS)
 
     @property
     def noise_as_published(self) -> RoundedGaussian:
@@ -136,7 +135,7 @@ class LocalCountSketch:
     @property
     def guarantee(self) -> Guarantee:
         """What one report promises its sender."""
-        return guarantee(self._calibrated, self.spec.unit, caveat=_CAVEAT)
+        return self._calibrated.guarantee(self.spec.unit, caveat=_CAVEAT)
 
     def report(self, keys: Any, *, weights: Any = None) -> Table:
         """Return one person's sketch with noise: a table of integers that may leave the device.

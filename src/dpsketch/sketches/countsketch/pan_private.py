@@ -10,6 +10,7 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,14 +20,14 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import noise_from_json, noise_is_for_tests
-from dpsketch.privacy import Unit
+from dpsketch.noise import noise_from_json
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
+from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.releasing import AdditiveNoise, additive_noise, charge_ledger, guarantee, pays_for
+from dpsketch.sketches.permit import Calibration, Part, Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["PanPrivateCountSketch"]
 
 KIND = "counts-pan-private"
+_STATE, _PUBLICATION = "the state", "the publication"
 
 _CAVEAT = (
     "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
@@ -98,16 +100,13 @@ class PanPrivateCountSketch(Partial):
                 "a pan-private sketch protects records: hiding a user would need state kept for each user, which a "
                 "seizure would show."
             )
-        bound = spec.sensitivity
-        self._calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
-        self._charge = charge_ledger(
-            ledger, dataset, (self._calibrated.cost,), unit, f"pan-private counts {fingerprint_of(spec)}"
-        )
+        calibrated = _state_and_publication(spec, spec.calibrate(Budget(epsilon, delta, rho)))
+        note = f"pan-private counts {fingerprint_of(spec)}"
+        self._permit = obtain(calibrated, unit, ledger, dataset, note=note)
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
-        self._began_for_tests = noise_is_for_tests()
-        state = self._calibrated.noise.sample(spec.rows * spec.width)
-        self._table: npt.NDArray[np.int64] | None = state.reshape(spec.rows, spec.width)
+        nothing = np.zeros((spec.rows, spec.width), np.int64)
+        self._table: npt.NDArray[np.int64] | None = self._permit.add_noise(nothing, _STATE)
 
     @property
     def spec(self) -> CountSketchSpec:
@@ -161,32 +160,33 @@ class PanPrivateCountSketch(Partial):
 
     def publish(self) -> PrivateCountSketch:
         """Add fresh noise, return what may be published, and end the sketch."""
-        table = self._open()
-        fresh = self._calibrated.noise.sample(table.size).reshape(table.shape)
+        table, permit = self._open(), self._permit
         self._begin_change()
         self._table = None
-        laws = (self._calibrated.noise, self._calibrated.noise)
-        stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
-        return PrivateCountSketch(self._spec, table + fresh, laws, stated, self._charge)
+        published = permit.add_noise(table, _PUBLICATION)
+        laws = (permit.calibration.law(_STATE), permit.calibration.law(_PUBLICATION))
+        return PrivateCountSketch(self._spec, published, laws, permit.guarantee(caveat=_CAVEAT), permit.charge)
 
     def _to_document(self) -> files.Document:
-        table = self._open()
-        stated = guarantee(self._calibrated, self._spec.unit, caveat=_CAVEAT, for_tests=self._began_for_tests)
-        header = release_header(self._spec.to_json(), stated, self._charge, noise=self._calibrated.noise.to_json())
+        table, permit = self._open(), self._permit
+        stated = permit.calibration.guarantee(self._spec.unit, caveat=_CAVEAT, for_tests=permit.for_tests)
+        law = permit.calibration.law(_STATE)
+        header = release_header(self._spec.to_json(), stated, permit.charge, noise=law.to_json())
         return files.Document(KIND, True, header, {"table": table})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
         promise, law = read_guarantee(document), noise_from_json(document.header["noise"])
-        if len(promise.costs) != 1 or not pays_for(law, promise.costs[0], spec.sensitivity):
+        calibrated = _state_and_publication(spec, Calibration.stated(promise, Part(COUNTERS, law, spec.sensitivity)))
+        if not calibrated.pays_for(calibrated.parts):
             raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.")
         sketch = cls.__new__(cls)
-        sketch._calibrated = AdditiveNoise(law, promise.costs[0], promise.epsilon, promise.delta, promise.rho)
-        sketch._charge = read_charge(document)
+        sketch._permit = Permit(
+            calibrated, spec.unit, read_charge(document), drawn=[(_STATE, None)], for_tests=not promise.holds
+        )
         sketch._spec = spec
         sketch._row_keys = row_keys(spec.seed, spec.rows)
-        sketch._began_for_tests = not promise.holds
         sketch._table = integer_array(document, "table", (spec.rows, spec.width))
         return sketch
 
@@ -197,3 +197,10 @@ class PanPrivateCountSketch(Partial):
                 "between. Start another."
             )
         return self._table
+
+
+def _state_and_publication(spec: CountSketchSpec, counters: Calibration) -> Calibration:
+    """Return the two parts of such a sketch, of which one record is in one only: before the seizure, or after it."""
+    law = counters.law(COUNTERS)
+    parts = tuple(Part(name, law, spec.sensitivity) for name in (_STATE, _PUBLICATION))
+    return replace(counters, parts=parts, either=True)

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from dpsketch import noise
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.numbers import whole_number
-from dpsketch.privacy import ApproximateCost, Guarantee
+from dpsketch.privacy import ApproximateCost, Budget, Guarantee
 from dpsketch.sketches.countsketch.adding import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
-from dpsketch.sketches.countsketch.shares import Calibration, Share, ShareTerms
-from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.releasing import charge_ledger, guarantee
+from dpsketch.sketches.countsketch.shares import Share, SharedNoise, ShareTerms
+from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
+from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
@@ -34,7 +34,7 @@ def release_share(
     mass: int,
     spec: CountSketchSpec,
     share: Share,
-    budget: tuple[float | None, float | None, float | None],
+    budget: Budget,
     ledger: Ledger | str | None,
     dataset: str | None,
     caveat: str | None,
@@ -49,26 +49,25 @@ def release_share(
         The sketch's spec.
     share : Share
         Among whom the noise is shared.
-    budget : tuple
-        (ε, δ, ρ) of the whole.
+    budget : Budget
+        That of the whole.
     ledger, dataset : Ledger or URL, str, optional
         Where to charge it.
     caveat : str or None
         What the release must say about its users.
     """
-    epsilon, delta, rho = budget
-    calibration = Calibration.of(epsilon, delta, rho, share, spec.sensitivity)
+    calibration = SharedNoise.of(budget, share, spec.sensitivity)
     if mass * calibration.finer > COUNTER_LIMIT:
         raise CounterOverflow("the counters are too large for the finer steps that such small shares of noise need.")
-    alone = calibration.alone()
-    charge = charge_ledger(ledger, dataset, (alone.cost,), spec.unit, f"share of counts {fingerprint_of(spec)}")
-    name = noise.random_bytes(16).hex() if share.party is None else str(share.party)
-    noisy = table * calibration.finer + alone.noise.sample(table.size).reshape(table.shape)
+    permit = obtain(calibration.alone(), spec.unit, ledger, dataset, note=f"share of counts {fingerprint_of(spec)}")
+    noisy = permit.add_noise(table * calibration.finer, COUNTERS)
+    name = noise.random_id() if share.party is None else str(share.party)
     words = f"This is one of {share.parties} shares, and the guarantee is that of this share by itself."
-    stated = guarantee(alone, spec.unit, caveat=words if caveat is None else f"{words} {caveat}")
-    terms = ShareTerms(share.parties, share.honest, epsilon, delta, rho, calibration.finer, name)
+    stated = permit.guarantee(caveat=words if caveat is None else f"{words} {caveat}")
+    terms = ShareTerms(share.parties, share.honest, **budget.keywords, finer=calibration.finer, name=name)
     finer_spec = replace(spec, grid=spec.grid / calibration.finer)
-    return PrivateCountSketch(finer_spec, noisy, (alone.noise,), stated, charge, terms)
+    laws = (permit.calibration.law(COUNTERS),)
+    return PrivateCountSketch(finer_spec, noisy, laws, stated, permit.charge, terms)
 
 
 def merge_releases(
@@ -116,8 +115,8 @@ def merge_releases(
             "a user with records at two parties would be counted, and exposed, twice. If every user is at one party "
             "only, say disjoint_users=True."
         )
-    calibration = Calibration.of(terms.epsilon, terms.delta, terms.rho, terms.share, spec.sensitivity)
-    law = calibration.alone().noise
+    calibration = SharedNoise.of(terms.budget, terms.share, spec.sensitivity)
+    law = calibration.alone().law(COUNTERS)
     if calibration.finer != terms.finer or any(release.noise != (law,) for release in releases):
         raise ReleaseRefused("a share does not have the noise that its own terms ask for; the merge promises nothing.")
     _refuse_missing(terms, len(releases), missing)
@@ -128,13 +127,13 @@ def merge_releases(
         epsilon=together.epsilon,
         delta=together.delta,
         unit=spec.unit,
-        costs=(together.cost, ApproximateCost(0.0, calibration.gap)),
+        costs=(*together.costs, ApproximateCost(0.0, calibration.gap)),
         mechanism=mechanism,
         rho=together.rho,
         caveat=_caveat(terms, len(releases), spec) if holds else "a share's noise came from a source for tests only",
         holds=holds,
     )
-    return PrivateCountSketch(spec, _summed(releases, terms.finer), (together.noise,), stated)
+    return PrivateCountSketch(spec, _summed(releases, terms.finer), (together.law(COUNTERS),), stated)
 
 
 def _agreed(releases: Sequence[PrivateCountSketch]) -> tuple[ShareTerms, CountSketchSpec]:

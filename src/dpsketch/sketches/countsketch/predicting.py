@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.locating import choose_location, pseudo_cells, root_mean_square
-from dpsketch.sketches.releasing import additive_noise
+from dpsketch.sketches.countsketch.spec import COUNTERS
 
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -47,20 +48,12 @@ class Prediction:
     memory: int
 
 
-def rehearse(
-    spec: CountSketchSpec,
-    counts: npt.NDArray[np.float64],
-    *,
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-) -> Prediction:
+def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Budget) -> Prediction:
     """Build the table that the guessed counts would make, add noise of the very law, and read the errors off it.
 
     Which keys have which counts does not matter to the law of the errors, so the guess needs none.
     """
-    bound = spec.sensitivity
-    noise = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2).noise
+    noise = spec.calibrate(budget).law(COUNTERS)
     keys = row_keys(spec.seed, spec.rows)
     prints = fingerprint(np.arange(len(counts))).fingerprints
     units = np.rint(counts / spec.grid).astype(np.int64)

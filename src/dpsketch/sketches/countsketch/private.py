@@ -26,7 +26,7 @@ from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choos
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.releasing import combined_guarantee
+from dpsketch.sketches.permit import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 

@@ -34,11 +34,12 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, GaussianCost, PureCost, ZcdpCost, requested
-from dpsketch.sketches.releasing import DELTA_FOR_RHO, AdditiveNoise
+from dpsketch.privacy import ApproximateCost, Budget, GaussianCost, PureCost, ZcdpCost
+from dpsketch.sketches.countsketch.spec import COUNTERS
+from dpsketch.sketches.permit import DELTA_FOR_RHO, Calibration, Part
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["Calibration", "Share", "ShareTerms", "sum_gap"]
+__all__ = ["Share", "ShareTerms", "SharedNoise", "sum_gap"]
 
 # A share's σ is at least so many grid units.
 _LEAST_SIGMA = 4.0
@@ -108,7 +109,7 @@ class ShareTerms:
         object.__setattr__(self, "parties", share.parties)
         object.__setattr__(self, "honest", share.honest)
         hold_real(self, "epsilon", "delta", "rho", optional=True)
-        requested(self.epsilon, self.delta, self.rho)
+        Budget(self.epsilon, self.delta, self.rho)
         hold_whole(self, "finer", low=1, high=2**40)
         if not isinstance(self.name, str):
             raise InvalidInput("a share's name is text.")
@@ -117,6 +118,11 @@ class ShareTerms:
     def share(self) -> Share:
         """The share that was asked for, without its party."""
         return Share(self.parties, self.honest)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of the whole."""
+        return Budget(self.epsilon, self.delta, self.rho)
 
     @property
     def common(self) -> tuple[object, ...]:
@@ -134,15 +140,15 @@ class ShareTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class SharedNoise:
     """A budget turned into shares of noise.
 
     Attributes
     ----------
     share : Share
         Among whom.
-    l2 : float
-        L2 sensitivity of the integer table.
+    bound : Sensitivity
+        How far one unit moves the integer table.
     mu : float
         The whole: L2 sensitivity over the standard deviation of the honest parties' noise together.
     sigma : float
@@ -158,7 +164,7 @@ class Calibration:
     """
 
     share: Share
-    l2: float
+    bound: Sensitivity
     mu: float
     sigma: float
     finer: int
@@ -167,22 +173,20 @@ class Calibration:
     rho: float | None
 
     @classmethod
-    def of(
-        cls, epsilon: float | None, delta: float | None, rho: float | None, share: Share, bound: Sensitivity
-    ) -> Self:
+    def of(cls, budget: Budget, share: Share, bound: Sensitivity) -> Self:
         """Calibrate shares to a budget.
 
         Parameters
         ----------
-        epsilon, delta, rho : float or None
-            The budget of the whole.
+        budget : Budget
+            That of the whole.
         share : Share
             Among whom.
         bound : Sensitivity
             How far one unit moves the integer table; it moves at most as many counters as its L1 norm.
         """
         honest = share.honest_parties
-        match requested(epsilon, delta, rho):
+        match budget.cost:
             case PureCost():
                 raise InvalidInput("shares are Gaussian noise: give delta= above 0, or rho=.")
             case ApproximateCost(asked, stated):
@@ -199,18 +203,20 @@ class Calibration:
         finer = 1
         while sigma * finer < _LEAST_SIGMA:
             finer *= 2
-        return cls(share, bound.l2, mu, sigma, finer, stated, gap, rho)
+        return cls(share, bound, mu, sigma, finer, stated, gap, budget.rho)
 
-    def alone(self) -> AdditiveNoise:
+    def alone(self) -> Calibration:
         """Return a share's noise, in its finer units, with what it costs and promises by itself.
 
         A single share is one rounded Gaussian: nothing is lost to the gap, but its noise is less than the whole's.
         """
-        mu = math.nextafter(self.l2 / self.sigma, math.inf)
+        mu = math.nextafter(self.bound.l2 / self.sigma, math.inf)
         law = RoundedGaussian(self.sigma * self.finer)
-        return AdditiveNoise(law, GaussianCost(mu), accounting.gaussian_epsilon(mu, self.delta), self.delta, None)
+        part = Part(COUNTERS, law, Sensitivity(self.bound.l1 * self.finer, self.bound.l2 * self.finer))
+        epsilon = accounting.gaussian_epsilon(mu, self.delta)
+        return Calibration((part,), (GaussianCost(mu),), epsilon, self.delta, None, law.words)
 
-    def together(self, present: int) -> AdditiveNoise:
+    def together(self, present: int) -> Calibration:
         """Return the noise of so many shares, in grid units, with what they cost and promise together.
 
         Each share that is missing may have been an honest party's, so it is taken off the honest ones. At least one
@@ -225,7 +231,8 @@ class Calibration:
         epsilon = accounting.gaussian_epsilon(mu, math.nextafter(self.delta - self.gap, 0.0))
         # A share's own rounding adds a twelfth of its unit squared; that of the sum is in the law already.
         variance = present * (self.sigma**2 + 1 / (12 * self.finer**2)) - (1 / 12 if self.finer == 1 else 0.0)
-        return AdditiveNoise(RoundedGaussian(math.sqrt(variance)), GaussianCost(mu), epsilon, self.delta, rho)
+        law = RoundedGaussian(math.sqrt(variance))
+        return Calibration((Part(COUNTERS, law),), (GaussianCost(mu),), epsilon, self.delta, rho, law.words)
 
 
 def sum_gap(sigma: float, parties: int) -> float:

@@ -11,16 +11,16 @@ from dpsketch import files
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator, agreed_spec
 from dpsketch.sketches.countsketch.adding import add_batch
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.releasing import additive_noise, charge_ledger, guarantee
+from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -219,17 +219,13 @@ class CountSketch(Accumulator[CountSketchSpec]):
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the L2 (δ > 0, ρ) or L1 (δ = 0)
         sensitivity of :attr:`CountSketchSpec.sensitivity`. Two releases of one sketch compose: each is charged.
         """
+        spec, budget, caveat = self._spec, Budget(epsilon, delta, rho), self._counted.caveat
         if share is not None:
-            budget = (epsilon, delta, rho)
-            caveat = self._counted.caveat
-            return release_share(self._table, self._mass, self._spec, share, budget, ledger, dataset, caveat)
-        spec = self._spec
-        sensitivity = spec.sensitivity
-        calibrated = additive_noise(epsilon, delta, rho, l1=sensitivity.l1, l2=sensitivity.l2)
-        charge = charge_ledger(ledger, dataset, (calibrated.cost,), spec.unit, f"counts {fingerprint_of(spec)}")
-        noisy = self._table + calibrated.noise.sample(self._table.size).reshape(self._table.shape)
-        promise = guarantee(calibrated, spec.unit, caveat=self._counted.caveat)
-        return PrivateCountSketch(spec, noisy, (calibrated.noise,), promise, charge)
+            return release_share(self._table, self._mass, spec, share, budget, ledger, dataset, caveat)
+        permit = obtain(spec.calibrate(budget), spec.unit, ledger, dataset, note=f"counts {fingerprint_of(spec)}")
+        noisy = permit.add_noise(self._table, COUNTERS)
+        laws = (permit.calibration.law(COUNTERS),)
+        return PrivateCountSketch(spec, noisy, laws, permit.guarantee(caveat=caveat), permit.charge)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}

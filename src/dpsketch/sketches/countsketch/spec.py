@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any, Self
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from dpsketch.sketches.guessing import guessed_counts
-from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
+from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity, check_key_type
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.predicting import Prediction
 
-__all__ = ["DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
+__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
 
 DEFAULT_SEED = 1
+COUNTERS = "the counters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +101,18 @@ class CountSketchSpec:
         times = 2 if self.unit.neighbours == "replace" else 1
         return Sensitivity(times * weight * self.rows * self.unit.max_keys, times * sqrt_up(squared))
 
+    def calibrate(self, budget: Budget) -> Calibration:
+        """Return the noise that a budget asks for on the counters."""
+        return additive(budget, Share(COUNTERS, self.sensitivity))
+
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far its noise alone would move an estimate."""
-        bound = self.sensitivity
-        calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
-        scale = self.grid * math.sqrt(calibrated.noise.variance)
+        calibrated = self.calibrate(Budget(epsilon, delta, rho))
+        scale = self.grid * math.sqrt(calibrated.law(COUNTERS).variance)
         # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
-        return ReleasePreview(guarantee(calibrated, self.unit), scale, scale / math.sqrt(0.95 * self.rows))
+        return ReleasePreview(calibrated.guarantee(self.unit), scale, scale / math.sqrt(0.95 * self.rows))
 
     def predict(
         self,
@@ -135,7 +139,7 @@ class CountSketchSpec:
         from dpsketch.sketches.countsketch.predicting import rehearse
 
         guess = guessed_counts(records, keys, skew, counts)
-        return rehearse(self, guess, epsilon=epsilon, delta=delta, rho=rho)
+        return rehearse(self, guess, Budget(epsilon, delta, rho))
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""

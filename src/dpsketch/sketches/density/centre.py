@@ -11,14 +11,15 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.noise import Noise
 from dpsketch.privacy import Unit
-from dpsketch.sketches.density.calibration import Part
+from dpsketch.sketches.permit import Permit, Share
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["centre_part", "centre_vector", "private_centre"]
+__all__ = ["CENTRE", "centre_share_of", "centre_vector", "private_centre"]
 
 Floats = npt.NDArray[np.float64]
+
+CENTRE = "the features' sums"
 
 _STEPS = 1 << 10
 
@@ -27,7 +28,7 @@ def _count_weight(features: int) -> int:
     return round(_STEPS * math.sqrt(features) / 2)
 
 
-def centre_part(unit: Unit, features: int, share: float) -> Part:
+def centre_share_of(unit: Unit, features: int, part: float) -> Share:
     """Return the centre as a part of a release.
 
     Privacy
@@ -38,7 +39,7 @@ def centre_part(unit: Unit, features: int, share: float) -> Part:
     weight = _count_weight(features)
     points = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
     length = math.nextafter(math.sqrt(features * _STEPS**2 + weight**2), math.inf)
-    return Part("the features' sums", Sensitivity(points * (features * _STEPS + weight), points * length), share)
+    return Share(CENTRE, Sensitivity(points * (features * _STEPS + weight), points * length), part)
 
 
 def centre_vector(scaled: Floats) -> npt.NDArray[np.int64]:
@@ -47,14 +48,14 @@ def centre_vector(scaled: Floats) -> npt.NDArray[np.int64]:
     return np.append(sums, _count_weight(scaled.shape[1]) * len(scaled))
 
 
-def private_centre(scaled: Floats, noise: Noise) -> Floats:
+def private_centre(scaled: Floats, permit: Permit) -> Floats:
     """Return the noisy mean of points in [−1, 1]^features.
 
     It is drawn towards 0 by as much as noise of that size would lengthen it (James and Stein, 1961): where there are
     too few records, the centre stays in the middle of the bounds.
     """
     features = scaled.shape[1]
-    noisy = centre_vector(scaled) + noise.sample(features + 1)
+    noisy, noise = permit.add_noise(centre_vector(scaled), CENTRE), permit.calibration.law(CENTRE)
     number = max(1.0, noisy[-1] / _count_weight(features))
     mean = noisy[:-1] / (_STEPS * number)
     variance = noise.variance / (_STEPS * number) ** 2

@@ -16,14 +16,16 @@ from dpsketch.bounding import CountedUsers
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.numbers import real_number
-from dpsketch.privacy import Guarantee, Unit, per_record
-from dpsketch.sketches.density.centre import centre_part, private_centre
+from dpsketch.privacy import Budget, Guarantee, Unit, per_record
+from dpsketch.sketches.density.calibration import TABLE
+from dpsketch.sketches.density.centre import centre_share_of, private_centre
 from dpsketch.sketches.density.functions import row_functions
-from dpsketch.sketches.density.permit import Permit, obtain
 from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.sketch import DensitySketch, bounded_points
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, default_width, read_bounds
+from dpsketch.sketches.permit import Permit, obtain
+from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -173,18 +175,21 @@ class DensityClassifier:
         chosen = self._bounded(spec, X, codes, users)
         scaled, codes = self._scaled(X)[chosen], codes[chosen]
         centre = self._public_centre(spec)
-        permit = self._permit(spec, 0.0 if centre is not None else self.centre_share)
+        centre_share = 0.0 if centre is not None else self.centre_share
+        permit = self._permit(spec, centre_share, len(labels))
         if centre is None:
-            centre = np.zeros(spec.dim)
-            if permit.noise.beside is not None:
-                centre = private_centre(scaled, permit.noise.beside)
-        releases = []
+            centre = private_centre(scaled, permit) if centre_share else np.zeros(spec.dim)
+        tables = []
         for code in range(len(labels)):
             sketch = DensitySketch.from_spec(spec)
             sketch._add_bounded(VectorBatch(scaled[codes == code] - centre, None, 0))
-            releases.append(sketch._release_under(permit))
+            tables.append(permit.add_noise(sketch._table, TABLE, code))
+        caveat = "The list of labels was read from the records, and stated to be public knowledge."
+        stated = permit.guarantee(caveat=caveat if isinstance(self.classes, str) else None)
+        law = permit.calibration.law(TABLE)
+        releases = [PrivateDensity(spec, table, None, law, None, stated, permit.charge) for table in tables]
         # All at once: interrupted in between, an earlier fit's guarantee would stand beside these densities.
-        vars(self).update(centre_=centre, densities_=releases, guarantee_=permit.guarantee, classes_=labels)
+        vars(self).update(centre_=centre, densities_=releases, guarantee_=stated, classes_=labels)
         return self
 
     def kernel_sums(self, X: Any) -> Floats:
@@ -275,19 +280,11 @@ class DensityClassifier:
             raise InvalidInput("centre is 'private', 'middle', or one number for each feature.")
         return np.zeros(spec.dim) if self.centre == "middle" else None
 
-    def _permit(self, spec: DensitySpec, centre_share: float) -> Permit:
-        caveat = "The list of labels was read from the records, and stated to be public knowledge."
-        return obtain(
-            spec,
-            centre_part(spec.unit, spec.dim, centre_share),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rho=self.rho,
-            ledger=self.ledger,
-            dataset=self.dataset,
-            note="density classifier",
-            caveats=[caveat if isinstance(self.classes, str) else None],
-        )
+    def _permit(self, spec: DensitySpec, centre_share: float, classes: int) -> Permit:
+        centre = centre_share_of(spec.unit, spec.dim, centre_share)
+        calibrated = spec.calibrate(Budget(self.epsilon, self.delta, self.rho), centre, pieces=classes)
+        note = f"density classifier {fingerprint_of(spec)}"
+        return obtain(calibrated, spec.unit, self.ledger, self.dataset, note=note)
 
     def _kernel(self, features: int) -> Kernel:
         match self.kernel:

@@ -15,14 +15,14 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.density.calibration import COUNT_SHARE, count_part
-from dpsketch.sketches.density.permit import Permit, obtain
+from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, count_share_of
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total
 
@@ -194,22 +194,16 @@ class DensitySketch(Accumulator[DensitySpec]):
         :attr:`DensitySpec.sensitivity`; table and number of records together cost one budget. Two releases of one
         sketch compose: each is charged.
         """
-        permit = obtain(
-            self._spec,
-            count_part(self._spec.unit, count_share),
-            epsilon=epsilon,
-            delta=delta,
-            rho=rho,
-            ledger=ledger,
-            dataset=dataset,
-            note="density",
-            caveats=[self._counted.caveat],
-        )
-        return permit.release(self._table, self._records)
-
-    def _release_under(self, permit: Permit) -> PrivateDensity:
-        """Release under a permit that was charged for several sketches of disjoint records, without their number."""
-        return permit.release(self._table, None)
+        spec = self._spec
+        calibrated = spec.calibrate(Budget(epsilon, delta, rho), count_share_of(spec.unit, count_share))
+        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"density {fingerprint_of(spec)}")
+        table = permit.add_noise(self._table, TABLE)
+        count, law = None, None
+        if count_share:
+            count = int(permit.add_noise(np.array([self._records]), COUNT)[0])
+            law = calibrated.law(COUNT)
+        stated = permit.guarantee(caveat=self._counted.caveat)
+        return PrivateDensity(spec, table, count, calibrated.law(TABLE), law, stated, permit.charge)
 
     def _to_document(self) -> files.Document:
         spec = self._spec

@@ -13,11 +13,11 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan, kernel_from_json
 from dpsketch.numbers import hold_whole, real_number
-from dpsketch.privacy import Unit
-from dpsketch.sketches.density.calibration import COUNT_SHARE, DensityNoise, Part, calibrate, count_part
+from dpsketch.privacy import Budget, PureCost, Unit
+from dpsketch.sketches.density.calibration import COUNT_SHARE, TABLE, calibrate, count_share_of
 from dpsketch.sketches.density.functions import collides, folds, on_lattice, row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
-from dpsketch.sketches.releasing import ReleasePreview
+from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
@@ -188,16 +188,16 @@ class DensitySpec:
         records, similarity = real_number("records", records), real_number("similarity", similarity)
         if not (0 <= similarity <= 1 and records >= 0 and math.isfinite(records)):
             raise InvalidInput("records must be a number of at least 0, and similarity lie between 0 and 1.")
-        calibrated = self.calibrated(count_part(self.unit, count_share), epsilon, delta, rho)
-        noise = self.noise_factor * math.sqrt(calibrated.table.variance)
+        calibrated = self.calibrate(Budget(epsilon, delta, rho), count_share_of(self.unit, count_share))
+        noise = self.noise_factor * math.sqrt(calibrated.law(TABLE).variance)
         hashing = records * math.sqrt(similarity * (1 - similarity) / self.rows)
         return ReleasePreview(calibrated.guarantee(self.unit), noise, math.hypot(noise, hashing))
 
-    def calibrated(self, part: Part, epsilon: float | None, delta: float | None, rho: float | None) -> DensityNoise:
+    def calibrate(self, budget: Budget, beside: Share, *, pieces: int = 1) -> Calibration:
         """Return the noise of a release at this budget, with a part of it beside the tables."""
-        if self.placement == "one_row" and (rho is not None or delta):
+        if self.placement == "one_row" and not isinstance(budget.cost, PureCost):
             raise InvalidInput("a sketch with placement='one_row' is released with pure ε: say delta=0.")
-        return calibrate(self.sensitivity, part, epsilon, delta, rho)
+        return calibrate(self.sensitivity, beside, budget, pieces=pieces)
 
     @property
     def noise_factor(self) -> float:

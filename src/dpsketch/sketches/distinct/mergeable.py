@@ -15,19 +15,21 @@ from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import probability
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.privacy import Cost, Guarantee, PureCost, Unit
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import ids_array, stored_ids
-from dpsketch.sketches.releasing import combined_guarantee
+from dpsketch.sketches.permit import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateDistinctBitmap", "flip_bits", "flip_threshold"]
+__all__ = ["BITS", "Flips", "PrivateDistinctBitmap", "flip_threshold"]
 
 Words = npt.NDArray[np.uint64]
+
+BITS = "the bits"
 
 _BITS = np.arange(LEVELS, dtype=np.uint64)
 
@@ -44,16 +46,38 @@ def flip_threshold(epsilon: float, unit: Unit) -> int:
     return min(2**63, math.ceil(inverse * 2**63 * (1 + 2.0**-48)) + 1)
 
 
-def flip_bits(bitmap: Words, threshold: int) -> Words:
-    """Return a bitmap whose ones are fair coins and whose zeros are ones with probability ``threshold``/2⁶⁴."""
-    flipped = np.zeros_like(bitmap)
-    one = np.uint64(1)
-    for level in range(LEVELS):
-        draw = random_words(len(bitmap))
-        truth = (bitmap >> _BITS[level]) & one
-        limit = np.where(truth == one, np.uint64(2**63), np.uint64(threshold))
-        flipped |= (draw < limit).astype(np.uint64) << _BITS[level]
-    return flipped
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Randomised response on every bit: ones become fair coins, zeros ones with probability ``threshold``/2⁶⁴."""
+
+    threshold: int
+    epsilon: float
+
+    @property
+    def probability(self) -> float:
+        """The probability with which a zero becomes a one."""
+        return self.threshold / 2**64
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        return f"a bitmap whose ones are fair coins and whose zeros are ones with probability {self.probability:.4g}"
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What drawing the bits costs."""
+        return (PureCost(self.epsilon),)
+
+    def draw(self, bitmap: Words) -> Words:
+        """Return a bitmap with its bits flipped."""
+        flipped = np.zeros_like(bitmap)
+        one = np.uint64(1)
+        for level in range(LEVELS):
+            drawn = random_words(len(bitmap))
+            truth = (bitmap >> _BITS[level]) & one
+            limit = np.where(truth == one, np.uint64(2**63), np.uint64(self.threshold))
+            flipped |= (drawn < limit).astype(np.uint64) << _BITS[level]
+        return flipped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

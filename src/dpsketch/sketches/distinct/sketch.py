@@ -12,14 +12,12 @@ from dpsketch._compiled.distinct import mark
 from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import noise_is_for_tests
-from dpsketch.numbers import real_number
-from dpsketch.privacy import Guarantee, PureCost, Unit, requested
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_bits, flip_threshold
+from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
-from dpsketch.sketches.distinct.spec import DEFAULT_SEED, DistinctSpec
-from dpsketch.sketches.releasing import charge_ledger, guarantee
+from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
+from dpsketch.sketches.permit import Calibration, Part, obtain
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
@@ -136,11 +134,12 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         --------
         The relative error is about 0.7/√buckets; the noise adds √2·max_keys/ε keys where there are few of them.
         """
-        calibrated = self._spec.noise(epsilon, delta, rho)
-        charge = self._charge(ledger, dataset, calibrated.cost)
-        ones = int(np.bitwise_count(self._bitmap).sum(dtype=np.int64)) + int(calibrated.noise.sample(1)[0])
-        promise = guarantee(calibrated, self._spec.unit, caveat=self._counted.caveat)
-        return PrivateDistinct(replace(self._spec, key_type=None), ones, calibrated.noise, promise, charge)
+        calibrated = self._spec.calibrate(Budget(epsilon, delta, rho))
+        permit = obtain(calibrated, self._spec.unit, ledger, dataset, note=f"distinct {fingerprint_of(self._spec)}")
+        ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
+        noisy = int(permit.add_noise(ones, ONES)[0])
+        stated = permit.guarantee(caveat=self._counted.caveat)
+        return PrivateDistinct(replace(self._spec, key_type=None), noisy, calibrated.law(ONES), stated, permit.charge)
 
     def release_mergeable(
         self,
@@ -161,30 +160,15 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         --------
         At ε = 1 the relative error is about 2.5/√buckets, and about 1.1·√buckets keys where there are few.
         """
-        requested(epsilon, delta, None)
-        epsilon = float(real_number("epsilon", epsilon))
-        threshold = flip_threshold(epsilon, self._spec.unit)
-        cost = PureCost(epsilon)
-        charge = self._charge(ledger, dataset, cost)
-        flip = threshold / 2**64
-        for_tests = noise_is_for_tests()
-        promise = Guarantee(
-            epsilon=epsilon,
-            delta=0.0,
-            unit=self._spec.unit,
-            costs=(cost,),
-            mechanism=f"a bitmap whose ones are fair coins and whose zeros are ones with probability {flip:.4g}",
-            caveat=(
-                "the noise came from a seeded source that exists for tests only" if for_tests else self._counted.caveat
-            ),
-            holds=not for_tests,
-        )
+        spent = float(Budget(epsilon, delta).epsilon or 0)
+        flips = Flips(flip_threshold(spent, self._spec.unit), spent)
+        calibrated = Calibration((Part(BITS, flips),), flips.costs, spent, 0.0, None, flips.words)
+        permit = obtain(calibrated, self._spec.unit, ledger, dataset, note=f"distinct {fingerprint_of(self._spec)}")
+        bitmap = permit.draw(BITS, self._bitmap)
+        stated = permit.guarantee(caveat=self._counted.caveat)
         return PrivateDistinctBitmap(
-            replace(self._spec, key_type=None), flip_bits(self._bitmap, threshold), flip, promise, charge
+            replace(self._spec, key_type=None), bitmap, flips.probability, stated, permit.charge
         )
-
-    def _charge(self, ledger: Ledger | str | None, dataset: str | None, cost: Any) -> Any:
-        return charge_ledger(ledger, dataset, (cost,), self._spec.unit, f"distinct {fingerprint_of(self._spec)}")
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}

@@ -13,15 +13,16 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
-from dpsketch.privacy import ApproximateCost, PureCost, Unit, ZcdpCost, requested
-from dpsketch.sketches.releasing import AdditiveNoise, ReleasePreview, additive_noise, guarantee
+from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
+from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = ["DEFAULT_SEED", "LEVELS", "DistinctSpec"]
+__all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec"]
 
 DEFAULT_SEED = 1
 LEVELS = 64
+ONES = "the number of ones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,17 @@ class DistinctSpec:
         """
         return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))
 
-    def noise(self, epsilon: float | None, delta: float | None, rho: float | None) -> AdditiveNoise:
+    def calibrate(self, budget: Budget) -> Calibration:
         """Calibrate the noise on the number of ones.
 
         For (ε, δ) it is the quieter of discrete Laplace, which is ε-private without a δ, and Gaussian noise.
         """
-        bound = self.sensitivity
-        calibrated = additive_noise(epsilon, delta, rho, l1=bound.l1, l2=bound.l2)
-        match requested(epsilon, delta, rho):
+        ones = Share(ONES, self.sensitivity)
+        calibrated = additive(budget, ones)
+        match budget.cost:
             case ApproximateCost(asked, _):
-                pure = additive_noise(asked, 0, None, l1=bound.l1, l2=bound.l2)
-                return pure if pure.noise.variance <= calibrated.noise.variance else calibrated
+                pure = additive(Budget(asked, 0), ones)
+                return pure if pure.law(ONES).variance <= calibrated.law(ONES).variance else calibrated
             case PureCost() | ZcdpCost():
                 return calibrated
 
@@ -94,10 +95,9 @@ class DistinctSpec:
     ) -> ReleasePreview:
         """Say what a release would promise, and its standard error at a guessed number of ``distinct`` keys."""
         distinct = real_number("distinct", distinct)
-        calibrated = self.noise(epsilon, delta, rho)
-        promise = guarantee(calibrated, self.unit)
-        spread = math.sqrt(calibrated.noise.variance)
-        return ReleasePreview(promise, spread, self.error(distinct, calibrated.noise))
+        calibrated = self.calibrate(Budget(epsilon, delta, rho))
+        noise = calibrated.law(ONES)
+        return ReleasePreview(calibrated.guarantee(self.unit), math.sqrt(noise.variance), self.error(distinct, noise))
 
     def ones(self, distinct: float) -> float:
         """Return the mean number of ones after so many distinct keys."""

@@ -15,15 +15,15 @@ from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
-from dpsketch.sketches.heavy.spec import HeavyHittersSpec
-from dpsketch.sketches.releasing import charge_ledger
+from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
+from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -258,18 +258,15 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         :meth:`HeavyHittersSpec.calibrate` for the split and :attr:`HeavyHittersSpec.sensitivity` for the bounds. Search
         and estimates are post-processing and cost nothing.
         """
-        calibrated = self._spec.calibrate(epsilon, delta, rho, caveat=self._counted.caveat)
-        charge = charge_ledger(
-            ledger, dataset, (calibrated.cost,), self._spec.unit, f"heavy {fingerprint_of(self._spec)}"
-        )
-        noise = calibrated.noise
-        dense = self._dense + noise.dense.sample(self._dense.size)
-        tables = self._tables.copy()
-        for level, table in enumerate(tables):
-            law = noise.leaf if level == len(tables) - 1 else noise.inner
-            table += law.sample(table.size).reshape(table.shape)
-        total = np.array([self._mass], dtype=np.int64) + noise.total.sample(1)
-        return PrivateHeavyHitters(self._spec, total, dense, tables, noise, calibrated.guarantee, charge)
+        spec = self._spec
+        calibrated = spec.calibrate(Budget(epsilon, delta, rho))
+        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"heavy {fingerprint_of(spec)}")
+        total = permit.add_noise(np.array([self._mass], dtype=np.int64), TOTAL)
+        dense = permit.add_noise(self._dense, DENSE)
+        inner, leaf = permit.add_noise(self._tables[:-1], INNER), permit.add_noise(self._tables[-1:], LEAF)
+        stated = permit.guarantee(caveat=self._counted.caveat)
+        noise = TreeNoise.of(calibrated)
+        return PrivateHeavyHitters(spec, total, dense, np.concatenate([inner, leaf]), noise, stated, permit.charge)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}

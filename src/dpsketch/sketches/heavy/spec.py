@@ -10,24 +10,24 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import hold_whole, real_number
-from dpsketch.privacy import Cost, Guarantee, Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
-from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
-from dpsketch.sketches.sharing import part_noise
+from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.predict import Prediction
 
-__all__ = ["Calibrated", "HeavyHittersSpec", "TreeNoise", "TreeSensitivity"]
+__all__ = ["DENSE", "INNER", "LEAF", "TOTAL", "HeavyHittersSpec", "TreeNoise", "TreeSensitivity"]
 
 # Shares of the budget. The leaf answers; the levels above it only have to lead there; a total needs little.
 LEAF_SHARE = 1 / 2
 TOTAL_SHARE = 1 / 64
+TOTAL, DENSE, INNER, LEAF = "the total", "the first level", "the tables above the keys", "the keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,11 @@ class TreeNoise:
     inner: Noise
     leaf: Noise
 
+    @classmethod
+    def of(cls, calibrated: Calibration) -> Self:
+        """Return the laws of a calibrated tree."""
+        return cls(*(calibrated.law(part) for part in (TOTAL, DENSE, INNER, LEAF)))
+
     def to_json(self) -> dict[str, Any]:
         """Return the laws as JSON-ready values."""
         return {name: getattr(self, name).to_json() for name in ("total", "dense", "inner", "leaf")}
@@ -56,15 +61,6 @@ class TreeNoise:
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild the laws from :meth:`to_json`."""
         return cls(**{name: noise_from_json(law) for name, law in value.items()})
-
-
-@dataclass(frozen=True, slots=True)
-class Calibrated:
-    """A budget turned into noise: the laws, what a ledger is charged, and the promise."""
-
-    noise: TreeNoise
-    cost: Cost
-    guarantee: Guarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +156,7 @@ class HeavyHittersSpec:
             table=self.leaf.sensitivity,
         )
 
-    def calibrate(
-        self, epsilon: float | None, delta: float | None, rho: float | None, *, caveat: str | None = None
-    ) -> Calibrated:
+    def calibrate(self, budget: Budget) -> Calibration:
         """Share a budget among the levels.
 
         The leaf gets half, the total 1/64, and the dense level and the tables above the leaf the rest in equal parts:
@@ -170,33 +164,32 @@ class HeavyHittersSpec:
 
         Privacy
         -------
-        Gaussian noise of L2 sensitivity Δⱼ and scale σⱼ on each part is one Gaussian mechanism with μ² = Σ Δⱼ²/σⱼ²,
-        which is at most the μ² of the budget; it is charged once. Laplace noise on each part costs the sum of its εs.
+        See :func:`~dpsketch.sketches.permit.additive`: all levels together are one mechanism, charged once.
         """
-        whole = additive_noise(epsilon, delta, rho, l1=1, l2=1.0)
         bound = self.sensitivity
-        share = (1 - LEAF_SHARE - TOTAL_SHARE) / self.tables
-        noise = TreeNoise(
-            total=part_noise(whole.noise, bound.total, TOTAL_SHARE),
-            dense=part_noise(whole.noise, bound.dense, share),
-            inner=part_noise(whole.noise, bound.table, share),
-            leaf=part_noise(whole.noise, bound.table, LEAF_SHARE),
+        part = (1 - LEAF_SHARE - TOTAL_SHARE) / self.tables
+        calibrated = additive(
+            budget,
+            Share(TOTAL, bound.total, TOTAL_SHARE),
+            Share(DENSE, bound.dense, part),
+            Share(INNER, bound.table, part, self.tables - 1),
+            Share(LEAF, bound.table, LEAF_SHARE),
         )
+        noise = TreeNoise.of(calibrated)
         words = (
             f"a prefix tree of {self.tables + 1} levels: {noise.leaf.words} on the keys, {noise.inner.words} on the "
             f"tables above, {noise.dense.words} on the first level, {noise.total.words} on the total"
         )
-        stated = replace(guarantee(whole, self.unit, caveat=caveat), mechanism=words)
-        return Calibrated(noise, whole.cost, stated)
+        return replace(calibrated, words=words)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far its noise alone would move a key's estimate."""
-        calibrated = self.calibrate(epsilon, delta, rho)
-        scale = self.grid * math.sqrt(calibrated.noise.leaf.variance)
+        calibrated = self.calibrate(Budget(epsilon, delta, rho))
+        scale = self.grid * math.sqrt(calibrated.law(LEAF).variance)
         # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
-        return ReleasePreview(calibrated.guarantee, scale, scale / math.sqrt(0.95 * self.rows))
+        return ReleasePreview(calibrated.guarantee(self.unit), scale, scale / math.sqrt(0.95 * self.rows))
 
     def predict(
         self,
@@ -227,9 +220,8 @@ class HeavyHittersSpec:
         from dpsketch.sketches.heavy.predict import predict
 
         threshold = real_number("threshold", threshold)
-        return predict(
-            self, guessed_counts(records, keys, skew, counts), threshold, self.calibrate(epsilon, delta, rho).noise
-        )
+        noise = TreeNoise.of(self.calibrate(Budget(epsilon, delta, rho)))
+        return predict(self, guessed_counts(records, keys, skew, counts), threshold, noise)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""

@@ -13,6 +13,7 @@ Wang, Pinelis and Song, *Differentially private fractional frequency moments est
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import to_arrow
 from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.privacy import Guarantee, MomentCost, Unit
+from dpsketch.privacy import MomentCost, Unit
+from dpsketch.sketches.moment.calibration import Floor, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
-from dpsketch.sketches.releasing import Sensitive
+from dpsketch.sketches.partials import Sensitive
+from dpsketch.sketches.permit import Calibration, Part, obtain
 from dpsketch.sketches.weights import real_numbers
 
 __all__ = [
@@ -146,18 +149,21 @@ class MomentSketchAsPublished(Sensitive):
         ratio = theorem_1_ratio(
             spec.p, records=self._records, keys=self._keys, max_weight=max(1.0, spec.largest_weight)
         )
-        self._begin_change()
-        scale = self._sketch._draw(0.0, estimator) / self._rate**spec.p
-        promise = Guarantee(
+        floor = Floor(MomentCost(spec.p, spec.size, ratio), 0.0, spec.digits(estimator))
+        calibrated = Calibration(
+            parts=(Part(part_name(spec.p), floor),),
+            costs=floor.costs,
             epsilon=theorem_4_epsilon(spec.p, size=spec.size, rate=self._rate, ratio=ratio),
             delta=0.0,
-            unit=spec.unit,
-            costs=(MomentCost(spec.p, spec.size, ratio),),
-            mechanism=f"{spec.size} sub-sampled sums of secret {spec.p:g}-stable variates, without a floor",
-            caveat=(
-                "the published ε does not hold: sub-sampling amplifies less than Theorem 4 says, and shrinks the "
-                "stream that hides a record"
-            ),
-            holds=False,
+            rho=None,
+            words=f"{spec.size} sub-sampled sums of secret {spec.p:g}-stable variates, without a floor",
         )
+        permit = obtain(calibrated, spec.unit, None, None, note="moments, as published")
+        self._begin_change()
+        scale = self._sketch._draw(permit, estimator) / self._rate**spec.p
+        caveat = (
+            "the published ε does not hold: sub-sampling amplifies less than Theorem 4 says, and shrinks the stream "
+            "that hides a record"
+        )
+        promise = replace(permit.guarantee(), holds=False, caveat=caveat)
         return PrivateMoment(spec, scale, 0.0, estimator, promise)

@@ -4,103 +4,115 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
 
 from dpsketch import accounting
 from dpsketch.accounting.momentloss import moment_ratio
 from dpsketch.accounting.stable import stable_information
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import noise_is_for_tests
-from dpsketch.privacy import ApproximateCost, Guarantee, MomentCost, PureCost, Unit, ZcdpCost, requested
+from dpsketch.privacy import ApproximateCost, Budget, Cost, MomentCost, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
+from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.permit import DELTA_FOR_RHO, Calibration, Part
 
-__all__ = ["Calibration", "calibrate", "calibrate_together", "size_for_error"]
+__all__ = ["Floor", "calibrate", "caveat_of", "floors_of", "part_name", "size_for_error"]
 
-# At this δ a release made with ρ also states its (ε, δ).
-DELTA_FOR_RHO = 1e-6
-_CAVEAT = (
+_COMPUTATIONAL = (
     "The guarantee is computational: the projection comes from ChaCha20 under a secret key that was drawn for this "
     "release and destroyed with it. The sums were kept in floating point, and only their rounded estimate is released."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    """The floors of one release, what it costs and what it promises.
+class Floor:
+    """What is added to a sketch's scale before its release, and subtracted again from the estimate.
 
     Attributes
     ----------
-    floors : tuple of float
-        What is added to each sketch's scale, and subtracted again from its estimate.
-    costs : tuple of MomentCost
-        What a ledger composes: one entry a sketch.
-    epsilon, delta, rho
-        The promise.
+    cost : MomentCost
+        What the release costs with this floor.
+    height : float
+        The floor, in units of F_p.
+    digits : int
+        To how many digits the scale is rounded.
     """
 
-    floors: tuple[float, ...]
-    costs: tuple[MomentCost, ...]
-    epsilon: float
-    delta: float
-    rho: float | None
+    cost: MomentCost
+    height: float
+    digits: int
 
-    def guarantee(
-        self, spec: MomentSpec, estimator: Estimator, *, for_tests: bool | None = None, caveat: str | None = None
-    ) -> Guarantee:
-        """State the promise; ``spec`` is that of one of the sketches, which differ in p alone."""
-        parts = "; ".join(
-            f"{cost.size} sums of secret {cost.p:g}-stable variates with a floor of {floor:.4g}, their scale rounded "
-            f"to {replace(spec, p=cost.p).digits(estimator)} digits"
-            for cost, floor in zip(self.costs, self.floors, strict=True)
-        )
-        holds = not (noise_is_for_tests() if for_tests is None else for_tests)
-        words = _CAVEAT if caveat is None else f"{_CAVEAT} {caveat}"
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=spec.unit,
-            costs=self.costs,
-            mechanism=parts,
-            rho=self.rho,
-            caveat=words if holds else "the secret or the floor came from a seeded source that exists for tests only",
-            holds=holds,
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        return (
+            f"{self.cost.size} sums of secret {self.cost.p:g}-stable variates with a floor of {self.height:.4g}, their "
+            f"scale rounded to {self.digits} digits"
         )
 
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What drawing it costs."""
+        return (self.cost,)
 
-def calibrate(spec: MomentSpec, epsilon: float | None, delta: float | None, rho: float | None) -> Calibration:
-    """Find the floor for one sketch.
+    def draw(self, sums: npt.NDArray[np.float64], padding: float) -> npt.NDArray[np.float64]:
+        """Return the sums with floor and padding, two keys that nobody has, under a secret of their own."""
+        raised, p = sums.copy(), self.cost.p
+        fresh = Secret.draw()
+        try:
+            fresh.add(raised, np.arange(2, dtype=np.uint64), np.array([self.height ** (1 / p), padding]), p)
+        finally:
+            fresh.destroy()
+        return raised
 
-    (ε, δ) with δ > 0 goes by the exact privacy loss, (ε, 0) by its largest value, ρ by its range.
-    """
-    return calibrate_together([spec], epsilon, delta, rho)
+
+def floors_of(calibrated: Calibration) -> list[Floor]:
+    """Return the floors of a calibrated release, one for each sketch."""
+    return [part.law for part in calibrated.parts if isinstance(part.law, Floor)]
 
 
-def calibrate_together(
-    specs: Sequence[MomentSpec], epsilon: float | None, delta: float | None, rho: float | None
-) -> Calibration:
-    """Find the floors of several sketches over one stream that are released with one composed charge.
+def part_name(p: float) -> str:
+    """Return the name of the part of a release that has this moment."""
+    return f"F_{p:g}"
 
-    All get the same share: an equal part of ε or ρ where these add, and otherwise the same μ of the Gaussian mechanism
-    that each is close to.
+
+def caveat_of(users: str | None) -> str:
+    """Return what every release of moments must say, and what this one must of its users."""
+    return _COMPUTATIONAL if users is None else f"{_COMPUTATIONAL} {users}"
+
+
+def calibrate(specs: Sequence[MomentSpec], budget: Budget, estimator: Estimator = "mle") -> Calibration:
+    """Find the floors of sketches over one stream that are released together, with one composed charge.
+
+    (ε, δ) with δ > 0 goes by the exact privacy loss, (ε, 0) by its largest value, ρ by its range. All get the same
+    share: an equal part of ε or ρ where these add, and otherwise the same μ of the Gaussian mechanism that each is
+    close to.
     """
     count = len(specs)
-    match requested(epsilon, delta, rho):
-        case PureCost(asked):
-            return _from_ratios(specs, [moment_ratio(s.p, s.size, asked / count, 0.0) for s in specs], asked, 0.0, None)
-        case ApproximateCost(asked, asked_delta):
+    match budget.cost:
+        case PureCost(epsilon):
+            delta = 0.0
+            ratios = [moment_ratio(s.p, s.size, epsilon / count, 0.0) for s in specs]
+        case ApproximateCost(epsilon, delta):
             if count == 1:
-                ratios = [moment_ratio(specs[0].p, specs[0].size, asked, asked_delta)]
+                ratios = [moment_ratio(specs[0].p, specs[0].size, epsilon, delta)]
             else:
-                ratios = _common_share(specs, asked, asked_delta)
-            return _from_ratios(specs, ratios, asked, asked_delta, None)
-        case ZcdpCost(asked_rho):
-            ratios = [1 + math.expm1(_shift_for_rho(s, asked_rho / count)) for s in specs]
-            found = _from_ratios(specs, ratios, math.inf, DELTA_FOR_RHO, asked_rho)
-            return replace(found, epsilon=accounting.compose(found.costs, delta=DELTA_FOR_RHO))
+                ratios = _common_share(specs, epsilon, delta)
+        case ZcdpCost(rho):
+            epsilon, delta = math.inf, DELTA_FOR_RHO
+            ratios = [1 + math.expm1(_shift_for_rho(s, rho / count)) for s in specs]
         case never:
             assert_never(never)
+    floors = [_floor(spec, ratio, estimator) for spec, ratio in zip(specs, ratios, strict=True)]
+    parts = tuple(Part(part_name(floor.cost.p), floor) for floor in floors)
+    costs = tuple(floor.cost for floor in floors)
+    if budget.rho is not None:
+        epsilon = accounting.compose(costs, delta=DELTA_FOR_RHO)
+    return Calibration(parts, costs, epsilon, delta, budget.rho, "; ".join(floor.words for floor in floors))
 
 
 def size_for_error(
@@ -121,7 +133,8 @@ def size_for_error(
         raise InvalidInput("moment must be at least 0 and error positive.")
     spec = MomentSpec(p, 10, unit)
     while True:
-        floor = calibrate(spec, epsilon, delta, None).floors[0]
+        (found,) = floors_of(calibrate([spec], Budget(epsilon, delta)))
+        floor = found.height
         spread = math.sqrt(pivot_variance(p, spec.size, estimator))
         if (moment + floor) * spread <= error:
             return spec.size
@@ -138,16 +151,10 @@ def size_for_error(
             raise InvalidInput("no size up to a million reaches this error. Allow a larger error or budget.")
 
 
-def _from_ratios(
-    specs: Sequence[MomentSpec], ratios: Sequence[float], epsilon: float, delta: float, rho: float | None
-) -> Calibration:
-    floors = tuple(spec.floor_for(ratio) for spec, ratio in zip(specs, ratios, strict=True))
+def _floor(spec: MomentSpec, ratio: float, estimator: Estimator) -> Floor:
+    height = spec.floor_for(ratio)
     # Without a floor the ratio is the stream's own, which may be below what the budget allows.
-    costs = tuple(
-        MomentCost(spec.p, spec.size, ratio if floor else spec.ratio(0.0))
-        for spec, floor, ratio in zip(specs, floors, ratios, strict=True)
-    )
-    return Calibration(floors, costs, epsilon, delta, rho)
+    return Floor(MomentCost(spec.p, spec.size, ratio if height else spec.ratio(0.0)), height, spec.digits(estimator))
 
 
 def _shift_for_rho(spec: MomentSpec, rho: float) -> float:

@@ -14,17 +14,16 @@ from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.estimates import Estimates
 from dpsketch.hashing import KeyType
-from dpsketch.noise import noise_is_for_tests
 from dpsketch.numbers import real_number
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.sketches.documents import read_charge, read_guarantee
-from dpsketch.sketches.moment.calibration import calibrate_together
+from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.releasing import ReleasePreview, charge_ledger
+from dpsketch.sketches.permit import ReleasePreview, obtain
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
@@ -151,30 +150,29 @@ class MomentProfile(Partial):
         for sketch in self._sketches:
             sketch._refuse_release()
             check_estimator(estimator, sketch.spec.p)
-        calibrated = calibrate_together(self.specs, epsilon, delta, rho)
+        calibrated = calibrate(self.specs, Budget(epsilon, delta, rho), estimator)
         note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
-        charge = charge_ledger(ledger, dataset, calibrated.costs, self.spec.unit, note)
-        for_tests = noise_is_for_tests() or any(sketch._for_tests for sketch in self._sketches)
-        caveat = self._sketches[0]._counted.caveat
-        promise = calibrated.guarantee(self.spec, estimator, for_tests=for_tests, caveat=caveat)
+        for_tests = any(sketch._for_tests for sketch in self._sketches)
+        permit = obtain(calibrated, self.spec.unit, ledger, dataset, note=note, for_tests=for_tests)
+        caveat = caveat_of(self._sketches[0]._counted.caveat)
         self._begin_change()
+        scales = [sketch._draw(permit, estimator) for sketch in self._sketches]
+        stated = permit.guarantee(caveat=caveat)
         moments = tuple(
-            PrivateMoment(
-                replace(sketch.spec, key_type=None), sketch._draw(floor, estimator), floor, estimator, promise, charge
-            )
-            for sketch, floor in zip(self._sketches, calibrated.floors, strict=True)
+            PrivateMoment(replace(sketch.spec, key_type=None), scale, floor.height, estimator, stated, permit.charge)
+            for sketch, scale, floor in zip(self._sketches, scales, floors_of(calibrated), strict=True)
         )
-        return PrivateMomentProfile(moments, promise, charge)
+        return PrivateMomentProfile(moments, stated, permit.charge)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> list[ReleasePreview]:
         """Say what a release at this budget would promise, and the error that each moment's floor would leave."""
-        calibrated = calibrate_together(self.specs, epsilon, delta, rho)
-        promise = calibrated.guarantee(self.spec, "mle")
+        calibrated = calibrate(self.specs, Budget(epsilon, delta, rho))
+        promise = calibrated.guarantee(self.spec.unit, caveat=caveat_of(None))
         errors = [
-            floor * math.sqrt(pivot_variance(spec.p, spec.size, "mle"))
-            for spec, floor in zip(self.specs, calibrated.floors, strict=True)
+            floor.height * math.sqrt(pivot_variance(spec.p, spec.size, "mle"))
+            for spec, floor in zip(self.specs, floors_of(calibrated), strict=True)
         ]
         return [ReleasePreview(promise, error, error) for error in errors]
 

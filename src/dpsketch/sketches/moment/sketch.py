@@ -14,15 +14,14 @@ from dpsketch._compiled.moment import VARIATES_PER_BLOCK, aggregate
 from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
-from dpsketch.noise import noise_is_for_tests
-from dpsketch.privacy import Unit
-from dpsketch.sketches.moment.calibration import calibrate
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
 from dpsketch.sketches.moment.private import PrivateMoment, significant
 from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.releasing import charge_ledger
+from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import checked_total, real_numbers, whole_counts
 
@@ -333,15 +332,15 @@ class MomentSketch(Partial):
         """
         self._refuse_release()
         check_estimator(estimator, self._spec.p)
-        calibrated = calibrate(self._spec, epsilon, delta, rho)
         # A release answers no question about keys, and their type would tell an empty stream.
-        spec = replace(self._spec, key_type=None)
-        charge = charge_ledger(ledger, dataset, calibrated.costs, spec.unit, f"moment {fingerprint_of(spec)}")
-        for_tests = self._for_tests or noise_is_for_tests()
-        promise = calibrated.guarantee(self._spec, estimator, for_tests=for_tests, caveat=self._counted.caveat)
+        spec, caveat = replace(self._spec, key_type=None), caveat_of(self._counted.caveat)
+        calibrated = calibrate([spec], Budget(epsilon, delta, rho), estimator)
+        note = f"moment {fingerprint_of(spec)}"
+        permit = obtain(calibrated, spec.unit, ledger, dataset, note=note, for_tests=self._for_tests)
         self._begin_change()
-        scale = self._draw(calibrated.floors[0], estimator)
-        return PrivateMoment(spec, scale, calibrated.floors[0], estimator, promise, charge)
+        scale = self._draw(permit, estimator)
+        (floor,) = floors_of(calibrated)
+        return PrivateMoment(spec, scale, floor.height, estimator, permit.guarantee(caveat=caveat), permit.charge)
 
     def _refuse_release(self) -> None:
         self._refuse_ended()
@@ -355,22 +354,20 @@ class MomentSketch(Partial):
                 "another copy of this sketch was released under the same secret; a second release could not be private."
             )
 
-    def _draw(self, floor: float, estimator: Estimator) -> float:
-        """Add padding and floor under a secret of their own, estimate, round, and overwrite everything.
+    def _draw(self, permit: Permit, estimator: Estimator) -> float:
+        """Add padding and floor, estimate, round, and overwrite everything.
 
         The caller has begun the change: interrupted in between, the sketch neither ends in order nor goes on.
         """
         spec = self._spec
         measured = self._total * (1.0 if spec.stream == "insert" else spec.weight_grid.step)
         padding = max(0.0, spec.public_total - measured)
-        extra = np.array([floor ** (1 / spec.p), padding])
-        fresh = Secret.draw()
         _RELEASED.add(self._check)
         try:
-            fresh.add(self._sums, np.arange(2, dtype=np.uint64), extra, spec.p)
-            scale = estimate_scale(self._sums[: spec.size], spec.p, estimator)
+            raised = permit.draw(part_name(spec.p), self._sums, padding)
+            scale = estimate_scale(raised[: spec.size], spec.p, estimator)
+            raised[:] = 0
         finally:
-            fresh.destroy()
             self._end()
         return significant(scale, spec.digits(estimator))
 

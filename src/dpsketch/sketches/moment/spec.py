@@ -10,9 +10,9 @@ from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole, real_number
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
-from dpsketch.sketches.releasing import ReleasePreview
+from dpsketch.sketches.permit import ReleasePreview
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "MomentSpec", "Stream"]
@@ -163,13 +163,13 @@ class MomentSpec:
         --------
         ``noise_scale`` is the error that the floor alone leaves, ``predicted_error`` that at a guessed ``moment``.
         """
-        from dpsketch.sketches.moment.calibration import calibrate
+        from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
 
         moment = real_number("moment", moment)
-        calibrated = calibrate(self, epsilon, delta, rho)
+        calibrated = calibrate([self], Budget(epsilon, delta, rho), estimator)
         spread = math.sqrt(pivot_variance(self.p, self.size, estimator))
-        promise = calibrated.guarantee(self, estimator)
-        floor = calibrated.floors[0]
+        promise = calibrated.guarantee(self.unit, caveat=caveat_of(None))
+        floor = floors_of(calibrated)[0].height
         return ReleasePreview(promise, floor * spread, (moment + floor) * spread)
 
     def digits(self, estimator: Estimator) -> int:

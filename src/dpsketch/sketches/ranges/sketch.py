@@ -13,15 +13,16 @@ from dpsketch._compiled.heavy import add_units
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.heavy.spec import DENSE, TOTAL
+from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.levels import prefix_prints
 from dpsketch.sketches.ranges.private import PrivateRanges, level_keys
-from dpsketch.sketches.ranges.spec import LEVEL_BITS, RangeSketchSpec
-from dpsketch.sketches.releasing import charge_ledger
+from dpsketch.sketches.ranges.spec import LEVEL_BITS, TABLES, RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -207,14 +208,13 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         and quantiles are post-processing and cost nothing, however many are asked.
         """
         spec = self._spec
-        calibrated = spec.calibrate(epsilon, delta, rho, caveat=self._counted.caveat)
-        charge = charge_ledger(ledger, dataset, (calibrated.cost,), spec.unit, f"ranges {fingerprint_of(spec)}")
-        noise = calibrated.noise
+        calibrated = spec.calibrate(Budget(epsilon, delta, rho))
+        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"ranges {fingerprint_of(spec)}")
         dense = np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in spec.dense_depths])
-        dense[1:] += noise.dense.sample(dense.size - 1)
-        dense[:1] += noise.total.sample(1)
-        tables = self._tables + noise.leaf.sample(self._tables.size).reshape(self._tables.shape)
-        return PrivateRanges(spec, dense, tables, noise, calibrated.guarantee, charge)
+        noisy = np.concatenate([permit.add_noise(dense[:1], TOTAL), permit.add_noise(dense[1:], DENSE)])
+        tables = permit.add_noise(self._tables, TABLES)
+        stated = permit.guarantee(caveat=self._counted.caveat)
+        return PrivateRanges(spec, noisy, tables, spec.noise(calibrated), stated, permit.charge)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}

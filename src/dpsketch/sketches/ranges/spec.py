@@ -11,19 +11,20 @@ from scipy.special import ndtri
 
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, probability, real_number
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.heavy.spec import Calibrated, TreeNoise, TreeSensitivity
+from dpsketch.sketches.heavy.spec import DENSE, TOTAL, TreeNoise, TreeSensitivity
+from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.ranges.chain import Level, Silent, segments
 from dpsketch.sketches.ranges.domain import Domain, Outside
 from dpsketch.sketches.ranges.levels import combined_variance, noise_variance
-from dpsketch.sketches.releasing import ReleasePreview, additive_noise, guarantee
-from dpsketch.sketches.sharing import part_noise
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = ["LEVEL_BITS", "RangeSketchSpec", "RankError"]
+__all__ = ["LEVEL_BITS", "TABLES", "RangeSketchSpec", "RankError"]
+
+TABLES = "the tables"
 
 # Levels of at most so many bits are kept cell by cell.
 DENSE_BITS = 16
@@ -175,34 +176,39 @@ class RangeSketchSpec:
             table=Sensitivity(times * most * self.rows, sqrt_up((times * most) ** 2 * self.rows)),
         )
 
-    def calibrate(
-        self, epsilon: float | None, delta: float | None, rho: float | None, *, caveat: str | None = None
-    ) -> Calibrated:
+    def calibrate(self, budget: Budget) -> Calibration:
         """Share a budget evenly among the levels: μ² for Gaussian noise, ε for Laplace noise.
 
         Privacy
         -------
-        See :func:`~dpsketch.sketches.sharing.part_noise`: all levels together are one mechanism, charged once.
+        See :func:`~dpsketch.sketches.permit.additive`: all levels together are one mechanism, charged once.
         """
-        whole = additive_noise(epsilon, delta, rho, l1=1, l2=1.0)
-        bound = self.sensitivity
-        share = 1 / len(self.depths)
-        root, dense, table = (part_noise(whole.noise, part, share) for part in (bound.total, bound.dense, bound.table))
-        words = f"a tree of {len(self.depths)} levels: {dense.words} on each of the cells"
+        bound, part = self.sensitivity, 1 / len(self.depths)
+        calibrated = additive(
+            budget,
+            Share(TOTAL, bound.total, part),
+            Share(DENSE, bound.dense, part, len(self.dense_depths) - 1),
+            Share(TABLES, bound.table, part, self.tables),
+        )
+        words = f"a tree of {len(self.depths)} levels: {calibrated.law(DENSE).words} on each of the cells"
         if self.tables:
-            words += f", {table.words} on each of the tables"
-        stated = replace(guarantee(whole, self.unit, caveat=caveat), mechanism=words)
-        return Calibrated(TreeNoise(total=root, dense=dense, inner=table, leaf=table), whole.cost, stated)
+            words += f", {calibrated.law(TABLES).words} on each of the tables"
+        return replace(calibrated, words=words)
+
+    @staticmethod
+    def noise(calibrated: Calibration) -> TreeNoise:
+        """Return the laws of a calibrated tree."""
+        root, dense, table = (calibrated.law(part) for part in (TOTAL, DENSE, TABLES))
+        return TreeNoise(total=root, dense=dense, inner=table, leaf=table)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far its noise alone would move a rank."""
-        calibrated = self.calibrate(epsilon, delta, rho)
-        predicted, _ = self._rank_errors(calibrated.noise, 0.0, None)
-        return ReleasePreview(
-            calibrated.guarantee, self.grid * math.sqrt(calibrated.noise.dense.variance), self.grid * predicted
-        )
+        calibrated = self.calibrate(Budget(epsilon, delta, rho))
+        predicted, _ = self._rank_errors(self.noise(calibrated), 0.0, None)
+        scale = self.grid * math.sqrt(calibrated.law(DENSE).variance)
+        return ReleasePreview(calibrated.guarantee(self.unit), scale, self.grid * predicted)
 
     def predict_rank_error(
         self,
@@ -239,7 +245,7 @@ class RangeSketchSpec:
         for name, guess in (("records", records), ("span", 1.0 if span is None else span)):
             if not 0 < guess < math.inf:
                 raise InvalidInput(f"{name} must be a positive number.")
-        noise = self.calibrate(epsilon, delta, rho).noise
+        noise = self.noise(self.calibrate(Budget(epsilon, delta, rho)))
         alone, _ = self._rank_errors(noise, 0.0, None)
         typical, largest = self._rank_errors(noise, records * self.weight_grid.one, span)
         reach = float(ndtri((1 + confidence) / 2)) * largest

@@ -37,7 +37,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
 from dpsketch.noise import random_words
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import requested
+from dpsketch.privacy import Budget, Cost, PureCost
 
 __all__ = ["SCALE_BITS", "Projection", "flip_odds", "largest_step", "loss"]
 
@@ -132,7 +132,7 @@ class Projection:
         hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows % 64:
             raise InvalidInput("rows must be a multiple of 64.")
-        requested(self.epsilon, 0, None)
+        Budget(self.epsilon, 0)
 
     @classmethod
     def for_budget(cls, epsilon: float, *, keys: int, units: int, top: int, rows: int, alpha: int, seed: int) -> Self:
@@ -204,7 +204,12 @@ class Projection:
             f"{self.flip:.4g} (ε = {self.epsilon:.4g})"
         )
 
-    def embed(self, positions: Words, units: npt.NDArray[np.int64]) -> Words:
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What drawing the table costs."""
+        return (PureCost(self.epsilon),)
+
+    def draw(self, positions: Words, units: npt.NDArray[np.int64]) -> Words:
         """Write entries into a fresh table, and flip its bits. The result may be published.
 
         Parameters

@@ -8,19 +8,21 @@ from fractions import Fraction
 from typing import Any, Self, assert_never
 
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import noise_is_for_tests
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Cost, Guarantee, PureCost, Unit, ZcdpCost, requested
+from dpsketch.privacy import ApproximateCost, Budget, Cost, PureCost, ZcdpCost
+from dpsketch.sketches.permit import Calibration, Part
 from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.threshold import Threshold
 
-__all__ = ["Mechanism", "Reach"]
+__all__ = ["SURVIVORS", "TABLE", "Mechanism", "Reach"]
 
 # How far past the cutoff the columns reach, in scales of the threshold's noise: a value there is dropped with
 # probability e⁻³/2, and those that are dropped read a little low.
 _MARGIN = 3
 # One scale of the threshold's noise takes at most so many columns, whatever the budget and the threshold's share.
 _MOST_BEYOND = 1000
+
+TABLE, SURVIVORS = "the table", "the survivors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Mechanism:
         # What the values considered when reading rest on; a file may have been written by anyone.
         hold_whole(self, "top", low=1, high=2**62)
         hold_real(self, "epsilon", "delta")
-        requested(self.epsilon, self.delta, None)
+        Budget(self.epsilon, self.delta)
         fits = self.projection.columns == self.projection.columns_for(self.top)
         if self.threshold is not None:
             beyond = self.projection.columns_a_unit / self.threshold.rate
@@ -88,9 +90,7 @@ class Mechanism:
     @classmethod
     def for_budget(
         cls,
-        epsilon: float | None,
-        delta: float | None,
-        rho: float | None,
+        budget: Budget,
         *,
         reach: Reach,
         domain: int,
@@ -108,7 +108,7 @@ class Mechanism:
         ``threshold_share`` of ε and all of δ, the ALP part the rest; the costs are charged one by one and add up to at
         most (ε, δ).
         """
-        match requested(epsilon, delta, rho):
+        match budget.cost:
             case PureCost(asked):
                 asked_delta = 0.0
             case ApproximateCost(asked, asked_delta):
@@ -142,27 +142,16 @@ class Mechanism:
     @property
     def costs(self) -> tuple[Cost, ...]:
         """What a ledger composes."""
-        alp = PureCost(self.projection.epsilon)
-        if self.threshold is None:
-            return (alp,)
-        epsilon = self.threshold.noise.epsilon
-        return (alp, ApproximateCost(epsilon, self.delta) if self.delta else PureCost(epsilon))
+        return self.projection.costs + (() if self.threshold is None else self.threshold.costs)
 
-    def guarantee(self, unit: Unit, *, caveat: str | None = None) -> Guarantee:
-        """State what a release by this mechanism promises."""
-        holds = not noise_is_for_tests()
-        if not holds:
-            caveat = "the noise came from a seeded source that exists for tests only"
-        parts = [self.projection.words, *([] if self.threshold is None else [self.threshold.words])]
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=unit,
-            costs=self.costs,
-            mechanism="; ".join(parts),
-            caveat=caveat,
-            holds=holds,
-        )
+    @property
+    def calibration(self) -> Calibration:
+        """The parts of a release by this mechanism."""
+        parts = [Part(TABLE, self.projection)]
+        if self.threshold is not None:
+            parts.append(Part(SURVIVORS, self.threshold))
+        words = "; ".join(part.law.words for part in parts)
+        return Calibration(tuple(parts), self.costs, self.epsilon, self.delta, None, words)
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as JSON-ready values."""

@@ -14,8 +14,9 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.releasing import charge_ledger
+from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.sparse.entries import Entries
+from dpsketch.sketches.sparse.mechanism import SURVIVORS, TABLE
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
 from dpsketch.sketches.sparse.threshold import Survivors
@@ -214,15 +215,15 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         """
         spec = self._spec.published
         mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho)
-        charge = charge_ledger(ledger, dataset, mechanism.costs, spec.unit, f"sparse {fingerprint_of(spec)}")
+        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=f"sparse {fingerprint_of(spec)}")
         positions, units = self._entries.arrays()
-        table = mechanism.projection.embed(positions, units)
+        table = permit.draw(TABLE, positions, units)
         if mechanism.threshold is None:
             kept = Survivors(np.empty(0, np.uint64), np.empty(0, np.int64))
         else:
-            kept = mechanism.threshold.draw(positions, units, spec.domain)
-        promise = mechanism.guarantee(spec.unit, caveat=self._counted.caveat)
-        return PrivateSparseHistogram(spec, mechanism, table, kept, promise, charge)
+            kept = permit.draw(SURVIVORS, positions, units, spec.domain)
+        stated = permit.guarantee(caveat=self._counted.caveat)
+        return PrivateSparseHistogram(spec, mechanism, table, kept, stated, permit.charge)
 
     def _to_document(self) -> files.Document:
         positions, units = self._entries.arrays()

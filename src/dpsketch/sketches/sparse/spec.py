@@ -13,8 +13,8 @@ from dpsketch._compiled import sparse as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Unit
-from dpsketch.sketches.releasing import ReleasePreview
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.permit import ReleasePreview
 from dpsketch.sketches.sparse.estimators import predicted_error
 from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
 from dpsketch.sketches.specs import Sensitivity, check_key_type
@@ -136,9 +136,7 @@ class SparseHistogramSpec:
     ) -> Mechanism:
         """Choose the parameters of a release at this budget, from the spec alone."""
         return Mechanism.for_budget(
-            epsilon,
-            delta,
-            rho,
+            Budget(epsilon, delta, rho),
             reach=self.reach,
             domain=self.domain,
             top=None if self.max_value is None else math.floor(self.max_value / self.grid),
@@ -158,7 +156,7 @@ class SparseHistogramSpec:
         """
         mechanism = self.mechanism(epsilon=epsilon, delta=delta, rho=rho)
         return ReleasePreview(
-            mechanism.guarantee(self.unit),
+            mechanism.calibration.guarantee(self.unit),
             self.grid * predicted_error(mechanism, 0.0),
             self.grid * predicted_error(mechanism, self.collisions),
         )

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, random_below, random_words
 from dpsketch.numbers import hold_real, hold_whole
+from dpsketch.privacy import ApproximateCost, Cost, PureCost
 
 __all__ = ["Survivors", "Threshold", "draw_binomial", "stability_delta"]
 
@@ -151,6 +152,12 @@ class Threshold:
         """The mechanism in a phrase."""
         budget = f"ε = {self.noise.epsilon:.4g}" + (f", δ = {self.delta:.3g}" if self.delta else "")
         return f"keys kept where the value with {self.noise.words} reaches {self.cutoff} ({budget})"
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What drawing the survivors costs."""
+        epsilon = self.noise.epsilon
+        return (ApproximateCost(epsilon, self.delta) if self.delta else PureCost(epsilon),)
 
     def draw(self, positions: Words, units: Integers, domain: int) -> Survivors:
         """Draw the noise, and return which entries survive. The result may be published.
