@@ -213,18 +213,18 @@ _COST_NAMES: dict[str, type[PureCost | GaussianCost | ZcdpCost | ApproximateCost
 
 
 def cost_to_json(cost: Cost) -> dict[str, Any]:
-    """Return a cost as JSON-ready values, numbers of Python among them, its kind under ``"kind"``."""
+    """Return a cost as JSON-ready values, its kind under ``"kind"``."""
     match cost:
         case PureCost(epsilon):
-            return {"kind": "pure", "epsilon": float(epsilon)}
+            return {"kind": "pure", "epsilon": epsilon}
         case GaussianCost(mu):
-            return {"kind": "gaussian", "mu": float(mu)}
+            return {"kind": "gaussian", "mu": mu}
         case ZcdpCost(rho):
-            return {"kind": "zcdp", "rho": float(rho)}
+            return {"kind": "zcdp", "rho": rho}
         case ApproximateCost(epsilon, delta):
-            return {"kind": "approximate", "epsilon": float(epsilon), "delta": float(delta)}
+            return {"kind": "approximate", "epsilon": epsilon, "delta": delta}
         case MomentCost(p, size, ratio):
-            return {"kind": "moment", "p": float(p), "size": int(size), "ratio": float(ratio)}
+            return {"kind": "moment", "p": p, "size": size, "ratio": ratio}
         case _:
             assert_never(cost)
 

@@ -21,6 +21,11 @@ from dpsketch.sketches.countsketch.continual import blocks, tree_sensitivity
 BARE = {"epsilon": 1e6, "delta": 1e-6}
 
 
+def law(sketch: ContinualCountSketch) -> noise.Noise:
+    """The noise of a node."""
+    return sketch._permit.calibration.law("the nodes")
+
+
 def make(days: int = 9, **more: object) -> ContinualCountSketch:
     arguments = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int", "seed": 5} | BARE | more
     return ContinualCountSketch(days=days, **arguments)  # type: ignore[arg-type]
@@ -69,7 +74,7 @@ def test_the_year_costs_what_is_charged_in_exact_arithmetic(days: int, neighbour
     sketch = make(days, unit=dps.per_record(max_weight=2, neighbours=neighbours), epsilon=1.0, delta=1e-6)  # type: ignore[arg-type]
     (cost,) = sketch.guarantee.costs
     assert cost == GaussianCost(accounting.gaussian_mu(1.0, 1e-6))
-    sigma = Fraction(sketch._noise.sigma)
+    sigma = Fraction(law(sketch).sigma)
     # Which nodes is a day ever published in? Count them from what publication does, not from the formula.
     held = [0] * days
     for height in range(days.bit_length() + 1):
@@ -92,7 +97,7 @@ def test_noise_law_of_totals_and_the_log_of_the_days() -> None:
     """
     with noise.seeded_noise_for_tests_only(4):
         sketch = make(1000, rows=3, width=1000, epsilon=1.0, delta=1e-6)
-        node = sketch._noise.variance
+        node = law(sketch).variance
         published = [sketch.publish_day() for _ in range(300)]
     for day in (1, 2, 3, 4, 7, 8, 15, 16, 31, 127, 255, 300):
         seen = float(np.mean(published[day - 1].table.astype(float) ** 2))
@@ -112,7 +117,7 @@ def test_error_of_a_year_beats_a_release_a_day() -> None:
     """At 365 days a total has at most 8 nodes of noise for 9: 72 units of variance, where fresh releases need 365."""
     sketch = make(365, epsilon=1.0, delta=1e-6)
     once = dps.CountSketch(rows=3, width=16, unit=dps.per_record()).release(epsilon=1.0, delta=1e-6)
-    assert sketch._noise.variance == pytest.approx(9 * once.noise[0].variance, rel=5e-3)
+    assert law(sketch).variance == pytest.approx(9 * once.noise[0].variance, rel=5e-3)
     assert max(day.bit_count() for day in range(1, 366)) * 9 == 72
 
 

@@ -135,6 +135,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     local.PrefixHeavyHitters: {"epsilon": 0.7, "max_items": 3, "length": 4, "width": 8, "seeds": 16, "seed": 9},
     local.PrivSketchAsPublished: {"epsilon": 0.7, "rows": 4, "width": 8, "seed": 9},
     local.SVIM: {"epsilon": 0.7, "top": 4},
+    privacy.Budget: {"epsilon": 1, "delta": 0.1},
     ledger.Total: {"epsilon": 1, "delta": 0.1},
     plan.Amount: {"unit": UNIT, "epsilon": 1, "delta": 0.1},
     plan.Guess: {"records": 100, "keys": 7, "skew": 1.1},
@@ -146,7 +147,8 @@ MADE = {
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
-    "Flips Floor Part Prediction SharedNoise LocalProtocol _Children _OneItem _Table",
+    "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
+    "_Children _OneItem _Table",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)

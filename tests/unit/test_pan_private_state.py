@@ -90,7 +90,7 @@ def test_fingerprints_stand_for_their_text() -> None:
 def test_a_state_that_was_read_back_publishes_with_fresh_noise_of_the_whole_law() -> None:
     """Of 12,288 draws the deviation errs by .64% (one standard error); 5% is passed by chance with less than 1e-13."""
     sketch = dps.PanPrivateCountSketch.from_sensitive_bytes(pan_private(width=4096).to_sensitive_bytes())
-    state, sigma = sketch.snapshot(), sketch._calibrated.noise.sigma
+    state, sigma = sketch.snapshot(), sketch._permit.calibration.law("the state").sigma
 
     def right(fresh: np.ndarray) -> bool:
         return bool(abs(fresh.std() / sigma - 1) < 0.05)
