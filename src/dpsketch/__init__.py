@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dpsketch import kernels as kernels
     from dpsketch import local as local
     from dpsketch.errors import DpsketchError as DpsketchError
-    from dpsketch.estimates import Estimate as Estimate
-    from dpsketch.estimates import Estimates as Estimates
     from dpsketch.keying import keyed as keyed
     from dpsketch.keying import random_key as random_key
     from dpsketch.keying import random_seed as random_seed
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit as Unit
     from dpsketch.privacy import per_record as per_record
     from dpsketch.privacy import per_user as per_user
+    from dpsketch.results import Estimate as Estimate
+    from dpsketch.results import Estimates as Estimates
     from dpsketch.sketches.countsketch import ContinualCountSketch as ContinualCountSketch
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
     from dpsketch.sketches.countsketch import LocalCountSketch as LocalCountSketch
@@ -68,8 +68,8 @@ _HOMES = {
     "DensitySketch": "dpsketch.sketches.density",
     "DistinctSketch": "dpsketch.sketches.distinct",
     "DpsketchError": "dpsketch.errors",
-    "Estimate": "dpsketch.estimates",
-    "Estimates": "dpsketch.estimates",
+    "Estimate": "dpsketch.results",
+    "Estimates": "dpsketch.results",
     "Guarantee": "dpsketch.privacy",
     "HeavyHitters": "dpsketch.sketches.heavy",
     "Ledger": "dpsketch.ledger",

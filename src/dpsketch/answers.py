@@ -9,10 +9,10 @@ import numpy as np
 
 from dpsketch import plots
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimates
 from dpsketch.hashing import KIND_OF_KEY, KeyType
 from dpsketch.kinds import KINDS
 from dpsketch.local import Collector, Snapshot
+from dpsketch.results import Estimates
 from dpsketch.sketches.countsketch import PrivateCountSketch
 from dpsketch.sketches.density import PrivateDensity
 from dpsketch.sketches.distinct import PrivateDistinct, PrivateDistinctBitmap

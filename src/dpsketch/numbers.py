@@ -14,7 +14,7 @@ from typing import Any
 
 from dpsketch.errors import InvalidInput
 
-__all__ = ["hold_real", "hold_whole", "probability", "real_number", "whole_number"]
+__all__ = ["hold_real", "hold_whole", "number_text", "probability", "real_number", "whole_number"]
 
 
 def whole_number(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
@@ -83,6 +83,17 @@ def hold_real(holder: object, *names: str, optional: bool = False) -> None:
         value = getattr(holder, name)
         if not (optional and value is None):
             object.__setattr__(holder, name, real_number(name, value))
+
+
+def number_text(value: float) -> str:
+    """Return an estimate as it is shown to people: whole from 100 on, three significant digits below.
+
+    Examples
+    --------
+    >>> number_text(12345.6), number_text(12), number_text(1.23456), number_text(float("inf"))
+    ('12,346', '12', '1.23', 'inf')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value, 0) else f"{value:.3g}"
 
 
 def _index(value: Any) -> int | None:

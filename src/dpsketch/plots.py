@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,36 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from dpsketch.estimates import Estimates
-
 __all__ = ["audits", "bars", "check_ending", "counters", "curve", "heat_map", "new_figure", "save"]
 
 Floats = npt.NDArray[np.float64]
 
 _INK = "#1f4e79"
 _LIGHT = "#9db8d2"
+
+
+class Intervals(Protocol):
+    """What bars are drawn of: keys with their estimates and the ends of their intervals."""
+
+    @property
+    def key(self) -> Sequence[Any]:
+        """The names of the bars."""
+
+    @property
+    def value(self) -> Floats:
+        """The lengths of the bars."""
+
+    @property
+    def low(self) -> Floats:
+        """The lower ends of their intervals."""
+
+    @property
+    def high(self) -> Floats:
+        """The upper ends of their intervals."""
+
+    @property
+    def confidence(self) -> float:
+        """The probability with which the intervals hold."""
 
 
 def new_figure(width: float = 8, height: float = 5) -> Figure:
@@ -45,17 +67,21 @@ def save(figure: Figure, path: str | Path) -> None:
     figure.savefig(Path(path))
 
 
-def bars(estimates: Estimates, title: str) -> Figure:
-    """Draw estimates as horizontal bars with their intervals, largest on top."""
-    figure = new_figure(8, 1.2 + 0.28 * max(4, len(estimates)))
+def bars(estimates: Intervals, title: str, across: str | None = None) -> Figure:
+    """Draw estimates as horizontal bars with their intervals, the first on top.
+
+    ``across`` names the axis; without it, the intervals are said to hold for all at once.
+    """
+    figure = new_figure(8, 1.2 + 0.28 * max(4, len(estimates.value)))
     axes = figure.subplots()
-    places = np.arange(len(estimates))[::-1]
+    places = np.arange(len(estimates.value))[::-1]
     below = estimates.value - estimates.low
     above = estimates.high - estimates.value
     axes.barh(places, estimates.value, color=_LIGHT, edgecolor=_INK, height=0.7)
     axes.errorbar(estimates.value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=_INK, capsize=3)
     axes.set_yticks(places, [_label(key) for key in estimates.key])
-    axes.set_xlabel(f"estimated count, with {estimates.confidence:.0%} intervals that hold for all at once")
+    together = f"estimated count, with {estimates.confidence:.0%} intervals that hold for all at once"
+    axes.set_xlabel(together if across is None else across)
     axes.axvline(0, color="black", linewidth=0.8)
     _titles(axes, title)
     return figure
@@ -137,7 +163,8 @@ def audits(names: Sequence[str], claimed: Sequence[float], audited: Sequence[flo
 
 def _label(key: Any) -> str:
     text = str(key)
-    return text if len(text) <= 32 else text[:31] + "…"
+    cut = text if len(text) <= 32 else text[:31] + "…"
+    return cut.replace("$", r"\$")  # between two dollars, Matplotlib would read a formula
 
 
 def _titles(axes: Any, title: str) -> None:

@@ -162,7 +162,7 @@ def numeric_fields(cls: type) -> list[str]:
 
 def classes_with_numbers() -> Iterator[type]:
     """Yield every dataclass of the library, below the service and the command line, that has a numeric field."""
-    modules = [*MODULES, importlib.import_module("dpsketch.estimates")]
+    modules = [*MODULES, importlib.import_module("dpsketch.results")]
     for package in PACKAGES:
         found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         modules += [importlib.import_module(each.name) for each in found]

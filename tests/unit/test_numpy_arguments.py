@@ -528,6 +528,7 @@ CASES = [
         {"trials": 100, "confidence": 0.9},
         {"names": ["local-subset-direct"]},
     ),
+    Case("Estimates.plot", lambda: dps.Estimates(WORDS, *[np.ones(3)] * 3, 0.9).plot, {"n": 2}),
     Case("percentage", fixed(privacy.percentage), {"probability": 0.7}),
     *(
         Case("Budget", fixed(privacy.Budget), {"epsilon": None, "delta": None, "rho": None, **budget})

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpsketch.cli.output import number, table
+from dpsketch.cli.output import table
+from dpsketch.numbers import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,13 @@ def demo(
     for key, value, low, high in estimates.rows():
         true = truth.get(key, 0)
         rows.append(
-            [key, f"{true:,}", number(value), f"{number(low)} … {number(high)}", "yes" if low <= true <= high else "no"]
+            [
+                key,
+                f"{true:,}",
+                number_text(value),
+                f"{number_text(low)} … {number_text(high)}",
+                "yes" if low <= true <= high else "no",
+            ]
         )
     table(
         ["page", "true visits", "private estimate", "95% interval", "covers"],

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.numbers import number_text
+
 if TYPE_CHECKING:
-    from dpsketch.estimates import Estimates
     from dpsketch.privacy import Guarantee
+    from dpsketch.results import Estimates
     from dpsketch.sources import Progress
 
-__all__ = ["number", "print_estimates", "print_json", "progress_bar", "say", "table"]
+__all__ = ["print_estimates", "print_json", "progress_bar", "say", "table"]
 
 
 def print_json(value: Any) -> None:
@@ -31,11 +33,6 @@ def _escaped(value: Any) -> str:
 def say(message: str) -> None:
     """Tell the data holder something, on standard error."""
     print(message, file=sys.stderr)
-
-
-def number(value: float) -> str:
-    """Format an estimate: whole from 100 on, three significant digits below."""
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
@@ -69,7 +66,10 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
     percent = f"{estimates.confidence:.4g}".replace("0.", "") if estimates.confidence < 1 else "100"
     table(
         ["key", "estimate", f"{percent}% low", f"{percent}% high"],
-        [[str(key), number(value), number(low), number(high)] for key, value, low, high in estimates.rows()],
+        [
+            [str(key), number_text(value), number_text(low), number_text(high)]
+            for key, value, low, high in estimates.rows()
+        ],
     )
     if estimates.note:
         say(estimates.note[:1].upper() + estimates.note[1:])

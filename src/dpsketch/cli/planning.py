@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from dpsketch.cli.options import JsonOption, KindName, RelationName, unit_from
-from dpsketch.cli.output import number, print_json, say
+from dpsketch.cli.output import print_json, say
+from dpsketch.numbers import number_text
 
 __all__ = ["plan"]
 
@@ -70,9 +71,9 @@ def plan(
     budget = " ".join(f"--{name} {value:g}" for name, value in amounts if value is not None)
     user = "" if max_keys is None else f" --user COLUMN --max-keys {max_keys}"
     print(f"Proposed: dpsketch run {found.kind} SOURCE…{user} {shape} {budget} -o out.dps")
-    print(f"Predicted error: {number(found.error)} ({found.error_of}).")
+    print(f"Predicted error: {number_text(found.error)} ({found.error_of}).")
     for name, value in found.also.items():
-        print(f"  {name.replace('_', ' ')}: {number(value)}")
+        print(f"  {name.replace('_', ' ')}: {number_text(value)}")
     print(f"Memory: {found.memory:,} bytes. Time: about {found.seconds:.2g} s to count {records:,.0f} records.")
     for note in found.notes:
         print(f"Note: {note}")

@@ -15,7 +15,6 @@ import pyarrow as pa
 from dpsketch import files
 from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
-from dpsketch.estimates import Estimates
 from dpsketch.local.consistency import Consistency
 from dpsketch.local.ids import Identifiers
 from dpsketch.local.protocol import FOR_TESTS, LocalProtocol
@@ -23,6 +22,7 @@ from dpsketch.local.snapshot import Snapshot
 from dpsketch.local.wire import Columns
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimates
 
 __all__ = ["Collector", "Received"]
 

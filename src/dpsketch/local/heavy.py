@@ -14,7 +14,6 @@ import pyarrow as pa
 from scipy.special import pdtrc
 
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimates
 from dpsketch.hashing import fingerprint
 from dpsketch.local.arguments import LARGEST_SEED, share_of
 from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
@@ -27,6 +26,7 @@ from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below
 from dpsketch.numbers import hold_whole, probability, real_number, whole_number
 from dpsketch.privacy import Guarantee, per_user
+from dpsketch.results import Estimates
 
 if TYPE_CHECKING:
     from dpsketch.local.collector import Collector

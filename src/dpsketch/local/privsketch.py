@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from dpsketch._compiled import local_published as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import key_list
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.local.arguments import LARGEST_SEED, share_of
 from dpsketch.local.intervals import Frequencies, normal_quantile
@@ -34,6 +33,7 @@ from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Guarantee, per_record
+from dpsketch.results import key_list
 
 __all__ = ["Calibration", "PrivSketchAsPublished", "Variant", "order_scores", "recover_sets"]
 

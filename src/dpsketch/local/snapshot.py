@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimates, key_list
 from dpsketch.local.consistency import Consistency, make_consistent
 from dpsketch.local.intervals import Frequencies
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimates, key_list
 
 __all__ = ["Snapshot"]
 

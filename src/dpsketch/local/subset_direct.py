@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import key_list
 from dpsketch.hashing import fingerprint
 from dpsketch.local.intervals import Frequencies, from_support, support_variance
 from dpsketch.local.odds import odds_below
@@ -24,6 +23,7 @@ from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_words
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Guarantee, per_user
+from dpsketch.results import key_list
 
 __all__ = ["SubsetDirect"]
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimates, key_list
 from dpsketch.hashing import fingerprint
 from dpsketch.local.arguments import privacy_parameter
 from dpsketch.local.odds import odds_below
@@ -21,6 +20,7 @@ from dpsketch.local.subset_direct import SubsetDirect
 from dpsketch.noise import random_below
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Guarantee, per_record
+from dpsketch.results import Estimates, key_list
 
 __all__ = ["SVIM"]
 

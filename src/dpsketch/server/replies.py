@@ -8,8 +8,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from dpsketch.estimates import Estimates
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimates
 
 __all__ = ["estimates_reply", "finite", "reply"]
 

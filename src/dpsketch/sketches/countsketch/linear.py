@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.estimates import Estimate
+from dpsketch.results import Estimate
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.locating import choose_location
 

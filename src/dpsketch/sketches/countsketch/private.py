@@ -13,11 +13,11 @@ import numpy.typing as npt
 from dpsketch import files, plots
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.estimates import Estimate, Estimates, key_list
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width

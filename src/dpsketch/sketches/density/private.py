@@ -14,11 +14,11 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import density as compiled
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.estimates import Estimates, key_list
 from dpsketch.hashing import row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.density.functions import row_functions
 from dpsketch.sketches.density.intervals import Spread, limits, mean_of_rows, median_of_means, noise_quantile
 from dpsketch.sketches.density.points import SetBatch, VectorBatch

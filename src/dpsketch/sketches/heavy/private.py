@@ -13,11 +13,11 @@ from scipy.special import ndtri
 
 from dpsketch import files, plots
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimate, Estimates
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.locating import root_mean_square

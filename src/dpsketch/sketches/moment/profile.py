@@ -12,10 +12,10 @@ import numpy as np
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
-from dpsketch.estimates import Estimates
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance

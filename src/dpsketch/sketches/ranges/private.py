@@ -14,10 +14,10 @@ from scipy.special import ndtri
 
 from dpsketch import files
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimate, Estimates, key_list
 from dpsketch.hashing import row_keys
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture

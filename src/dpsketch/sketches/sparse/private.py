@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.estimates import Estimates, key_list
 from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
