@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpsketch import kernels as kernels
     from dpsketch import local as local
+    from dpsketch.errors import BudgetExceeded as BudgetExceeded
+    from dpsketch.errors import CounterOverflow as CounterOverflow
     from dpsketch.errors import DpsketchError as DpsketchError
+    from dpsketch.errors import FileRefused as FileRefused
+    from dpsketch.errors import InvalidInput as InvalidInput
+    from dpsketch.errors import LedgerError as LedgerError
+    from dpsketch.errors import ReleaseNotWritten as ReleaseNotWritten
+    from dpsketch.errors import ReleaseRefused as ReleaseRefused
+    from dpsketch.errors import SensitiveData as SensitiveData
+    from dpsketch.errors import SketchBroken as SketchBroken
+    from dpsketch.errors import SourceError as SourceError
+    from dpsketch.errors import SpecMismatch as SpecMismatch
     from dpsketch.keying import keyed as keyed
     from dpsketch.keying import random_key as random_key
     from dpsketch.keying import random_seed as random_seed
     from dpsketch.kinds import load as load
     from dpsketch.kinds import load_sensitive as load_sensitive
     from dpsketch.ledger import Ledger as Ledger
+    from dpsketch.privacy import Budget as Budget
     from dpsketch.privacy import Guarantee as Guarantee
     from dpsketch.privacy import Unit as Unit
     from dpsketch.privacy import per_record as per_record
@@ -53,6 +65,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Budget": "dpsketch.privacy",
     "random_seed": "dpsketch.keying",
     "random_key": "dpsketch.keying",
     "keyed": "dpsketch.keying",
@@ -68,6 +81,17 @@ _HOMES = {
     "DensitySketch": "dpsketch.sketches.density",
     "DistinctSketch": "dpsketch.sketches.distinct",
     "DpsketchError": "dpsketch.errors",
+    "BudgetExceeded": "dpsketch.errors",
+    "CounterOverflow": "dpsketch.errors",
+    "FileRefused": "dpsketch.errors",
+    "InvalidInput": "dpsketch.errors",
+    "LedgerError": "dpsketch.errors",
+    "ReleaseNotWritten": "dpsketch.errors",
+    "ReleaseRefused": "dpsketch.errors",
+    "SensitiveData": "dpsketch.errors",
+    "SketchBroken": "dpsketch.errors",
+    "SourceError": "dpsketch.errors",
+    "SpecMismatch": "dpsketch.errors",
     "Estimate": "dpsketch.results",
     "Estimates": "dpsketch.results",
     "Guarantee": "dpsketch.privacy",
@@ -95,17 +119,23 @@ _HOMES = {
 _MODULES = ("kernels", "local")
 
 __all__ = [
+    "Budget",
+    "BudgetExceeded",
     "ContinualCountSketch",
     "CountSketch",
+    "CounterOverflow",
     "DensityClassifier",
     "DensitySketch",
     "DistinctSketch",
     "DpsketchError",
     "Estimate",
     "Estimates",
+    "FileRefused",
     "Guarantee",
     "HeavyHitters",
+    "InvalidInput",
     "Ledger",
+    "LedgerError",
     "LocalCountSketch",
     "MomentProfile",
     "MomentSketch",
@@ -122,8 +152,14 @@ __all__ = [
     "PrivateSparseHistogram",
     "Quantile",
     "RangeSketch",
+    "ReleaseNotWritten",
+    "ReleaseRefused",
+    "SensitiveData",
     "Share",
+    "SketchBroken",
+    "SourceError",
     "SparseHistogram",
+    "SpecMismatch",
     "Unit",
     "kernels",
     "keyed",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import dpsketch as dps
+from dpsketch import errors
 
 
 def test_every_public_name_loads() -> None:
@@ -13,6 +14,12 @@ def test_every_public_name_loads() -> None:
     for name in dps.__all__:
         assert getattr(dps, name) is not None
         assert name in dir(dps)
+
+
+def test_every_error_is_a_public_name() -> None:
+    for name in errors.__all__:
+        assert getattr(dps, name) is getattr(errors, name)
+        assert name in dps.__all__
 
 
 def test_import_loads_nothing_heavy() -> None:
