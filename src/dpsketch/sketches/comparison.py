@@ -27,6 +27,7 @@ from dpsketch.noise import Noise
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Sensitive
 from dpsketch.sketches.permit import DELTA_FOR_RHO, obtain
 from dpsketch.sketches.specs import fingerprint_of
@@ -64,6 +65,7 @@ class CountMinForComparison(Sensitive):
         spec = self._spec
         return f"<CountMinForComparison {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
+    @takes_frames
     def update(self, keys: Any, *, counts: Any = None) -> None:
         """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
         batch = fingerprint(keys, self._spec.key_type)

@@ -33,6 +33,7 @@ from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
 from dpsketch.sketches.specs import Sensitivity, fingerprint_of
@@ -211,6 +212,7 @@ class ContinualCountSketch(Partial):
             f"spec {fingerprint_of(spec)}, sensitive>"
         )
 
+    @takes_frames
     def update(self, keys: Any, *, weights: Any = None, counts: Any = None) -> None:
         """Add records of today, as :meth:`dpsketch.CountSketch.update` does at record level."""
         prepared = self._prepare(keys, weights, counts)
@@ -251,6 +253,7 @@ class ContinualCountSketch(Partial):
             self._open[height] = 0
         return self._between(1, self._published)
 
+    @takes_frames
     def day(self, keys: Any, *, weights: Any = None, counts: Any = None) -> PrivateCountSketch:
         """Add a whole day's records and publish it: :meth:`update` and :meth:`publish_day` as one change."""
         prepared = self._prepare(keys, weights, counts)

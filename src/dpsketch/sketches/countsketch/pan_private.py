@@ -26,6 +26,7 @@ from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Calibration, Part, Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
@@ -117,6 +118,7 @@ class PanPrivateCountSketch(Partial):
         spec = self._spec
         return f"<PanPrivateCountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
+    @takes_frames
     def update(self, keys: Any, *, weights: Any = None, counts: Any = None) -> None:
         """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
         table = self._open()

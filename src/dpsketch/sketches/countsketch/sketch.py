@@ -20,6 +20,7 @@ from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
@@ -96,10 +97,14 @@ class CountSketch(Accumulator[CountSketchSpec]):
         spec = self._spec
         return f"<CountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
+    @takes_frames
     def update(
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:
         """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
 
         Parameters
         ----------

@@ -22,6 +22,7 @@ from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total
@@ -98,8 +99,12 @@ class DensitySketch(Accumulator[DensitySpec]):
         spec = self._spec
         return f"<DensitySketch {spec.rows}×{spec.width}, {spec.kernel}, spec {fingerprint_of(spec)}, sensitive>"
 
+    @takes_frames
     def update(self, points: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
         """Add points.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, points=["x", "y"], user="visitor")``, or one column of lists, ``points="basket"``.
 
         Parameters
         ----------

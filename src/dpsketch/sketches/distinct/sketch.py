@@ -17,6 +17,7 @@ from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.permit import Calibration, Part, obtain
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -65,8 +66,12 @@ class DistinctSketch(Accumulator[DistinctSpec]):
     def __repr__(self) -> str:
         return f"<DistinctSketch {self._spec.buckets} buckets, spec {fingerprint_of(self._spec)}, sensitive>"
 
+    @takes_frames
     def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
         """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor")``.
 
         Parameters
         ----------

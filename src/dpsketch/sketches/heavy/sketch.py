@@ -20,6 +20,7 @@ from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
@@ -101,10 +102,14 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         shape = f"{spec.tables} tables of {spec.rows}×{spec.width}"
         return f"<HeavyHitters {shape}, spec {fingerprint_of(spec)}, sensitive>"
 
+    @takes_frames
     def update(
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:
         """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
 
         Parameters
         ----------

@@ -23,6 +23,7 @@ from dpsketch.hashing import to_arrow
 from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import MomentCost, Unit
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.moment.calibration import Floor, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator
 from dpsketch.sketches.moment.private import PrivateMoment
@@ -133,6 +134,7 @@ class MomentSketchAsPublished(Sensitive):
     def __repr__(self) -> str:
         return f"<MomentSketchAsPublished p={self._sketch.spec.p:g}, size {self._sketch.spec.size}, sensitive>"
 
+    @takes_frames
     def update(self, keys: Any, *, weights: Any = None) -> None:
         """Add records, each with one coin for all coordinates (Algorithm 2, line 4)."""
         column = to_arrow(keys)

@@ -17,6 +17,7 @@ from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment
@@ -101,6 +102,7 @@ class MomentProfile(Partial):
         profile._sketches = sketches
         return profile
 
+    @takes_frames
     def update(
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:

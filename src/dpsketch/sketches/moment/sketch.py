@@ -15,6 +15,7 @@ from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
 from dpsketch.sketches.moment.private import PrivateMoment, significant
@@ -136,10 +137,14 @@ class MomentSketch(Partial):
         state = "released and ended" if self._ended else "sensitive"
         return f"<MomentSketch p={spec.p:g}, size {spec.size}, spec {fingerprint_of(spec)}, {state}>"
 
+    @takes_frames
     def update(
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:
         """Add records. The cost follows the distinct keys of the batch, so large batches are the faster ones.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
 
         Parameters
         ----------

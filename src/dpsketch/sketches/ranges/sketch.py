@@ -17,6 +17,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.heavy.spec import DENSE, TOTAL
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.ranges.domain import Outside
@@ -101,10 +102,14 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
     def __repr__(self) -> str:
         return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
 
+    @takes_frames
     def update(
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:
         """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
 
         Parameters
         ----------

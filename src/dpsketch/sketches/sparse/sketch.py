@@ -14,6 +14,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.sparse.entries import Entries
 from dpsketch.sketches.sparse.mechanism import SURVIVORS, TABLE
@@ -97,10 +98,14 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
     def __repr__(self) -> str:
         return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
 
+    @takes_frames
     def update(
         self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
     ) -> None:
         """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
 
         Parameters
         ----------
