@@ -66,7 +66,7 @@ def test_a_draw_that_would_be_biased_is_drawn_again() -> None:
     word = int.from_bytes(b"\x07" * 8, "little")
     assert answer["made"]["seed"] == word % 3
     assert answer["made"]["id"] == "01" * 16
-    hashing = local.SubsetHashing(1.0, 2, width=8, seeds=3).hashing
+    hashing = local.SubsetHashing(1.0, 2, width=8, seeds=3)
     words = np.array([[2**64 - 1, word, 0]], np.uint64)
     [bucket] = hashing.decide(read_people([["tea"]]), np.array([word % 3], np.uint32), words)
     assert answer["made"]["bucket"] == bucket
@@ -168,6 +168,7 @@ def test_reports_drawn_in_javascript_have_the_law_that_the_collector_assumes() -
     assert (np.abs(found.value - true) < 6.5 * deviations).all()
 
     other = local.SubsetHashing(1.5, max_items=2, seeds=512, width=protocol.width)
-    retold = other.form.from_bytes(b"".join(other.form.head + bytes.fromhex(message)[9:] for message in messages))
-    twin = other.hashing.frequencies(retold, 6000, fingerprint(["tea", "milk"]).fingerprints, 0.95)
+    retold = other.collector()
+    retold.receive(other.form.head + bytes.fromhex(message)[9:] for message in messages)
+    twin = retold.estimate(["tea", "milk"])
     assert (np.abs(twin.value - true[:2]) > 6.5 * deviations[:2]).all()

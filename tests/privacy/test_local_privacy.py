@@ -18,9 +18,9 @@ import pytest
 from dpsketch import audit, local, noise
 from dpsketch._compiled.local_published import columns_of
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.local.comparison.privsketch import order_scores
+from dpsketch.local.comparison.rivals import _below_each
 from dpsketch.local.odds import keep_threshold, odds_below
-from dpsketch.local.privsketch import order_scores
-from dpsketch.local.rivals import _below_each
 from dpsketch.local.sets import People, read_people
 from oracles.local import Law, boundary, worst_ratio
 
@@ -106,7 +106,7 @@ def test_subset_hashing_for_all_sets_and_hash_functions(epsilon: float, max_item
     """Sets above the cap are cut by an order word; all laws given any of several order words are compared."""
     protocol = local.SubsetHashing(epsilon, max_items, width=width, seeds=6)
     people = read_people(all_sets(5))
-    parts = [laws_of_hashing(protocol.hashing, people, order) for order in (0, 12345, LAST)]
+    parts = [laws_of_hashing(protocol, people, order) for order in (0, 12345, LAST)]
     worst = [realised([law for part in parts for law in part[seed]], epsilon) for seed in range(6)]
     assert max(worst) > 0.999 * epsilon
 
@@ -127,7 +127,7 @@ def test_subset_direct_for_all_sets(epsilon: float, max_items: int, domain: int)
 def test_optimal_local_hashing_for_all_items(epsilon: float) -> None:
     protocol = local.OptimalLocalHashing(epsilon, width=4, seeds=6)
     items = People(np.arange(9, dtype=np.int64), fingerprint(range(8)).fingerprints)
-    assert max(realised(laws, epsilon) for laws in laws_of_hashing(protocol.hashing, items)) > 0.999 * epsilon
+    assert max(realised(laws, epsilon) for laws in laws_of_hashing(protocol, items)) > 0.999 * epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 20.0])
@@ -137,7 +137,7 @@ def test_sampled_bit_for_all_sets(epsilon: float) -> None:
     worst = []
     for row, column in product(range(4), range(3)):
         cell = np.full(len(people), row, np.uint32), np.full(len(people), column, np.uint32)
-        laws = coin_laws(lambda words, cell=cell: protocol.decide(people, *cell, words), len(people))
+        laws = coin_laws(lambda words, cell=cell: protocol.decide(people, cell, words), len(people))
         worst.append(realised(laws, epsilon))
     assert max(worst) > 0.999 * epsilon
 
@@ -149,7 +149,7 @@ def test_hadamard_count_mean_for_all_items(epsilon: float) -> None:
     worst = []
     for row, index in product(range(3), range(4)):
         rows, indices = np.full(8, row, np.uint32), np.full(8, index, np.uint32)
-        laws = coin_laws(lambda words, rows=rows, indices=indices: protocol.decide(items, rows, indices, words), 8)
+        laws = coin_laws(lambda words, rows=rows, indices=indices: protocol.decide(items, (rows, indices), words), 8)
         worst.append(realised(laws, epsilon))
     assert max(worst) > 0.999 * epsilon
 
@@ -160,7 +160,7 @@ def test_set_sizes_for_all_sets(epsilon: float) -> None:
     people = read_people(all_sets(5))
     for index in range(len(protocol.thresholds)):
         chosen = np.full(len(people), index, np.uint16)
-        laws = coin_laws(lambda words, chosen=chosen: protocol.decide(people, chosen, words), len(people))
+        laws = coin_laws(lambda words, chosen=chosen: protocol.decide(people, (chosen,), words), len(people))
         assert realised(laws, epsilon) > 0.999 * epsilon
 
 
@@ -214,14 +214,14 @@ def test_count_mean_sketch_for_all_items(epsilon: float) -> None:
     protocol = local.CountMeanSketch(epsilon, rows=2, width=4)
     items = People(np.arange(9, dtype=np.int64), fingerprint(range(8)).fingerprints)
     for row in range(2):
-        assert realised(bit_row_laws(protocol.bit_rows, items, row), epsilon) > 0.999 * epsilon
+        assert realised(bit_row_laws(protocol, items, row), epsilon) > 0.999 * epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_multi_pcms_for_all_sets(epsilon: float) -> None:
     protocol = local.MultiPCMS(epsilon, rows=2, width=3)
     for row in range(2):
-        laws = bit_row_laws(protocol.bit_rows, read_people(all_sets(6)), row)
+        laws = bit_row_laws(protocol, read_people(all_sets(6)), row)
         assert realised(laws, epsilon) > 0.99 * epsilon
 
 
@@ -231,7 +231,7 @@ def test_pad_and_sample_for_all_sets(epsilon: float, length: int) -> None:
     protocol = local.PadAndSample(epsilon, length=length, width=3, seeds=4)
     universe = 4
     items = People(np.arange(universe + 1, dtype=np.int64), fingerprint(range(universe)).fingerprints)
-    for laws in laws_of_hashing(protocol.hashing, items):
+    for laws in laws_of_hashing(protocol, items):
         low = min(min(law.values()) for law in laws)
         # The worst dummies for privacy: everyone pads with what makes one bucket most or least likely.
         extremes = [
@@ -268,7 +268,7 @@ def test_prefix_heavy_hitters_at_every_length() -> None:
     read = protocol.read(sets)
     for length in protocol.lengths:
         prints = fingerprint([row[:length].tobytes() for row in read.letters]).fingerprints
-        for laws in laws_of_hashing(protocol.hashing, People(read.offsets, prints)):
+        for laws in laws_of_hashing(protocol, People(read.offsets, prints)):
             realised(laws, 1.0)
     with noise.seeded_noise_for_tests_only(2):
         levels = [protocol.randomise(protocol.read(people * 50))["level"] for people in (sets, [["ab"]] * 16)]
@@ -278,7 +278,7 @@ def test_prefix_heavy_hitters_at_every_length() -> None:
 def test_twice_the_budget_is_caught() -> None:
     """The twin: a protocol at 2ε held to ε."""
     protocol = local.SubsetHashing(2.0, 2, width=9, seeds=2)
-    laws = [law for laws in laws_of_hashing(protocol.hashing, read_people(all_sets(4))) for law in laws]
+    laws = [law for laws in laws_of_hashing(protocol, read_people(all_sets(4))) for law in laws]
     assert realised(laws, 2.0) > 1.999
     with pytest.raises(AssertionError):
         realised(laws, 1.999)

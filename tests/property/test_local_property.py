@@ -109,7 +109,7 @@ words = st.integers(0, 2**64 - 1)
 )
 @settings(max_examples=60, deadline=None)
 def test_a_report_is_the_oracles(cap: int, held: list[int], word: tuple[int, int, int], width: int) -> None:
-    hashing = local.SubsetHashing(1.5, cap, width=width, seeds=1).hashing
+    hashing = local.SubsetHashing(1.5, cap, width=width, seeds=1)
     people = People(np.array([0, len(held)], np.int64), np.array(held, np.uint64))
     thresholds = [int(threshold) for threshold in hashing.thresholds()]
     expected = oracle.subset_hashing(held, int(hashing.keys[0]), width, thresholds, word)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsketch import local, noise
-from dpsketch.local.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
+from dpsketch.local.comparison.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
 from local_data import Sets, transactions, zipf_sets
 
 pytestmark = pytest.mark.statistical

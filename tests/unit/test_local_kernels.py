@@ -15,9 +15,9 @@ from dpsketch._compiled import local as kernels
 from dpsketch._compiled import local_ids, local_published
 from dpsketch.hashing import row_keys
 from dpsketch.local import HadamardCountMean, OptimalLocalHashing, PrivSketchAsPublished, SubsetDirect, SubsetHashing
+from dpsketch.local.count_mean import _hadamard_transform
 from dpsketch.local.ids import Identifiers
 from dpsketch.local.sets import People
-from dpsketch.local.single_item import _hadamard_transform
 from oracles import local as oracle
 
 RNG = np.random.default_rng(7)
@@ -41,7 +41,7 @@ def held(people: People, i: int) -> list[int]:
 
 @pytest.mark.parametrize(("max_items", "width", "epsilon"), [(1, 2, 0.5), (3, 9, 1.0), (5, 6, 3.0), (8, 200, 8.0)])
 def test_subset_hashing_decides_as_the_oracle(max_items: int, width: int, epsilon: float) -> None:
-    hashing = SubsetHashing(epsilon, max_items, width=width, seeds=16).hashing
+    hashing = SubsetHashing(epsilon, max_items, width=width, seeds=16)
     people = some_people(400, 12)
     words = RNG.integers(0, 2**64, (400, 3), dtype=np.uint64)
     seeds = RNG.integers(0, 16, 400).astype(np.uint32)
@@ -71,7 +71,7 @@ def test_subset_direct_decides_as_the_oracle(domain: int, cap: int, epsilon: flo
 
 def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: None) -> None:
     """One occupied bucket of eight leaves seven alternatives: the last 2⁶⁴ mod 7 words would favour the first ones."""
-    hashing = SubsetHashing(1.0, 2, width=8, seeds=4).hashing
+    hashing = SubsetHashing(1.0, 2, width=8, seeds=4)
     people = People(np.array([0, 1, 2], np.int64), np.array([11, 12], np.uint64))
     words = np.array([[LAST, LAST, 0], [LAST, LAST - 2**64 % 7, 0]], np.uint64)
     seeds = np.zeros(2, np.uint32)
@@ -89,13 +89,13 @@ def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: N
 
 
 def test_support_counts_the_reports_that_name_a_keys_bucket() -> None:
-    hashing = OptimalLocalHashing(1.0, width=4, seeds=8).hashing
+    hashing = OptimalLocalHashing(1.0, width=4, seeds=8)
     columns = {
         "seed": RNG.integers(0, 8, 300).astype(np.uint16),
         "bucket": RNG.integers(0, 4, 300).astype(np.uint32),
     }
     prints = RNG.integers(0, 2**64, 50, dtype=np.uint64)
-    counts = hashing.support(columns, prints)
+    counts = hashing.supporters(columns, prints)
     keys = [int(key) for key in hashing.keys]
     for x in range(50):
         expected = oracle.support(columns["seed"].tolist(), columns["bucket"].tolist(), keys, 4, int(prints[x]))
@@ -147,8 +147,8 @@ def test_the_hadamard_transform_is_that_of_the_matrix() -> None:
     people = People(np.arange(51, dtype=np.int64), RNG.integers(0, 2**64, 50, dtype=np.uint64))
     rows = RNG.integers(0, 4, 50).astype(np.uint32)
     indices = RNG.integers(0, 16, 50).astype(np.uint32)
-    kept = protocol.decide(people, rows, indices, np.zeros(50, np.uint64))
-    flipped = protocol.decide(people, rows, indices, np.full(50, LAST, np.uint64))
+    kept = protocol.decide(people, (rows, indices), np.zeros(50, np.uint64))
+    flipped = protocol.decide(people, (rows, indices), np.full(50, LAST, np.uint64))
     columns = kernels.own_buckets(people.prints, row_keys(1, 4, "hadamard-count-mean"), rows, 16)
     assert (1 - 2 * kept.astype(int) == matrix[indices, columns]).all()
     assert (flipped == 1 - kept).all()

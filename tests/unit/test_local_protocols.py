@@ -210,6 +210,29 @@ def test_a_table_with_values_out_of_range_is_refused(protocol: local.LocalProtoc
 
 
 @every_protocol
+def test_every_field_has_a_limit_and_is_held_to_it(protocol: local.LocalProtocol) -> None:
+    """A report at the limit of any of its fields is refused, one below it is not; an order is checked otherwise."""
+    columns, _ = protocol.form.from_table(protocol.report(people(protocol, 5)))
+    assert columns is not None
+    assert protocol.plausible(columns).all()
+    for field in protocol.fields:
+        if field.name == "order":
+            continue
+        assert field.limit is not None
+        for value, fits in ((field.limit - 1, True), (field.limit, False)):
+            changed = columns[field.name].copy()
+            if field.raw:
+                changed[2] = np.packbits(np.arange(8 * field.size) == value, bitorder="little")
+                fits = fits or value == 8 * field.size  # whole bytes: there is no such bit
+            elif value > np.iinfo(field.dtype).max:
+                continue
+            else:
+                changed[2] = value
+            found = protocol.plausible({**columns, field.name: changed})
+            assert found.tolist() == [True, True, fits, True, True]
+
+
+@every_protocol
 def test_merging_is_collecting_both_streams(protocol: local.LocalProtocol) -> None:
     one, two, both = protocol.collector(), protocol.collector(), protocol.collector()
     first, second = protocol.report(people(protocol)), protocol.report(people(protocol, 20))

@@ -29,12 +29,11 @@ def test_reports(vector: dict[str, Any]) -> None:
     people = read_people([vector["items"]], protocol.key_type)
     words = [int(vector[name]) for name in ("inside", "choice", "order")]
     seeds = np.array([vector["seed"]], np.uint32)
-    hashing = protocol.hashing
-    [bucket] = hashing.decide(people, seeds, np.array([words], np.uint64))
+    [bucket] = protocol.decide(people, seeds, np.array([words], np.uint64))
     assert bucket == vector["bucket"]
-    thresholds = [int(threshold) for threshold in hashing.thresholds()]
+    thresholds = [int(threshold) for threshold in protocol.thresholds()]
     prints = [int(print_) for print_ in people.prints]
-    assert bucket == oracle.subset_hashing(prints, int(hashing.keys[seeds[0]]), hashing.width, thresholds, words)
+    assert bucket == oracle.subset_hashing(prints, int(protocol.keys[seeds[0]]), protocol.buckets, thresholds, words)
     columns = {
         "id": np.frombuffer(bytes.fromhex(vector["id"]), "<u8").reshape(1, 2),
         "seed": seeds.astype(np.uint16),

@@ -11,27 +11,26 @@
 :class:`PrefixHeavyHitters`. A device uses a :class:`Client`; a browser, ``client.js`` beside this file.
 
 :class:`PrivSketchAsPublished` is kept for comparison and is not private. :class:`MultiPCMS`, :class:`PadAndSample` and
-:class:`SVIM` are the rivals it was compared with.
+:class:`SVIM` are the rivals it was compared with; all of these are in :mod:`dpsketch.local.comparison`.
 """
 
 from dpsketch.local.catalogue import PROTOCOLS, load, protocol_from_json
 from dpsketch.local.client import Client
 from dpsketch.local.collector import Collector, Received
+from dpsketch.local.comparison.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
+from dpsketch.local.comparison.privsketch import PrivSketchAsPublished, order_scores, recover_sets
+from dpsketch.local.comparison.rivals import SVIM, MultiPCMS, PadAndSample
 from dpsketch.local.consistency import Consistency, expected_bias
+from dpsketch.local.count_mean import CountMeanSketch, HadamardCountMean
 from dpsketch.local.exchange import read_reports, read_spec, write_reports, write_spec
+from dpsketch.local.hashed import OptimalLocalHashing, SubsetHashing
 from dpsketch.local.heavy import PrefixHeavyHitters
-from dpsketch.local.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
-from dpsketch.local.privsketch import PrivSketchAsPublished, order_scores, recover_sets
 from dpsketch.local.protocol import LocalProtocol
-from dpsketch.local.rivals import MultiPCMS, PadAndSample
 from dpsketch.local.sampled_bit import SampledBit, best_width
 from dpsketch.local.set_size import CapLoss, SetSizes, SizeDistribution
 from dpsketch.local.sets import group_by_person
-from dpsketch.local.single_item import CountMeanSketch, HadamardCountMean, OptimalLocalHashing
 from dpsketch.local.snapshot import Snapshot
 from dpsketch.local.subset_direct import SubsetDirect
-from dpsketch.local.subset_hashing import SubsetHashing
-from dpsketch.local.svim import SVIM
 
 __all__ = [
     "PROTOCOLS",

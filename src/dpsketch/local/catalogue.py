@@ -15,15 +15,15 @@ from typing import Any
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.local.collector import KIND, Collector
+from dpsketch.local.comparison.privsketch import PrivSketchAsPublished
+from dpsketch.local.comparison.rivals import MultiPCMS, PadAndSample
+from dpsketch.local.count_mean import CountMeanSketch, HadamardCountMean
+from dpsketch.local.hashed import OptimalLocalHashing, SubsetHashing
 from dpsketch.local.heavy import PrefixHeavyHitters
-from dpsketch.local.privsketch import PrivSketchAsPublished
 from dpsketch.local.protocol import LocalProtocol
-from dpsketch.local.rivals import MultiPCMS, PadAndSample
 from dpsketch.local.sampled_bit import SampledBit
 from dpsketch.local.set_size import SetSizes
-from dpsketch.local.single_item import CountMeanSketch, HadamardCountMean, OptimalLocalHashing
 from dpsketch.local.subset_direct import SubsetDirect
-from dpsketch.local.subset_hashing import SubsetHashing
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import PureCost
 

@@ -1,6 +1,7 @@
-"""Reports that name a hash function and one of its buckets: drawing them, and counting the support of keys.
+"""Protocols whose reports name a hash function and one of its buckets.
 
-This is what :class:`SubsetHashing`, :class:`OptimalLocalHashing`, padding-and-sampling and prefix extension share.
+:class:`SubsetHashing` is the recommended one for sets of items over a domain too large to list,
+:class:`OptimalLocalHashing` is the same for one item. Prefix extension and padding-and-sampling are of the family too.
 
 A person's keys, at most L of them, are hashed into ``width`` buckets by a function drawn from a public pool. With b of
 the buckets occupied, the report is a uniform occupied one with probability bE/Ω, Ω = LE + width − L, and else a uniform
@@ -17,25 +18,25 @@ their ratio is at most E ≤ e^ε, for every hash function and every set.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import local as kernels
-from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
-from dpsketch.local.intervals import Frequencies, from_support
-from dpsketch.local.sets import People
+from dpsketch.local.protocol import LARGEST_SEED, OneItem, SupportProtocol
+from dpsketch.local.sets import People, offsets_of
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
+from dpsketch.numbers import hold_whole
+from dpsketch.privacy import Unit, per_user
 
-__all__ = ["FIELDS", "LARGEST_WIDTH", "Hashing", "optimal_width"]
+__all__ = ["HashedProtocol", "OptimalLocalHashing", "SubsetHashing", "optimal_width"]
 
-FIELDS = (Field("seed", 2), Field("bucket", 4))
 LARGEST_WIDTH = 1 << 22
-LARGEST_POOL = 1 << 16
-_PURPOSE = "local-hashing"
 
 
 def optimal_width(odds: float, max_items: int) -> int:
@@ -54,45 +55,65 @@ def optimal_width(odds: float, max_items: int) -> int:
     return min(LARGEST_WIDTH, max(cap + 1, round((linear + root) / 2)))
 
 
-class Hashing:
-    """The arithmetic of hashed reports for one choice of odds, cap, width and pool."""
+class HashedProtocol(SupportProtocol):
+    """What the family shares; a member has the fields ``width``, ``seeds`` and ``seed``, and says what its cap is."""
 
-    def __init__(self, odds: Fraction, max_items: int, width: int, seeds: int, seed: int) -> None:
-        if width <= max_items:
-            raise InvalidInput(f"width must be above max_items ({max_items}): an empty bucket must be left.")
-        self.odds = odds
-        self.max_items = max_items
-        self.width = width
-        self.seeds = seeds
-        self.seed = seed
+    ranges: ClassVar = {"seeds": (1, 2**16), "seed": (0, LARGEST_SEED)}
+
+    width: int | None
+    seeds: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width is None:
+            object.__setattr__(self, "width", optimal_width(float(self.odds), self.cap))
+        # Above the cap, so that an empty bucket is left.
+        hold_whole(self, "width", low=self.cap + 1, high=LARGEST_WIDTH)
+
+    @property
+    def cap(self) -> int:
+        """L, the most keys of a person that a report is about."""
+        return 1
+
+    @property
+    def buckets(self) -> int:
+        """The width, which is never None once the protocol is built."""
+        assert self.width is not None
+        return self.width
+
+    @property
+    def unit(self) -> Unit:
+        """As many items as the cap."""
+        return per_user(self.cap, neighbours="replace")
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of a report: the hash function, and the bucket."""
+        return Field("seed", 2, limit=self.seeds), Field("bucket", 4, limit=self.buckets)
 
     @property
     def keys(self) -> npt.NDArray[np.uint64]:
         """The keys of the pool's hash functions."""
-        return row_keys(self.seed, self.seeds, _PURPOSE)
+        return row_keys(self.seed, self.seeds, "local-hashing")
 
     @property
     def mass(self) -> Fraction:
         """Ω, the sum of the weights E of L occupied buckets and 1 of all others."""
-        return self.max_items * self.odds + self.width - self.max_items
+        return self.cap * self.odds + self.buckets - self.cap
 
     @property
-    def p_true(self) -> float:
-        """The probability that a report supports a key which its sender reports about."""
-        return float(self.odds / self.mass)
-
-    @property
-    def p_false(self) -> float:
-        """The probability, over hash functions, that a report supports any other key."""
-        return 1 / self.width
+    def chances(self) -> tuple[float, float]:
+        """P and q, over hash functions."""
+        return float(self.odds / self.mass), 1 / self.buckets
 
     def thresholds(self) -> npt.NDArray[np.uint64]:
         """Return T(b) for b = 0 … L: a word below it reports one of b occupied buckets."""
         chance = self.odds / self.mass
-        return np.array([math.floor(b * chance * 2**64) for b in range(self.max_items + 1)], np.uint64)
+        return np.array([math.floor(b * chance * 2**64) for b in range(self.cap + 1)], np.uint64)
 
-    def draw(self, people: People) -> Columns:
-        """Draw the hash function and the bucket of everyone's report."""
+    def randomise(self, people: Any) -> Columns:
+        """Draw everyone's hash function and bucket."""
         n = len(people)
         seeds = random_below(self.seeds, n).astype(np.uint32)
         words = random_words(3 * n).reshape(n, 3)
@@ -102,27 +123,27 @@ class Hashing:
         self, people: People, seeds: npt.NDArray[np.uint32], words: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.uint32]:
         """Turn random words into reported buckets; a choice that its word would bias is drawn again, alone."""
-        buckets = np.full(len(people), self.width, np.uint32)
-        keys, thresholds = self.keys, self.thresholds()
+        width, keys, thresholds = self.buckets, self.keys, self.thresholds()
+        buckets = np.full(len(people), width, np.uint32)
         todo = np.arange(len(people))
         while len(todo):
-            kernels.subset_hashing(
-                todo, people.offsets, people.prints, keys, seeds, self.width, thresholds, words, buckets
-            )
-            todo = np.flatnonzero(buckets == self.width)
+            kernels.subset_hashing(todo, people.offsets, people.prints, keys, seeds, width, thresholds, words, buckets)
+            todo = np.flatnonzero(buckets == width)
             words[todo, 1] = random_words(len(todo))
         return buckets
 
-    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """Say which reports name a hash function of the pool and one of its buckets."""
-        in_range: npt.NDArray[np.bool_] = (columns["seed"] < self.seeds) & (columns["bucket"] < self.width)
-        return in_range
+    def support(self, tally: Any, fingerprints: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], float]:
+        """Count the reports that support each key, and estimate τ."""
+        columns = tally.columns()
+        return self.supporters(columns, fingerprints), self.spread(columns)
 
-    def support(self, columns: Columns, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    def supporters(self, columns: Columns, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Count the reports that support each key, in time O(n + min(n, pool) · keys)."""
-        starts, buckets = self._by_seed(columns)
+        order = np.argsort(columns["seed"], kind="stable")
+        starts = offsets_of(np.bincount(columns["seed"], minlength=self.seeds))
+        buckets = columns["bucket"][order].astype(np.uint32)
         counts = np.zeros(len(fingerprints), np.int64)
-        kernels.hashed_support(starts, buckets, self.keys, self.width, fingerprints, counts)
+        kernels.hashed_support(starts, buckets, self.keys, self.buckets, fingerprints, counts)
         return counts
 
     def spread(self, columns: Columns) -> float:
@@ -134,21 +155,124 @@ class Hashing:
         bias.
         """
         users = len(columns["seed"])
-        cells = columns["seed"].astype(np.int64) * self.width + columns["bucket"]
+        cells = columns["seed"].astype(np.int64) * self.buckets + columns["bucket"]
         _, counts = np.unique(cells, return_counts=True)
         sizes = np.bincount(columns["seed"], minlength=self.seeds).astype(np.float64)
         equal, pairs = float(np.sum(counts * (counts - 1.0))), float(np.sum(sizes * (sizes - 1)))
-        return max(0.0, equal - pairs / self.width) / self.width / users**2
+        return max(0.0, equal - pairs / self.buckets) / self.buckets / users**2
 
-    def frequencies(
-        self, columns: Columns, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
-    ) -> Frequencies:
-        """Estimate shares of people from the reports' columns."""
-        support = self.support(columns, fingerprints)
-        return from_support(support, users, self.p_true, self.p_false, self.spread(columns), confidence)
 
-    def _by_seed(self, columns: Columns) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-        order = np.argsort(columns["seed"], kind="stable")
-        sizes = np.bincount(columns["seed"], minlength=self.seeds)
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
-        return starts, columns["bucket"][order].astype(np.uint32)
+@dataclass(frozen=True)
+class SubsetHashing(HashedProtocol):
+    """People report one bucket of a random hash of their whole set.
+
+    Parameters
+    ----------
+    epsilon : float
+        What one report may reveal, between 0.001 and 20.
+    max_items : int
+        L: of a larger set a random subset of this size is reported about. See :mod:`dpsketch.local.set_size` for how to
+        choose it, and what it loses.
+    width : int, optional
+        Buckets; the best for rare keys if not given.
+    seeds : int, optional
+        Size of the public pool of hash functions, at most 65536. The collector's time grows with it. A smaller pool
+        adds to the variance of a key about Σf²·g/(seeds·(g−L)²), f the shares of the other keys and g the width,
+        however many people report.
+    seed : int, optional
+        Which pool. Public.
+    key_type : {"int", "text"}, optional
+        What keys must be.
+
+    Privacy
+    -------
+    ε-locally differentially private: for *any* two sets, whatever their sizes, and any report, the two probabilities of
+    the report differ by a factor of at most e^ε, exactly as the program draws them (:mod:`dpsketch.local.hashed` has
+    the proof). It costs ε a report.
+
+    Accuracy
+    --------
+    Unbiased for the share of people who hold a key and whose set is within the cap; a person with s > L items counts
+    L/s. n·Var at share 0 is (g−1)(g+L(E−1))²/((E−1)²(g−L)²), g = ``width``, E = e^ε.
+
+    References
+    ----------
+    Wang et al., *Set-valued data publication with local privacy* (PVLDB 2020) has the wheel on a continuous circle;
+    this is its discretisation by a public pool of hash functions. For ``max_items=1`` it is optimal local hashing
+    (Wang, Blocki, Li and Jha, USENIX Security 2017).
+
+    Examples
+    --------
+    >>> protocol = SubsetHashing(epsilon=1.0, max_items=26)
+    >>> protocol.width
+    130
+    >>> reports = protocol.report([["a", "b"], ["b"], []])
+    >>> reports.column_names, reports.num_rows
+    (['id', 'seed', 'bucket'], 3)
+    """
+
+    name: ClassVar[str] = "subset-hashing"
+    ranges: ClassVar = {"max_items": (1, 2**16), **HashedProtocol.ranges}
+
+    max_items: int
+    width: int | None = None
+    seeds: int = 4096
+    seed: int = 1
+
+    @property
+    def cap(self) -> int:
+        """L, as stated."""
+        return self.max_items
+
+    @property
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return f"subset local hashing, {self.max_items} items into {self.width} buckets"
+
+
+@dataclass(frozen=True)
+class OptimalLocalHashing(OneItem, HashedProtocol):
+    """One item a person, hashed into about e^ε + 1 buckets and sent through randomised response.
+
+    Parameters
+    ----------
+    epsilon : float
+        What one report may reveal, between 0.001 and 20.
+    width : int, optional
+        Buckets; the best if not given.
+    seeds, seed : int, optional
+        Size and choice of the public pool of hash functions.
+
+    Privacy
+    -------
+    ε-locally differentially private for one item; :mod:`dpsketch.local.hashed` has the proof (L = 1).
+
+    Accuracy
+    --------
+    Unbiased; n·Var is near 4E/(E−1)² for rare items, E = e^ε.
+
+    References
+    ----------
+    Wang, Blocki, Li and Jha, *Locally differentially private protocols for frequency estimation* (USENIX Security
+    2017), section 5.2. The hash function comes from a pool, so that the collector need not hash every key for every
+    report.
+
+    Examples
+    --------
+    >>> protocol = OptimalLocalHashing(epsilon=1.0)
+    >>> protocol.width
+    4
+    >>> protocol.report(["tea", "milk"]).num_rows
+    2
+    """
+
+    name: ClassVar[str] = "optimal-local-hashing"
+
+    width: int | None = None
+    seeds: int = 4096
+    seed: int = 1
+
+    @property
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return f"optimal local hashing into {self.width} buckets"

@@ -15,17 +15,12 @@ from scipy.special import pdtrc
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import LARGEST_SEED, share_of
-from dpsketch.local.hashed import FIELDS, LARGEST_POOL, LARGEST_WIDTH, Hashing, optimal_width
-from dpsketch.local.intervals import Frequencies, from_sampled_support, support_variance
-from dpsketch.local.odds import odds_below
-from dpsketch.local.protocol import LocalProtocol, local_guarantee
-from dpsketch.local.sets import People, list_column
-from dpsketch.local.tallies import KeptReports
+from dpsketch.local.hashed import HashedProtocol
+from dpsketch.local.intervals import Frequencies, from_sampled_support, share_of, support_variance
+from dpsketch.local.sets import People, list_column, offsets_of
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below
-from dpsketch.numbers import hold_whole, probability, real_number, whole_number
-from dpsketch.privacy import Guarantee, per_user
+from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.results import Estimates
 
 if TYPE_CHECKING:
@@ -50,7 +45,7 @@ class _Strings:
 
 
 @dataclass(frozen=True)
-class PrefixHeavyHitters(LocalProtocol):
+class PrefixHeavyHitters(HashedProtocol):
     """Everyone reports prefixes of their strings at one random length; the collector grows the frequent ones.
 
     Parameters
@@ -93,6 +88,7 @@ class PrefixHeavyHitters(LocalProtocol):
     """
 
     name: ClassVar[str] = "prefix-heavy-hitters"
+    ranges: ClassVar = {"max_items": (1, 2**16), "length": (1, 255), **HashedProtocol.ranges}
 
     max_items: int
     length: int
@@ -103,10 +99,6 @@ class PrefixHeavyHitters(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        hold_whole(self, "max_items", low=1, high=2**16)
-        hold_whole(self, "length", low=1, high=255)
-        hold_whole(self, "seeds", low=1, high=LARGEST_POOL)
-        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
         if self.key_type == "int":
             raise InvalidInput("prefix extension finds text; integer keys have no prefixes to grow.")
         if self.alphabet is not None:
@@ -115,9 +107,6 @@ class PrefixHeavyHitters(LocalProtocol):
             object.__setattr__(self, "alphabet", "".join(sorted(set(self.alphabet))))
         if len(self._symbols()) < 2:
             raise InvalidInput("alphabet must have at least one character.")
-        if self.width is None:
-            object.__setattr__(self, "width", optimal_width(float(odds_below(self.epsilon)), self.max_items))
-        hold_whole(self, "width", low=self.max_items + 1, high=LARGEST_WIDTH)
 
     def _symbols(self) -> list[int]:
         """Return what a byte may be: padding, or a character."""
@@ -135,28 +124,25 @@ class PrefixHeavyHitters(LocalProtocol):
         return (*range(first, self.length, step), self.length)
 
     @property
-    def hashing(self) -> Hashing:
-        """The arithmetic of a report about prefixes."""
-        assert self.width is not None  # set above
-        return Hashing(odds_below(self.epsilon), self.max_items, self.width, self.seeds, self.seed)
+    def cap(self) -> int:
+        """L, as stated."""
+        return self.max_items
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of a report: which length, then those of subset hashing."""
-        return Field("level", 1), *FIELDS
+        return Field("level", 1, limit=len(self.lengths)), *super().fields
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What one report promises."""
-        words = f"subset local hashing of prefixes of one random length out of {len(self.lengths)}"
-        return local_guarantee(self.epsilon, per_user(self.max_items, neighbours="replace"), words)
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return f"subset local hashing of prefixes of one random length out of {len(self.lengths)}"
 
     def read(self, sets: Any) -> _Strings:
         """Read everyone's strings."""
         offsets, values = list_column(sets)
         letters, kept = self._letters(values)
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
-        return _Strings(before[offsets], letters[kept])
+        return _Strings(offsets_of(kept)[offsets], letters[kept])
 
     def _letters(self, values: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
         """Return strings as rows of bytes, padded or cut; and which of them are strings over the alphabet."""
@@ -185,17 +171,9 @@ class PrefixHeavyHitters(LocalProtocol):
             there = owners == number
             prints[there] = _prints(people.letters[there, :length])
             chosen = level == number
-            drawn = self.hashing.draw(People(people.offsets, prints).take(chosen))
+            drawn = super().randomise(People(people.offsets, prints).take(chosen))
             seeds[chosen], buckets[chosen] = drawn["seed"], drawn["bucket"]
         return {"level": level, "seed": seeds, "bucket": buckets}
-
-    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """Say which reports have values in range."""
-        return self.hashing.plausible(columns) & (columns["level"] < len(self.lengths))
-
-    def tally(self) -> KeptReports:
-        """Keep the reports: seven bytes each."""
-        return KeptReports(self.fields, self.plausible)
 
     def fingerprints(self, keys: Any) -> npt.NDArray[np.uint64]:
         """Return the fingerprints of whole strings."""
@@ -220,9 +198,8 @@ class PrefixHeavyHitters(LocalProtocol):
         reports = len(part["seed"])
         if reports == 0:
             raise InvalidInput("there are no reports about one of the lengths yet; collect more.")
-        support = self.hashing.support(part, fingerprints)
-        spread = self.hashing.spread(part)
-        p_true, p_false = self.hashing.p_true, self.hashing.p_false
+        support, spread = self.supporters(part, fingerprints), self.spread(part)
+        p_true, p_false = self.chances
         # P(Poisson ≥ count): for small counts its tail is heavier than the normal's. People who share a hash function
         # support a key together, in lots of about this size.
         lot = 1 + reports * spread / p_false
@@ -232,7 +209,7 @@ class PrefixHeavyHitters(LocalProtocol):
     def variance(self, frequency: float, users: int) -> float:
         """Predict the variance of the estimated share of a whole string, without what the pool adds."""
         frequency, users = share_of(frequency, users)
-        one = support_variance(frequency, 1, self.hashing.p_true, self.hashing.p_false)
+        one = support_variance(frequency, 1, *self.chances)
         return (one + frequency * (1 - frequency)) * len(self.lengths) / users
 
     def find(

@@ -18,15 +18,15 @@ with p = fP + (1−f)q.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch.local.arguments import share_of
-from dpsketch.numbers import probability, whole_number
+from dpsketch.numbers import probability, real_number, whole_number
 
-__all__ = ["Frequencies", "from_sampled_support", "from_support", "normal_quantile", "support_variance"]
+__all__ = ["Frequencies", "from_sampled_support", "from_support", "normal_quantile", "share_of", "support_variance"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,6 +102,11 @@ def from_sampled_support(
     value, low, high = ((each - p_false) / (p_true - p_false) for each in ends)
     unseen = np.broadcast_to(np.asarray(reports) == 0, support.shape)
     return Frequencies(np.where(unseen, 0.0, value), np.where(unseen, 0.0, low), np.where(unseen, 1.0, high))
+
+
+def share_of(frequency: Any, users: Any) -> tuple[float, int]:
+    """Return a share of people and their number, or refuse them."""
+    return float(real_number("frequency", frequency)), whole_number("users", users, low=1)
 
 
 def support_variance(frequency: float, users: int, p_true: float, p_false: float) -> float:

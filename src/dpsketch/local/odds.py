@@ -10,11 +10,29 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
-__all__ = ["keep_threshold", "odds_below"]
+from dpsketch.errors import InvalidInput
+from dpsketch.numbers import real_number
+
+__all__ = ["keep_threshold", "odds_below", "privacy_parameter"]
+
+# Below, the odds differ from 1 by too little to be of use; above, a report promises next to nothing.
+SMALLEST_EPSILON = 0.001
+LARGEST_EPSILON = 20.0
 
 _WORKING_BITS = 128
 _KEPT_BITS = 48
+
+
+def privacy_parameter(epsilon: Any) -> float:
+    """Return the ε of a report, or refuse it."""
+    number = real_number("epsilon", epsilon)
+    if not SMALLEST_EPSILON <= number <= LARGEST_EPSILON:
+        raise InvalidInput(
+            f"epsilon of a local report must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}, not {number!r}."
+        )
+    return float(number)
 
 
 @lru_cache(maxsize=256)

@@ -1,11 +1,19 @@
-"""The one shape of every local protocol: a public, frozen value that makes reports and their collector."""
+"""The one shape of every local protocol: a public, frozen value that makes reports and their collector.
+
+:class:`LocalProtocol` holds what all share. Families add to it: :class:`SupportProtocol` and :class:`OneItem` here,
+:class:`~dpsketch.local.hashed.HashedProtocol` for reports of a hash function and a bucket, and those of
+:mod:`dpsketch.local.bits` for reports of bits. A protocol writes its fields, the words of its guarantee, and what it
+alone draws and estimates.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,20 +22,27 @@ import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
-from dpsketch.local.arguments import privacy_parameter
-from dpsketch.local.intervals import Frequencies
-from dpsketch.local.sets import read_people
-from dpsketch.local.tallies import Tally
+from dpsketch.local.intervals import Frequencies, from_support, support_variance
+from dpsketch.local.odds import odds_below, privacy_parameter
+from dpsketch.local.sets import People, read_people, read_single_items
+from dpsketch.local.tallies import KeptReports, Tally
 from dpsketch.local.wire import Columns, Field, Form
 from dpsketch.noise import noise_is_for_tests, random_words
-from dpsketch.privacy import Guarantee, PureCost, Unit
+from dpsketch.numbers import hold_whole
+from dpsketch.privacy import Guarantee, PureCost, Unit, per_record, per_user
 
 if TYPE_CHECKING:
     from dpsketch.local.collector import Collector
 
-__all__ = ["FOR_TESTS", "LocalProtocol", "local_guarantee"]
+__all__ = ["FOR_TESTS", "LARGEST_SEED", "WHOLE_SET", "LocalProtocol", "OneItem", "SupportProtocol", "local_guarantee"]
 
 FOR_TESTS = "the noise came from a seeded source that exists for tests only"
+
+WHOLE_SET = per_record(neighbours="replace")
+"""A record is one person's whole set, whatever its size."""
+
+# A spec travels as JSON, and JavaScript reads its numbers exactly up to here.
+LARGEST_SEED = 2**53 - 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,9 @@ class LocalProtocol(ABC):
     """
 
     name: ClassVar[str]
+    ranges: ClassVar[Mapping[str, tuple[int, int]]] = {}
+    """The least and the largest value of each whole number of the spec."""
+
     epsilon: float
     key_type: KeyType | None = field(default=None, kw_only=True)
 
@@ -56,20 +74,12 @@ class LocalProtocol(ABC):
 
     @property
     @abstractmethod
-    def guarantee(self) -> Guarantee:
-        """What one report promises its sender, against everyone, the collector included."""
+    def mechanism(self) -> str:
+        """How a report is drawn, in the words of the guarantee."""
 
     @abstractmethod
     def randomise(self, people: Any) -> Columns:
         """Draw the fields of everyone's report, given what :meth:`read` returned."""
-
-    @abstractmethod
-    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """Say which reports have values that the protocol can produce."""
-
-    @abstractmethod
-    def tally(self) -> Tally:
-        """Start what a collector keeps of the reports."""
 
     @abstractmethod
     def frequencies(
@@ -85,6 +95,34 @@ class LocalProtocol(ABC):
         object.__setattr__(self, "epsilon", privacy_parameter(self.epsilon))
         if self.key_type not in (None, "int", "text"):
             raise InvalidInput("key_type is 'int', 'text' or None.")
+        for name, (low, high) in self.ranges.items():
+            hold_whole(self, name, low=low, high=high)
+
+    @property
+    def odds(self) -> Fraction:
+        """E, a fraction just below e^ε."""
+        return odds_below(self.epsilon)
+
+    @property
+    def unit(self) -> Unit:
+        """What the guarantee is about; a whole set of any size unless the protocol says otherwise."""
+        return WHOLE_SET
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one report promises its sender, against everyone, the collector included."""
+        return local_guarantee(self.epsilon, self.unit, self.mechanism)
+
+    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """Say which reports have values that the protocol can produce."""
+        within: npt.NDArray[np.bool_] = np.logical_and.reduce(
+            [field.within(columns[field.name]) for field in self.fields]
+        )
+        return within
+
+    def tally(self) -> Tally:
+        """Start what a collector keeps of the reports; the reports themselves where no counters suffice."""
+        return KeptReports(self.fields, self.plausible)
 
     def read(self, sets: Any) -> Any:
         """Read what people hold; one set a person unless the protocol says otherwise."""
@@ -176,6 +214,50 @@ class LocalProtocol(ABC):
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         listed = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
         return {"protocol": self.name, **listed}
+
+
+class SupportProtocol(LocalProtocol):
+    """A protocol each of whose reports supports some keys; :mod:`dpsketch.local.intervals` has the arithmetic."""
+
+    @property
+    @abstractmethod
+    def chances(self) -> tuple[float, float]:
+        """P and q: the probabilities that a report supports a key which its sender holds, and any other key."""
+
+    @abstractmethod
+    def support(self, tally: Any, fingerprints: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], float]:
+        """Count the reports that support each key; also estimate τ, what sharing hash functions adds to Var(C/n)."""
+
+    def frequencies(
+        self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
+    ) -> Frequencies:
+        """Estimate the share of people who hold each key."""
+        counts, spread = self.support(tally, fingerprints)
+        return from_support(counts, users, *self.chances, spread, confidence)
+
+    def variance(self, frequency: float, users: int) -> float:
+        """Predict the variance of an estimate, without what a limited pool of hash functions adds."""
+        return support_variance(frequency, users, *self.chances)
+
+
+class OneItem(LocalProtocol):
+    """A protocol for one item a person: its input is a flat column."""
+
+    @property
+    def unit(self) -> Unit:
+        """One item."""
+        return per_user(1, neighbours="replace")
+
+    def read(self, sets: Any) -> People:
+        """Read one item a person from a flat column."""
+        return read_single_items(sets, self.key_type)
+
+    def read_person(self, items: Any) -> People:
+        """Read what one person holds: a column of exactly one item."""
+        person = self.read(items)
+        if len(person) != 1:
+            raise InvalidInput("this protocol reports exactly one item a person.")
+        return person
 
 
 def local_guarantee(epsilon: float, unit: Unit, mechanism: str, caveat: str | None = None) -> Guarantee:

@@ -11,21 +11,14 @@ import numpy.typing as npt
 
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import row_keys
-from dpsketch.local.arguments import LARGEST_SEED, privacy_parameter, share_of
-from dpsketch.local.intervals import Frequencies, from_sampled_support
-from dpsketch.local.odds import keep_threshold, odds_below
-from dpsketch.local.protocol import LocalProtocol, local_guarantee
+from dpsketch.local.bits import OneBit, RowTable
+from dpsketch.local.intervals import Frequencies, from_sampled_support, share_of
+from dpsketch.local.odds import odds_below, privacy_parameter
 from dpsketch.local.sets import People
-from dpsketch.local.tallies import CountTables
-from dpsketch.local.wire import Columns, Field
-from dpsketch.noise import random_below, random_words
-from dpsketch.numbers import hold_whole, real_number, whole_number
-from dpsketch.privacy import Guarantee, per_record
+from dpsketch.numbers import real_number, whole_number
 
 __all__ = ["SampledBit", "best_width"]
 
-_PURPOSE = "sampled-bit"
 # Where nearly every cell is occupied, absent keys look like present ones; estimates are not stretched further.
 _LEAST_EMPTY = 0.01
 
@@ -52,7 +45,7 @@ def best_width(epsilon: float, mean_items: float) -> int:
 
 
 @dataclass(frozen=True)
-class SampledBit(LocalProtocol):
+class SampledBit(RowTable, OneBit):
     """People report whether a random cell of a random row of their own bit sketch is occupied.
 
     This is PrivSketch without its ordering matrix, hence private, with many rows and calibrated for collisions.
@@ -88,78 +81,43 @@ class SampledBit(LocalProtocol):
     """
 
     name: ClassVar[str] = "sampled-bit"
+    ranges: ClassVar = {**RowTable.ranges, "width": (2, 2**16)}
+    purpose: ClassVar[str] = "sampled-bit"
 
     width: int
     rows: int = 4096
     seed: int = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        hold_whole(self, "width", low=2, high=2**16)
-        hold_whole(self, "rows", low=1, high=2**16)
-        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
-        if self.rows * self.width > 2**27:
-            raise InvalidInput("rows × width must not pass 2**27 cells.")
+    @property
+    def places(self) -> dict[str, int]:
+        """The cells."""
+        return {"row": self.rows, "column": self.width}
 
     @property
-    def threshold(self) -> int:
-        """T: a word below it keeps the bit."""
-        return keep_threshold(odds_below(self.epsilon))
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields of a report."""
-        return Field("row", 2), Field("column", 2), Field("bit", 1)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What one report promises."""
-        words = f"randomised response on one of {self.width} cells of a random row; a record is one person's whole set"
-        return local_guarantee(self.epsilon, per_record(neighbours="replace"), words)
-
-    def randomise(self, people: People) -> Columns:
-        """Draw everyone's row, column and bit."""
-        n = len(people)
-        rows = random_below(self.rows, n).astype(np.uint32)
-        columns = random_below(self.width, n).astype(np.uint32)
-        bits = self.decide(people, rows, columns, random_words(n))
-        return {"row": rows.astype(np.uint16), "column": columns.astype(np.uint16), "bit": bits}
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return f"randomised response on one of {self.width} cells of a random row; a record is one person's whole set"
 
     def decide(
-        self,
-        people: People,
-        rows: npt.NDArray[np.uint32],
-        columns: npt.NDArray[np.uint32],
-        words: npt.NDArray[np.uint64],
+        self, people: People, place: tuple[npt.NDArray[Any], ...], words: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.uint8]:
         """Turn random words into reported bits."""
         bits = np.empty(len(people), np.uint8)
-        keys = row_keys(self.seed, self.rows, _PURPOSE)
+        rows, columns = (each.astype(np.uint32) for each in place)
         threshold = np.uint64(self.threshold)
-        kernels.sampled_bits(people.offsets, people.prints, keys, rows, columns, self.width, threshold, words, bits)
-        return bits
-
-    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """Say which reports have values in range."""
-        in_range: npt.NDArray[np.bool_] = (
-            (columns["row"] < self.rows) & (columns["column"] < self.width) & (columns["bit"] < 2)
+        kernels.sampled_bits(
+            people.offsets, people.prints, self.keys, rows, columns, self.width, threshold, words, bits
         )
-        return in_range
-
-    def tally(self) -> CountTables:
-        """Count reports and ones in each cell."""
-        shape = (self.rows, self.width)
-        return CountTables({"reports": shape, "ones": shape}, _count_cells)
+        return bits
 
     def frequencies(
         self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
     ) -> Frequencies:
         """Estimate the share of people who hold each key."""
         users = whole_number("users", users, low=1)
-        keep = self.threshold / 2**64
+        keep, keys = self.keep, self.keys
         flip, gap = 1 - keep, 2 * keep - 1
         reports, ones = tally.tables["reports"], tally.tables["ones"]
-        keys = row_keys(self.seed, self.rows, _PURPOSE)
         about = kernels.sum_over_rows(reports, keys, fingerprints)
         support = kernels.sum_over_rows(ones, keys, fingerprints)
         overall = (int(ones.sum()) / users - flip) / gap
@@ -183,17 +141,9 @@ class SampledBit(LocalProtocol):
         """Predict the variance where a share ``occupied`` of the cells of people's sketches is taken."""
         frequency, users = share_of(frequency, users)
         occupied = real_number("occupied", occupied)
-        keep = self.threshold / 2**64
+        keep = self.keep
         noise = keep * (1 - keep) / (2 * keep - 1) ** 2
         rest = 1 - frequency
         theta = frequency + rest * occupied
         own, others = noise + theta * (1 - theta), noise + occupied * (1 - occupied)
         return ((self.width - 2 * rest) * own + rest**2 * others) / (users * (1 - occupied) ** 2)
-
-
-def _count_cells(tables: dict[str, npt.NDArray[np.int64]], columns: Columns) -> None:
-    shape = tables["reports"].shape
-    cells = columns["row"].astype(np.int64) * shape[1] + columns["column"]
-    tables["reports"] += np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-    ones = cells[columns["bit"] == 1]
-    tables["ones"] += np.bincount(ones, minlength=shape[0] * shape[1]).reshape(shape)

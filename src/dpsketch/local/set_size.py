@@ -10,16 +10,10 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
-from dpsketch.local.arguments import share_of
-from dpsketch.local.intervals import Frequencies, from_sampled_support, support_variance
-from dpsketch.local.odds import keep_threshold, odds_below
-from dpsketch.local.protocol import LocalProtocol, local_guarantee
+from dpsketch.local.bits import OneBit
+from dpsketch.local.intervals import Frequencies, from_sampled_support, share_of, support_variance
 from dpsketch.local.sets import People
-from dpsketch.local.tallies import CountTables
-from dpsketch.local.wire import Columns, Field
-from dpsketch.noise import random_below, random_words
-from dpsketch.numbers import hold_whole, probability, whole_number
-from dpsketch.privacy import Guarantee, per_record
+from dpsketch.numbers import probability, whole_number
 
 if TYPE_CHECKING:
     from dpsketch.local.collector import Collector
@@ -95,7 +89,7 @@ class SizeDistribution:
 
 
 @dataclass(frozen=True)
-class SetSizes(LocalProtocol):
+class SetSizes(OneBit):
     """People say, through randomised response, whether their set is larger than a random threshold.
 
     A few of the people are enough; they should not report their sets too, or their reports add up.
@@ -126,12 +120,9 @@ class SetSizes(LocalProtocol):
     """
 
     name: ClassVar[str] = "set-sizes"
+    ranges: ClassVar = {"largest": (1, 2**31 - 1)}
 
     largest: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        hold_whole(self, "largest", low=1, high=2**31 - 1)
 
     @property
     def thresholds(self) -> npt.NDArray[np.int64]:
@@ -142,42 +133,23 @@ class SetSizes(LocalProtocol):
         return np.array(listed, np.int64)
 
     @property
-    def threshold(self) -> int:
-        """T: a word below it keeps the bit."""
-        return keep_threshold(odds_below(self.epsilon))
+    def places(self) -> dict[str, int]:
+        """The thresholds' numbers."""
+        return {"index": len(self.thresholds)}
 
     @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields of a report: which threshold, and the bit."""
-        return Field("index", 2), Field("bit", 1)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What one report promises."""
-        words = "randomised response on whether a set is larger than a random threshold; a record is one person's set"
-        return local_guarantee(self.epsilon, per_record(neighbours="replace"), words)
-
-    def randomise(self, people: People) -> Columns:
-        """Draw everyone's threshold and bit."""
-        index = random_below(len(self.thresholds), len(people)).astype(np.uint16)
-        return {"index": index, "bit": self.decide(people, index, random_words(len(people)))}
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return "randomised response on whether a set is larger than a random threshold; a record is one person's set"
 
     def decide(
-        self, people: People, index: npt.NDArray[np.uint16], words: npt.NDArray[np.uint64]
+        self, people: People, place: tuple[npt.NDArray[Any], ...], words: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.uint8]:
         """Turn random words into reported bits."""
+        [index] = place
         larger = np.diff(people.distinct().offsets) > self.thresholds[index]
-        return (larger ^ (words >= np.uint64(self.threshold))).astype(np.uint8)
-
-    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """Say which reports have values in range."""
-        in_range: npt.NDArray[np.bool_] = (columns["index"] < len(self.thresholds)) & (columns["bit"] < 2)
-        return in_range
-
-    def tally(self) -> CountTables:
-        """Count reports and ones for each threshold."""
-        shape = (len(self.thresholds),)
-        return CountTables({"reports": shape, "ones": shape}, _count)
+        bits: npt.NDArray[np.uint8] = larger ^ self.flips(words)
+        return bits
 
     def fingerprints(self, keys: Any) -> npt.NDArray[np.uint64]:
         """Return the fingerprints of thresholds to look up."""
@@ -203,8 +175,7 @@ class SetSizes(LocalProtocol):
         return (support_variance(frequency, 1, keep, flip) + within) * len(self.thresholds) / users
 
     def _chances(self) -> tuple[float, float]:
-        keep = self.threshold / 2**64
-        return keep, 1 - keep
+        return self.keep, 1 - self.keep
 
     def distribution(self, collector: Collector) -> SizeDistribution:
         """Estimate the distribution of sizes.
@@ -223,12 +194,6 @@ class SetSizes(LocalProtocol):
         if len(silent):
             above[silent[0] :] = 0.0
         return SizeDistribution(np.append(self.thresholds, self.largest), np.append(above, 0.0))
-
-
-def _count(tables: dict[str, npt.NDArray[np.int64]], columns: Columns) -> None:
-    size = len(tables["reports"])
-    tables["reports"] += np.bincount(columns["index"], minlength=size)
-    tables["ones"] += np.bincount(columns["index"][columns["bit"] == 1], minlength=size)
 
 
 def _falling(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -14,7 +14,15 @@ import pyarrow as pa
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
 
-__all__ = ["People", "group_by_person", "list_column", "read_people", "read_single_items"]
+__all__ = ["People", "group_by_person", "list_column", "offsets_of", "read_people", "read_single_items"]
+
+
+def offsets_of(sizes: Any) -> npt.NDArray[np.int64]:
+    """Return where each of some runs begins when they lie one after the other, and where the last one ends.
+
+    Of a mask, it is how many entries before each are kept.
+    """
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +39,13 @@ class People:
         """Return the chosen people (indices or a mask), in order."""
         starts, ends = self.offsets[:-1][chosen], self.offsets[1:][chosen]
         sizes = ends - starts
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        offsets = offsets_of(sizes)
         places = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts, sizes)
         return People(offsets, self.prints[places])
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> People:
+        """Return the same people with the keys that a mask keeps."""
+        return People(offsets_of(kept)[self.offsets], self.prints[kept])
 
     def distinct(self) -> People:
         """Return the same people, everyone's keys sorted and each but once."""
@@ -42,8 +54,7 @@ class People:
         prints, owners = self.prints[order], owners[order]
         first = np.ones(len(prints), np.bool_)
         first[1:] = (prints[1:] != prints[:-1]) | (owners[1:] != owners[:-1])
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(first)])
-        return People(before[self.offsets], prints[first])
+        return People(self.offsets, prints).only(first)
 
 
 def read_people(sets: Any, key_type: KeyType | None = None) -> People:
@@ -68,8 +79,7 @@ def read_people(sets: Any, key_type: KeyType | None = None) -> People:
     offsets, values = list_column(sets)
     batch = fingerprint(values, key_type)
     if batch.kept is not None:
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(batch.kept)])
-        offsets = before[offsets]
+        offsets = offsets_of(batch.kept)[offsets]
     return People(offsets, batch.fingerprints)
 
 
@@ -106,9 +116,7 @@ def _from_sequences(people: Sequence[Any]) -> tuple[npt.NDArray[np.int64], list[
     held = [() if one is None else one for one in people]
     if any(isinstance(one, str | bytes) or not hasattr(one, "__len__") for one in held):
         raise InvalidInput("sets must hold one list (or set) of keys a person; something else was found among them.")
-    offsets = np.zeros(len(held) + 1, np.int64)
-    np.cumsum([len(one) for one in held], out=offsets[1:])
-    return offsets, list(chain.from_iterable(held))
+    return offsets_of([len(one) for one in held]), list(chain.from_iterable(held))
 
 
 def _from_arrow(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
@@ -120,9 +128,7 @@ def _from_arrow(column: pa.Array) -> tuple[npt.NDArray[np.int64], Any]:
     elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise InvalidInput("sets must be an Arrow *list* array: one list of keys a person.")
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets, column.flatten()  # flatten leaves out what null lists and a slice's neighbours cover
+    return offsets_of(lengths), column.flatten()  # flatten leaves out what null lists and a slice's neighbours cover
 
 
 def _checked_offsets(offsets: npt.NDArray[Any], values: int) -> npt.NDArray[np.int64]:

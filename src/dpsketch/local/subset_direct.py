@@ -14,15 +14,13 @@ import numpy.typing as npt
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
-from dpsketch.local.intervals import Frequencies, from_support, support_variance
-from dpsketch.local.odds import odds_below
-from dpsketch.local.protocol import LocalProtocol, local_guarantee
+from dpsketch.local.protocol import SupportProtocol
 from dpsketch.local.sets import People
-from dpsketch.local.tallies import CountTables
+from dpsketch.local.tallies import CountTables, Tables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_words
 from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.privacy import Guarantee, per_user
+from dpsketch.privacy import Unit, per_user
 from dpsketch.results import key_list
 
 __all__ = ["SubsetDirect"]
@@ -31,7 +29,7 @@ LARGEST_DOMAIN = 1 << 20
 
 
 @dataclass(frozen=True)
-class SubsetDirect(LocalProtocol):
+class SubsetDirect(SupportProtocol):
     """People report one key of the domain, one of their own E times as likely as any other.
 
     Parameters
@@ -67,13 +65,13 @@ class SubsetDirect(LocalProtocol):
     """
 
     name: ClassVar[str] = "subset-direct"
+    ranges: ClassVar = {"max_items": (1, 2**16)}
 
     max_items: int
     domain: int | tuple[int | str, ...]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        hold_whole(self, "max_items", low=1, high=2**16)
         if isinstance(self.domain, Integral) and not isinstance(self.domain, bool):
             hold_whole(self, "domain", low=1, high=LARGEST_DOMAIN)
             return
@@ -97,23 +95,32 @@ class SubsetDirect(LocalProtocol):
     @property
     def mass(self) -> Fraction:
         """Ω, the sum of the weights E of L members and 1 of d others."""
-        return self.max_items * odds_below(self.epsilon) + self.domain_size
+        return self.max_items * self.odds + self.domain_size
 
     @property
     def threshold(self) -> int:
         """T: a word below it reports a member."""
-        return math.floor(self.max_items * odds_below(self.epsilon) / self.mass * 2**64)
+        return math.floor(self.max_items * self.odds / self.mass * 2**64)
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of a report."""
-        return (Field("symbol", 4),)
+        """The fields of a report: a place in the domain, or a dummy."""
+        return (Field("symbol", 4, limit=self.domain_size + self.max_items),)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What one report promises."""
-        words = f"subset reporting, {self.max_items} items over {self.domain_size} keys"
-        return local_guarantee(self.epsilon, per_user(self.max_items, neighbours="replace"), words)
+    def unit(self) -> Unit:
+        """As many items as the cap."""
+        return per_user(self.max_items, neighbours="replace")
+
+    @property
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return f"subset reporting, {self.max_items} items over {self.domain_size} keys"
+
+    @property
+    def chances(self) -> tuple[float, float]:
+        """P and q."""
+        return float(self.odds / self.mass), float(1 / self.mass)
 
     def randomise(self, people: People) -> Columns:
         """Draw everyone's symbol."""
@@ -125,8 +132,7 @@ class SubsetDirect(LocalProtocol):
         order = np.argsort(prints)
         found = np.minimum(np.searchsorted(prints[order], people.prints), self.domain_size - 1)
         known = prints[order][found] == people.prints
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(known)])
-        return People(before[people.offsets], order[found][known].astype(np.uint64))
+        return People(people.offsets, order[found].astype(np.uint64)).only(known)
 
     def decide(self, placed: People, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
         """Turn random words into symbols; a choice that its word would bias is drawn again, alone."""
@@ -148,32 +154,17 @@ class SubsetDirect(LocalProtocol):
             words[todo, 1] = random_words(len(todo))
         return symbols
 
-    def plausible(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        """Say which reports name a symbol."""
-        in_range: npt.NDArray[np.bool_] = columns["symbol"] < self.domain_size + self.max_items
-        return in_range
-
     def tally(self) -> CountTables:
         """Count the symbols."""
         return CountTables({"symbols": (self.domain_size + self.max_items,)}, _count_symbols)
 
-    def frequencies(
-        self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
-    ) -> Frequencies:
-        """Estimate the share of people who hold each key; a key outside the domain is refused."""
+    def support(self, tally: Any, fingerprints: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], float]:
+        """Count the reports of each key; a key outside the domain is refused."""
         placed = self.place(People(np.arange(len(fingerprints) + 1, dtype=np.int64), fingerprints))
         if len(placed.prints) != len(fingerprints):
             raise InvalidInput("a key to look up is not in the protocol's domain.")
-        support = tally.tables["symbols"][placed.prints.astype(np.int64)]
-        return from_support(support, users, *self._chances(), 0.0, confidence)
-
-    def variance(self, frequency: float, users: int) -> float:
-        """Predict the variance of an estimate."""
-        return support_variance(frequency, users, *self._chances())
-
-    def _chances(self) -> tuple[float, float]:
-        return float(odds_below(self.epsilon) / self.mass), float(1 / self.mass)
+        return tally.tables["symbols"][placed.prints.astype(np.int64)], 0.0
 
 
-def _count_symbols(tables: dict[str, npt.NDArray[np.int64]], columns: Columns) -> None:
+def _count_symbols(tables: Tables, columns: Columns) -> None:
     tables["symbols"] += np.bincount(columns["symbol"], minlength=len(tables["symbols"]))

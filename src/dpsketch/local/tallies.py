@@ -11,7 +11,10 @@ import numpy.typing as npt
 from dpsketch.errors import FileRefused
 from dpsketch.local.wire import Columns, Field
 
-__all__ = ["CountTables", "KeptReports", "Tally"]
+__all__ = ["CountTables", "KeptReports", "Tables", "Tally"]
+
+Tables = dict[str, npt.NDArray[np.int64]]
+"""Counters by name."""
 
 
 class Tally(Protocol):
@@ -106,10 +109,8 @@ class KeptReports:
 class CountTables:
     """Keeps counters: named integer tables to which a function adds reports."""
 
-    def __init__(
-        self, shapes: dict[str, tuple[int, ...]], count: Callable[[dict[str, npt.NDArray[np.int64]], Columns], None]
-    ) -> None:
-        self.tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    def __init__(self, shapes: dict[str, tuple[int, ...]], count: Callable[[Tables, Columns], None]) -> None:
+        self.tables: Tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
         self._count = count
 
     @property

@@ -40,16 +40,33 @@ _LARGEST_JSON = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a report: a whole number of 1, 2 or 4 bytes, or ``size`` raw bytes."""
+    """One field of a report: a whole number of 1, 2 or 4 bytes, or ``size`` raw bytes.
+
+    A number lies below ``limit``, and no bit of raw bytes is set from it on (counted from the lowest of the first).
+    """
 
     name: str
     size: int
     raw: bool = False
+    limit: int | None = None
+
+    @classmethod
+    def bits(cls, name: str, count: int) -> Field:
+        """Return a field of so many bits, in whole bytes."""
+        return cls(name, -(-count // 8), raw=True, limit=count)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The field's type in a batch."""
         return np.dtype(np.uint8) if self.raw else np.dtype(f"<u{self.size}")
+
+    def within(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Say which values of a batch keep to the limit."""
+        fits = np.ones(len(values), np.bool_)
+        if self.limit is None or (self.raw and self.limit % 8 == 0):
+            return fits
+        fits &= values[:, -1] >> (self.limit % 8) == 0 if self.raw else values < self.limit
+        return fits
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,17 +22,15 @@ import pyarrow as pa
 
 from dpsketch._compiled import local_published as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.local.arguments import LARGEST_SEED, share_of
-from dpsketch.local.intervals import Frequencies, normal_quantile
+from dpsketch.hashing import fingerprint
+from dpsketch.local.bits import RowTable
+from dpsketch.local.intervals import Frequencies, normal_quantile, share_of
 from dpsketch.local.odds import keep_threshold, odds_below
-from dpsketch.local.protocol import LocalProtocol
-from dpsketch.local.sets import People
-from dpsketch.local.tallies import KeptReports
+from dpsketch.local.sets import People, offsets_of
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
-from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.privacy import Guarantee, per_record
+from dpsketch.numbers import whole_number
+from dpsketch.privacy import Guarantee
 from dpsketch.results import key_list
 
 __all__ = ["Calibration", "PrivSketchAsPublished", "Variant", "order_scores", "recover_sets"]
@@ -47,7 +45,7 @@ _CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class PrivSketchAsPublished(LocalProtocol):
+class PrivSketchAsPublished(RowTable):
     """PrivSketch with its ordering matrix. **Not locally private for any ε**; for comparison only.
 
     Parameters
@@ -84,6 +82,9 @@ class PrivSketchAsPublished(LocalProtocol):
     """
 
     name: ClassVar[str] = "privsketch-as-published"
+    ranges: ClassVar = {**RowTable.ranges, "rows": (1, 2**10)}
+    purpose: ClassVar[str] = "privsketch"
+    cell_bits: ClassVar[int] = 16
 
     rows: int = 4
     width: int = 128
@@ -93,11 +94,6 @@ class PrivSketchAsPublished(LocalProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        hold_whole(self, "rows", low=1, high=2**10)
-        hold_whole(self, "width", low=2, high=2**15)
-        hold_whole(self, "seed", low=0, high=LARGEST_SEED)
-        if self.rows * self.width > 2**16:
-            raise InvalidInput("rows × width must not pass 2**16 cells.")
         if self.variant not in ("sampled", "unsampled"):
             raise InvalidInput("variant is 'sampled' or 'unsampled'.")
         if self.calibration not in ("corrected", "as_published"):
@@ -122,8 +118,13 @@ class PrivSketchAsPublished(LocalProtocol):
         """The fields of a report; ``order`` holds 16-bit ranks, little-endian."""
         order = Field("order", 2 * self.cells, raw=True)
         if self.variant == "sampled":
-            return Field("cell", 2), Field("bit", 1), order
-        return Field("bits", -(-self.cells // 8), raw=True), order
+            return Field("cell", 2, limit=self.cells), Field("bit", 1, limit=2), order
+        return Field.bits("bits", self.cells), order
+
+    @property
+    def mechanism(self) -> str:
+        """How a report is drawn."""
+        return f"PrivSketch as published, {self.rows}×{self.width}, {self.variant}"
 
     @property
     def guarantee(self) -> Guarantee:
@@ -131,9 +132,9 @@ class PrivSketchAsPublished(LocalProtocol):
         return Guarantee(
             epsilon=self.epsilon,
             delta=0.0,
-            unit=per_record(neighbours="replace"),
+            unit=self.unit,
             costs=(),
-            mechanism=f"PrivSketch as published, {self.rows}×{self.width}, {self.variant}",
+            mechanism=self.mechanism,
             caveat=NOT_PRIVATE,
             holds=False,
         )
@@ -141,7 +142,7 @@ class PrivSketchAsPublished(LocalProtocol):
     def randomise(self, people: People) -> Columns:
         """Draw everyone's bits and ordering matrix."""
         n = len(people)
-        keys = row_keys(self.seed, self.rows, "privsketch")
+        keys = self.keys
         occupied = np.zeros((n, self.cells), np.uint8)
         order = np.empty((n, self.cells), np.uint16)
         for start in range(0, n, _CHUNK):
@@ -163,15 +164,7 @@ class PrivSketchAsPublished(LocalProtocol):
         """Say which reports have values in range and a permutation as their order."""
         ranks = np.sort(_ranks(columns), axis=1)
         valid: npt.NDArray[np.bool_] = (ranks == np.arange(self.cells)).all(axis=1)
-        if self.variant == "sampled":
-            return valid & (columns["cell"] < self.cells) & (columns["bit"] < 2)
-        if self.cells % 8:
-            valid = valid & (columns["bits"][:, -1] >> (self.cells % 8) == 0)
-        return valid
-
-    def tally(self) -> KeptReports:
-        """Keep the reports: decoding each by itself needs its ordering matrix."""
-        return KeptReports(self.fields, self.plausible)
+        return valid & super().plausible(columns)
 
     def frequencies(
         self, tally: Any, users: int, fingerprints: npt.NDArray[np.uint64], confidence: float
@@ -179,7 +172,7 @@ class PrivSketchAsPublished(LocalProtocol):
         """Estimate the share of people whose sketch has a key's smallest cell occupied."""
         users = whole_number("users", users, low=1)
         columns = tally.columns()
-        cells = kernels.columns_of(fingerprints, row_keys(self.seed, self.rows, "privsketch"), self.width)
+        cells = kernels.columns_of(fingerprints, self.keys, self.width)
         ones = np.zeros(len(fingerprints), np.int64)
         stretch = 1 / (2 * self.keep - 1)
         if self.variant == "sampled":
@@ -267,7 +260,7 @@ def _matrices(protocol: PrivSketchAsPublished, reports: pa.Table) -> npt.NDArray
 def _cells(protocol: PrivSketchAsPublished, keys: Any) -> npt.NDArray[np.int64]:
     """Return the flat cell of each key in each row."""
     prints = fingerprint(keys, protocol.key_type).fingerprints
-    return kernels.columns_of(prints, row_keys(protocol.seed, protocol.rows, "privsketch"), protocol.width)
+    return kernels.columns_of(prints, protocol.keys, protocol.width)
 
 
 def _ranks(columns: Columns) -> npt.NDArray[np.uint16]:
@@ -278,5 +271,4 @@ def _by_cell(cells: npt.NDArray[np.int64], total: int) -> tuple[npt.NDArray[np.i
     """List the keys of each cell: those of cell c are ``items[starts[c]:starts[c + 1]]``."""
     flat = cells.ravel()
     order = np.argsort(flat, kind="stable")
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(flat, minlength=total), dtype=np.int64)])
-    return starts, order // cells.shape[1]
+    return offsets_of(np.bincount(flat, minlength=total)), order // cells.shape[1]
