@@ -23,12 +23,21 @@ from dpsketch.server.models import (
     NewCollection,
     Received,
     SharesAnswer,
+    TopInAddress,
 )
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import document_of
 from dpsketch.server.replies import estimates_reply, finite, reply
 from dpsketch.server.reports import LARGE, REPORTS_BODY, Sorted, sort_body
-from dpsketch.server.service import Asked, Service, administrator, collecting_caller, reading_caller, service_of
+from dpsketch.server.service import (
+    Asked,
+    Service,
+    administrator,
+    collecting_caller,
+    content_type,
+    reading_caller,
+    service_of,
+)
 
 __all__ = ["UNLOGGED", "router"]
 
@@ -93,7 +102,7 @@ def _check_open(aggregate: Aggregate) -> None:
 
 
 async def _sorted(request: Request, service: Service, aggregate: Aggregate) -> Sorted:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = content_type(request)
     try:
         return await sort_body(aggregate.form, kind, await request.body(), service.settings.limits.batch, service.run)
     except Refused as refusal:
@@ -186,14 +195,9 @@ async def _estimate(service: Service, aggregate: Aggregate, asked: AskKeys) -> R
 
 
 @router.get("/{identifier}/top", response_model=SharesAnswer)
-async def top_keys(
-    identifier: str,
-    service: Reading,
-    n: Annotated[int, Query(ge=1, le=10_000)] = 20,
-    confidence: Annotated[Confidence, Query()] = 0.95,
-) -> Response:
+async def top_keys(identifier: str, service: Reading, asked: TopInAddress) -> Response:
     """List the largest of the collection's candidates."""
-    return await _top(service, service.aggregates.get(identifier), AskTop(n=n, confidence=confidence))
+    return await _top(service, service.aggregates.get(identifier), asked)
 
 
 @router.post("/{identifier}/top", response_model=SharesAnswer)

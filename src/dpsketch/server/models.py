@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Depends, Query
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 __all__ = [
     "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionView", "Counters",
     "DensityAnswer", "EstimatesAnswer", "Failure", "GridAnswer", "History", "LedgerView", "NewCollection", "Received",
-    "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status",
+    "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TopInAddress",
 ]  # fmt: skip
 
 MOST_KEYS = 100_000
@@ -43,6 +44,16 @@ class AskTop(_Asked):
     candidates: list[Key] | None = Field(default=None, max_length=MOST_KEYS)
     confidence: Confidence = 0.95
     key_type: AskedType = None
+
+
+async def _top_in_address(
+    n: Annotated[int, Query(ge=1, le=10_000)] = 20, confidence: Annotated[Confidence, Query()] = 0.95
+) -> AskTop:
+    return AskTop(n=n, confidence=confidence)
+
+
+TopInAddress = Annotated[AskTop, Depends(_top_in_address)]
+"""How many keys to list, as an address asks; candidates do not appear in one."""
 
 
 class AskDensity(_Asked):

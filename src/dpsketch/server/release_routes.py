@@ -24,11 +24,12 @@ from dpsketch.server.models import (
     ReleaseList,
     ReleaseView,
     ReleaseWhole,
+    TopInAddress,
 )
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
 from dpsketch.server.replies import estimates_reply, finite, reply
-from dpsketch.server.service import Asked, Service, administrator, reading_caller
+from dpsketch.server.service import Asked, Service, administrator, content_type, reading_caller
 
 __all__ = ["router"]
 
@@ -54,8 +55,7 @@ async def releases(service: Reading) -> Response:
 @router.post("", response_model=ReleaseView, status_code=201, openapi_extra=_UPLOAD)
 async def upload(request: Request, service: Changing, name: Annotated[Name, Query()]) -> Response:
     """Upload a release (.dps). What is sensitive, damaged or forged is refused."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != _OCTETS:
+    if content_type(request) != _OCTETS:
         raise Refused(415, "unsupported_media_type", f"Send the file's bytes as {_OCTETS}.")
     content = await request.body()
     added = await service.run(lambda: service.releases.add(content, name))
@@ -108,14 +108,9 @@ async def _estimate(service: Service, served: Served, asked: AskKeys) -> Respons
 
 
 @router.get("/{identifier}/top", response_model=EstimatesAnswer)
-async def top_keys(
-    identifier: str,
-    service: Reading,
-    n: Annotated[int, Query(ge=1, le=10_000)] = 20,
-    confidence: Annotated[Confidence, Query()] = 0.95,
-) -> Response:
+async def top_keys(identifier: str, service: Reading, asked: TopInAddress) -> Response:
     """List the most frequent keys of a release that finds them by itself."""
-    return await _top(service, service.releases.get(identifier), AskTop(n=n, confidence=confidence))
+    return await _top(service, service.releases.get(identifier), asked)
 
 
 @router.post("/{identifier}/top", response_model=EstimatesAnswer)

@@ -28,7 +28,8 @@ from dpsketch.server.settings import Settings
 from dpsketch.server.storage import Storage
 
 __all__ = [
-    "Asked", "Service", "administrator", "anyone", "collecting_caller", "reading_caller", "running", "service_of",
+    "Asked", "Service", "administrator", "anyone", "collecting_caller", "content_type", "reading_caller", "running",
+    "service_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -107,6 +108,11 @@ class Asked(APIRoute):
             return await handle(request)
 
         return known
+
+
+def content_type(request: Request) -> str:
+    """Return what a request says that its body is, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def reading_caller(request: Request) -> Service:
