@@ -29,7 +29,7 @@ def chosen() -> list[Case]:
 
 @pytest.mark.parametrize("case", chosen(), ids=lambda case: case.kind)
 def test_the_quick_form_holds_and_would_notice_narrow_intervals(case: Case) -> None:
-    """Every row stays above its limit, four standard errors below 94% (3e-5 a row by chance, and the seeds are fixed).
+    """Every row stays above its limit, three standard errors below 95% (1e-3 a row by chance, and the seeds are fixed).
     Its twin: of intervals of 0.7 of their width at least one row falls below."""
     assert [row.answer for row in measure(case, quick=True) if row.short] == []
     assert any(row.short for row in measure(case, quick=True, shrink=0.7))

@@ -9,7 +9,10 @@ where τ is what a limited pool of hash functions adds: people who share a hash 
 
 The interval is the score interval: all f for which the count lies within z standard deviations *at that f*, and half a
 report more, because counts are whole. Solving for f is a quadratic equation. Unlike f̂ ± z·(estimated deviation) it
-keeps its coverage where C is a handful of reports; it is a little wide there.
+keeps its coverage where C is a handful of reports; it is a little wide there. Far in the tail, where the intervals of
+many keys are to hold at once, such counts are skewed: a key that nobody holds is supported by more reports than a
+normal law allows. There the lower end is that of a binomial law with the same variance (Clopper and Pearson's, counts
+taken in lots of as many as make the variances equal).
 
 Where only a random part of the reports speaks about x, who they come from is random too, and Var(C/n) = p(1−p)/n + τ
 with p = fP + (1−f)q.
@@ -22,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 
 from dpsketch.numbers import probability, real_number, whole_number
 
@@ -75,8 +78,10 @@ def from_support(
         half = np.sqrt(z2 * (base + slope * excess / gap) + (z2 * slope / (2 * gap)) ** 2) / gap
         return excess / gap + z2 * slope / (2 * gap**2) + side * half
 
+    value = (support / users - p_false) / gap
     low, high = end(np.maximum(support - 0.5, 0.0), -1), end(np.minimum(support + 0.5, users), 1)
-    return Frequencies((support / users - p_false) / gap, low, high)
+    exact = _least_share(support, users, base + slope * np.clip(value, 0.0, 1.0), confidence)
+    return Frequencies(value, np.minimum(low, (exact - p_false) / gap), high)
 
 
 def from_sampled_support(
@@ -98,7 +103,10 @@ def from_sampled_support(
         bound: Floats = centre + side * np.sqrt(np.maximum(0.0, centre**2 - (share**2 - z2 * spread) / scale))
         return bound
 
-    ends = support / seen, end(np.maximum(support - 0.5, 0.0), -1), end(np.minimum(support + 0.5, seen), 1)
+    share = support / seen
+    low = end(np.maximum(support - 0.5, 0.0), -1)
+    low = np.minimum(low, _least_share(support, seen, share * (1 - share) / seen + spread, confidence))
+    ends = share, low, end(np.minimum(support + 0.5, seen), 1)
     value, low, high = ((each - p_false) / (p_true - p_false) for each in ends)
     unseen = np.broadcast_to(np.asarray(reports) == 0, support.shape)
     return Frequencies(np.where(unseen, 0.0, value), np.where(unseen, 0.0, low), np.where(unseen, 1.0, high))
@@ -107,6 +115,16 @@ def from_sampled_support(
 def share_of(frequency: Any, users: Any) -> tuple[float, int]:
     """Return a share of people and their number, or refuse them."""
     return float(real_number("frequency", frequency)), whole_number("users", users, low=1)
+
+
+def _least_share(
+    support: npt.NDArray[np.int64], reports: npt.NDArray[np.int64] | int, variance: Floats, confidence: float
+) -> Floats:
+    """Return the lower end for the expected share of supporting reports, whose estimate has this variance."""
+    share = np.clip(support / reports, 1 / (2 * reports), 1 - 1 / (2 * reports))
+    lot = np.maximum(reports * variance / (share * (1 - share)), 1e-9)
+    low = betaincinv(np.maximum(support, 1) / lot, (reports - support) / lot + 1, (1 - confidence) / 2)
+    return np.where(support > 0, low, 0.0)
 
 
 def support_variance(frequency: float, users: int, p_true: float, p_false: float) -> float:
