@@ -37,7 +37,7 @@ def single_keys(shape: str, budget: str, rows: int, width: int) -> Iterator[Case
                 f"decode, heaviest {most}", counts[some], decoded.value[some], decoded.low[some], decoded.high[some]
             )
 
-    yield Case("CountSketch", f"{shape}, {rows}×{width}", budget, 20, trial)
+    yield Case("CountSketch", f"{shape}, {rows}×{width}", budget, 40, trial)
 
 
 def one_number(shape: str, budget: str) -> Iterator[Case]:

@@ -17,7 +17,7 @@ LEAST = 94.0
 ENOUGH_RELEASES = 2000
 ENOUGH_INTERVALS = 40_000
 # Of fewer, chance may take this many standard errors off the nominal coverage.
-ALLOWED = 4.0
+ALLOWED = 3.0
 # The quick form makes one in so many releases.
 QUICK = 40
 

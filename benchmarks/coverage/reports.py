@@ -53,7 +53,7 @@ def shares(name: str, protocol: Any, items: int) -> Iterator[Case]:
         top = collector.top(20, candidates=np.arange(KEYS))
         yield Answer.of("top 20, jointly", truth[np.array(top.key)], top, joint=True)
 
-    yield Case(name, f"{PEOPLE:,} people, {items} keys each, ε = {EPSILON:g}", BUDGET, 100, trial)
+    yield Case(name, f"{PEOPLE:,} people, {items} keys each, ε = {EPSILON:g}", BUDGET, 400, trial)
 
 
 def sizes() -> Iterator[Case]:
@@ -65,7 +65,7 @@ def sizes() -> Iterator[Case]:
         truth = (many[:, np.newaxis] > protocol.thresholds).mean(axis=0)
         yield Answer.of("estimate", truth, collector.estimate(protocol.thresholds))
 
-    yield Case("SetSizes", f"{PEOPLE:,} people, ε = {EPSILON:g}", BUDGET, 100, trial)
+    yield Case("SetSizes", f"{PEOPLE:,} people, ε = {EPSILON:g}", BUDGET, 400, trial)
 
 
 def strings() -> Iterator[Case]:
