@@ -202,10 +202,8 @@ class TestPrivSketch:
         assert np.abs(values.mean(axis=0) - true).mean() > 0.3
 
 
-def test_the_largest_of_many_candidates_are_covered_all_at_once(shrink: float = 1.0) -> None:
-    """A key that nobody holds is supported by about two reports here; of 1,000 such keys the luckiest has far more than
-    a normal law allows, and it is among the largest. 80 collections: all intervals of a list hold in at least 68 but
-    for a chance of 1e-4, where 95% is stated, and the seeds are fixed."""
+def lists_that_hold(shrink: float) -> int:
+    """In how many of 80 collections all intervals of the 20 largest of 1,000 candidates hold."""
     protocol = local.SubsetDirect(2.0, max_items=4, domain=1000)
     people = [[person % 5, 5 + person % 7] for person in range(1000)]
     shares = np.bincount(np.concatenate(people), minlength=1000) / 1000
@@ -216,10 +214,16 @@ def test_the_largest_of_many_candidates_are_covered_all_at_once(shrink: float = 
         truth = shares[np.array(found.key)]
         low, high = found.value - shrink * (found.value - found.low), found.value + shrink * (found.high - found.value)
         held += bool(np.all((low <= truth) & (truth <= high)))
-    assert held >= 68, held
+    return held
+
+
+def test_the_largest_of_many_candidates_are_covered_all_at_once() -> None:
+    """A key that nobody holds is supported by a few reports here; of 1,000 such keys the luckiest has far more than a
+    normal law allows, and it is among the largest. Fewer than 68 lists of 80 hold with probability 1e-4 where 95% is
+    stated, and the seeds are fixed."""
+    assert lists_that_hold(1.0) >= 68
 
 
 def test_lists_with_narrower_intervals_are_noticed() -> None:
     """The twin: at 0.7 of their width the intervals of a list do not hold all at once."""
-    with pytest.raises(AssertionError):
-        test_the_largest_of_many_candidates_are_covered_all_at_once(shrink=0.7)
+    assert lists_that_hold(0.7) < 68
