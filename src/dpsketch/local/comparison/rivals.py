@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
-from dpsketch.results import Estimates, key_list
 from dpsketch.hashing import fingerprint
 from dpsketch.local.bits import BitRow
 from dpsketch.local.hashed import HashedProtocol, OptimalLocalHashing
@@ -23,6 +22,7 @@ from dpsketch.local.wire import Columns
 from dpsketch.noise import random_below, random_words
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Guarantee, Unit
+from dpsketch.results import Estimates, key_list
 
 __all__ = ["SVIM", "Decoder", "MultiPCMS", "PadAndSample"]
 
