@@ -1,139 +1,26 @@
-"""The table of kinds: every sketch that the command line and the file format know, and how a file becomes one."""
+"""From a file to what it holds, by the table of kinds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, SensitiveData
-from dpsketch.local import Collector
-from dpsketch.sketches.countsketch import (
-    ContinualCountSketch,
-    CountSketch,
-    PanPrivateCountSketch,
-    PrivateCountSketch,
-)
-from dpsketch.sketches.density import DensitySketch, PrivateDensity
-from dpsketch.sketches.distinct import DistinctSketch, PrivateDistinct, PrivateDistinctBitmap
-from dpsketch.sketches.heavy import HeavyHitters, PrivateHeavyHitters
-from dpsketch.sketches.moment import MomentProfile, MomentSketch, PrivateMoment, PrivateMomentProfile
-from dpsketch.sketches.ranges import PrivateRanges, RangeSketch
-from dpsketch.sketches.sparse import PrivateSparseHistogram, SparseHistogram
+from dpsketch.release import Release
+from dpsketch.sketches.kinds import KINDS, Kind
 
-if TYPE_CHECKING:
-    from dpsketch.privacy import Guarantee
-
-__all__ = ["KINDS", "Kind", "Release", "SensitiveSketch", "load", "load_sensitive"]
+__all__ = ["KINDS", "Kind", "Release", "load", "load_sensitive"]
 
 
-class SensitiveSketch(Protocol):
-    """What every sensitive sketch can do, whatever its kind."""
-
-    @property
-    def spec(self) -> Any:
-        """The public spec."""
-
-    def to_sensitive_bytes(self) -> bytes:
-        """Return the sketch with its content."""
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild from a decoded file."""
-
-
-class Release(Protocol):
-    """What every release can do, whatever its kind."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document."""
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write a ``.dps`` file."""
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild from a decoded file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One row of the table.
-
-    Attributes
-    ----------
-    name, answers : str
-        How files and the command line call it, and which question it answers.
-    sensitive : type or None
-        The sensitive sketch; None where a kind exists as a release only.
-    private : type
-        The release.
-    released_once : bool
-        Whether a second release of one sketch would not be private, so that the first must end it.
-    """
-
-    name: str
-    answers: str
-    sensitive: type[SensitiveSketch] | None
-    private: type[Release]
-    released_once: bool = False
-
-
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind("counts", "How often does each key I name occur? (CountSketch)", CountSketch, PrivateCountSketch),
-        Kind("counts-continual", "How often, day after day?", ContinualCountSketch, PrivateCountSketch),
-        Kind(
-            "counts-pan-private",
-            "How often, kept in a memory that may be seized?",
-            PanPrivateCountSketch,
-            PrivateCountSketch,
-            released_once=True,
-        ),
-        Kind(
-            "heavy",
-            "Which keys are frequent, and how frequent? (a tree of sketches)",
-            HeavyHitters,
-            PrivateHeavyHitters,
-        ),
-        Kind(
-            "sparse",
-            "How often does each key I name occur, under pure ε? (ALP)",
-            SparseHistogram,
-            PrivateSparseHistogram,
-        ),
-        Kind("moment", "How skewed is the stream? (F_p, for one p)", MomentSketch, PrivateMoment, released_once=True),
-        Kind(
-            "moments",
-            "How skewed is the stream? (F_p, for several p)",
-            MomentProfile,
-            PrivateMomentProfile,
-            released_once=True,
-        ),
-        Kind("density", "Where do points lie? (kernel sums, RACE)", DensitySketch, PrivateDensity),
-        Kind("distinct", "How many different keys are there? (F_0)", DistinctSketch, PrivateDistinct),
-        Kind(
-            "distinct-bitmap", "How many different keys are there, over several parties?", None, PrivateDistinctBitmap
-        ),
-        Kind("local", "Which items do people hold, by their own reports? (the local model)", None, Collector),
-        Kind("ranges", "How many keys lie in a range; which are the quantiles?", RangeSketch, PrivateRanges),
-    )
-}
-
-
-def load(source: str | PathLike[str] | bytes) -> Any:
+def load(source: str | PathLike[str] | bytes) -> Release:
     """Read a release from a ``.dps`` file or from its bytes. A sensitive file is refused."""
     if isinstance(source, bytes):
         document = files.decode(source, allow_sensitive=False)
     else:
         document = files.read(source, allow_sensitive=False)
-    return _build(document, _kind(document).private)
+    release: Release = _build(document, _kind(document).private)
+    return release
 
 
 def load_sensitive(source: str | PathLike[str] | bytes) -> Any:
@@ -156,7 +43,7 @@ def _kind(document: files.Document) -> Kind:
     return KINDS[document.kind]
 
 
-def _build(document: files.Document, cls: type[SensitiveSketch] | type[Release]) -> Any:
+def _build(document: files.Document, cls: Any) -> Any:
     refused: str | None = None
     try:
         return cls.from_document(document)

@@ -13,6 +13,7 @@ from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
+    from dpsketch.release import Release
 
 __all__ = ["Confidence", "inspect", "plot", "query", "read_lines", "top"]
 
@@ -81,10 +82,10 @@ def inspect(
     if document.sensitive:
         facts |= {"kind": document.kind, "sensitive": True}
         if document.kind in KINDS:
-            facts["answers"] = KINDS[document.kind].answers
+            facts["answers"] = KINDS[document.kind].question
         facts["spec"] = document.header.get("spec")
     else:
-        facts |= describe(load(file), document.kind, file.stat().st_size)
+        facts |= describe(load(file), file.stat().st_size)
     if as_json:
         print_json(facts)
         return
@@ -112,22 +113,22 @@ def plot(
 ) -> None:
     """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
     from dpsketch import plots
-    from dpsketch.answers import picture, typed_keys
     from dpsketch.kinds import load
+    from dpsketch.release import typed_keys
 
     release = load(file)
-    listed = None if candidates is None else typed_keys(read_lines(candidates), release, _stated(key_type, release))
-    plots.save(picture(release, listed, n), output)
+    listed = None
+    if candidates is not None:
+        listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release))
+    plots.save(release.picture(listed, n), output)
     say(f"Wrote {output}.")
 
 
-def _stated(key_type: KeyKind | None, release: Any) -> KeyType | None:
+def _stated(key_type: KeyKind | None, release: Release) -> KeyType | None:
     """Read --key-type, and say so where keys are taken for text because nobody said what they are."""
-    from dpsketch.answers import takes_either
-
     if key_type is not None:
         return key_type.value
-    if takes_either(release):
+    if release.takes_either_key:
         say("Note: this release does not say what its keys are. They are read as text; --key-type int reads integers.")
     return None
 

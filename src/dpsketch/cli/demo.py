@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,11 +43,10 @@ def demo(
         "whatever the number of pages."
     )
 
-    private = sketch.release(epsilon=_EPSILON, delta=_DELTA)
-    private.save(release_file)
+    sketch.release(epsilon=_EPSILON, delta=_DELTA).save(release_file)
     print(f"3. Added noise and wrote {release_file}. Anyone may have that file.")
 
-    private = load(release_file)
+    private: Any = load(release_file)
     names = list(truth)
     asked = [*names[:5], *names[20:200:45], *names[1000:20000:6000], "/no-such-page"]
     estimates = private.estimate(asked)

@@ -129,7 +129,8 @@ def _merge_shares(shares: list[Path], spool: Spool, disjoint_users: bool, missin
     from dpsketch.kinds import load
     from dpsketch.sketches.countsketch import merge_releases
 
-    together = merge_releases([load(path) for path in shares], missing=missing, disjoint_users=disjoint_users)
+    loaded: list[Any] = [load(path) for path in shares]
+    together = merge_releases(loaded, missing=missing, disjoint_users=disjoint_users)
     _save(spool, files.encode(together.to_document()), sensitive=False)
     say(f"Merged {len(shares)} shares into {spool.output}. Guarantee: {together.guarantee}")
 

@@ -82,8 +82,11 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
         raise InvalidInput(f"{path} is sensitive, and --like takes the spec of a release here: name a .dps file.")
     if not document.sensitive and KINDS[found].released_once:
         raise InvalidInput("sketches of moments are not alike: each has a secret of its own. Drop --like.")
-    kind: Any = KINDS[found].sensitive
-    sketch = load_sensitive(path).empty_like() if document.sensitive else kind.from_spec(load(path).spec)
+    if document.sensitive:
+        sketch = load_sensitive(path).empty_like()
+    else:
+        release: Any = load(path)
+        sketch = KINDS[found].sensitive.from_spec(release.spec)
     _refuse_contradictions(sketch.spec, flags)
     return sketch
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.local.collector import KIND, Collector
+from dpsketch.local.collector import Collector
 from dpsketch.local.comparison.privsketch import PrivSketchAsPublished
 from dpsketch.local.comparison.rivals import MultiPCMS, PadAndSample
 from dpsketch.local.count_mean import CountMeanSketch, HadamardCountMean
@@ -96,7 +96,7 @@ def nonprivate_protocol_from_json(value: dict[str, Any]) -> LocalProtocol:
 def load(path: str | PathLike[str]) -> Collector:
     """Read a collector from the file that :meth:`Collector.save` wrote."""
     document = files.read(path, allow_sensitive=False)
-    if document.kind != KIND:
+    if document.kind != Collector.kind:
         raise FileRefused("the file is not that of a collector of local reports; dps.load reads releases.")
     try:
         return Collector.from_document(document)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch import files
+from dpsketch import files, plots
 from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.hashing import KeyType
 from dpsketch.local.consistency import Consistency
 from dpsketch.local.ids import Identifiers
 from dpsketch.local.protocol import FOR_TESTS, LocalProtocol
@@ -22,11 +23,14 @@ from dpsketch.local.snapshot import Snapshot
 from dpsketch.local.wire import Columns
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release
 from dpsketch.results import Estimates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Collector", "Received"]
 
-KIND = "local"
 _BATCH = 65_536
 
 
@@ -45,7 +49,7 @@ class Received:
         return self.repeated + self.other_spec + self.malformed
 
 
-class Collector(Changeable):
+class Collector(Changeable, Release):
     """Collects the reports of one protocol. Everything in it is already private: it may be saved, copied and shared.
 
     Build it with :meth:`LocalProtocol.collector`. It remembers the identifier of every report it has counted, so that
@@ -63,6 +67,8 @@ class Collector(Changeable):
     >>> bool(collector.estimate(["tea"]).low[0] > 0.5)
     True
     """
+
+    kind: ClassVar[str] = "local"
 
     def __init__(self, protocol: LocalProtocol) -> None:
         self._protocol = protocol
@@ -200,6 +206,28 @@ class Collector(Changeable):
         """
         return self._now().top(n, candidates=candidates, confidence=confidence)
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the share of people who hold each key, in the words of a question."""
+        return self._now().answer(asked, confidence=confidence, estimator=estimator, key_type=key_type)
+
+    @property
+    def key_type(self) -> KeyType | None:
+        """What its keys are, where the protocol says."""
+        return self._now().key_type
+
+    def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
+        """Draw the ``n`` candidates that most people hold, with their intervals."""
+        if candidates is None:
+            raise InvalidInput("a collection knows shares, not keys. Give candidates, keys that people may hold.")
+        words = f"shares of people, ε = {self.guarantee.epsilon:g} a report"
+        return plots.bars(self.top(n, candidates=candidates), words)
+
+    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
+        """Draw the ``n`` candidates that most people hold."""
+        return self.plot(candidates=candidates, n=n)
+
     def _now(self) -> Snapshot:
         return Snapshot(self._protocol, self._tally, self.users, self.guarantee)
 
@@ -230,7 +258,7 @@ class Collector(Changeable):
             "noise_for_tests": self._for_tests,
             "guarantee": self.guarantee.to_json(),
         }
-        return files.Document(KIND, False, header, {"ids": self._ids.sorted(), **self._tally.arrays()})
+        return files.Document(self.kind, False, header, {"ids": self._ids.sorted(), **self._tally.arrays()})
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:

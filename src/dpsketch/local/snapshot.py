@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
 from dpsketch.local.consistency import Consistency, make_consistent
 from dpsketch.local.intervals import Frequencies
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import require_keys, typed_keys
 from dpsketch.results import Estimates, key_list
 
 __all__ = ["Snapshot"]
@@ -34,6 +37,8 @@ class Snapshot:
         What each promised its sender.
     """
 
+    kind: ClassVar[str] = "local"
+
     protocol: LocalProtocol
     tally: Any
     users: int
@@ -45,6 +50,21 @@ class Snapshot:
         prints = self.protocol.fingerprints(keys)
         found = make_consistent(self._frequencies(prints, confidence), consistency, confidence)
         return Estimates(key_list(keys), found.value, found.low, found.high, confidence)
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the share of people who hold each key, in the words of a question."""
+        require_keys(asked)
+        if estimator is not None:
+            raise InvalidInput("local reports are estimated in one way: leave the estimator out.")
+        return self.estimate(typed_keys(asked, self.key_type, key_type), confidence=confidence)
+
+    @property
+    def key_type(self) -> KeyType | None:
+        """What its keys are, where the protocol says."""
+        stated: KeyType | None = getattr(self.protocol, "key_type", None)
+        return stated
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95) -> Estimates:
         """Return the ``n`` candidates with the largest estimates, as :meth:`Collector.top` does."""

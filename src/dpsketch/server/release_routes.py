@@ -8,8 +8,9 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dpsketch.answers import answer, top, typed_keys
+from dpsketch.answers import answer, top
 from dpsketch.errors import InvalidInput
+from dpsketch.release import typed_keys
 from dpsketch.server.models import (
     FAILURES,
     AskDensity,
@@ -96,12 +97,9 @@ async def estimate_many(identifier: str, asked: AskKeys, service: Reading) -> Re
 
 async def _estimate(service: Service, served: Served, asked: AskKeys) -> Response:
     service.check_number(asked.keys)
-    keys: list[Any] = list(asked.keys)
-    if served.questions in (["range"], ["density"]):
-        keys = [str(key) for key in keys]
 
     def work() -> Response:
-        found = answer(served.release, keys, asked.confidence, asked.estimator, asked.key_type)
+        found = answer(served.release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
         return estimates_reply(found, served.release.guarantee, joint=False)
 
     return await service.run(work)
@@ -141,10 +139,11 @@ async def decode(identifier: str, asked: AskKeys, service: Reading) -> Response:
     if not asked.keys or asked.estimator is not None:
         raise InvalidInput("decoding takes at least one key, and no estimator.")
     service.check_number(asked.keys)
-    release = served.release
+    release: Any = served.release
 
     def work() -> Response:
-        found = release.decode(typed_keys(list(asked.keys), release, asked.key_type), confidence=asked.confidence)
+        keys = typed_keys(asked.keys, release.key_type, asked.key_type)
+        found = release.decode(keys, confidence=asked.confidence)
         return estimates_reply(found, release.guarantee, joint=False)
 
     return await service.run(work)

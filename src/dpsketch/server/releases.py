@@ -12,20 +12,19 @@ from typing import Any
 from dpsketch import files
 from dpsketch.answers import describe
 from dpsketch.errors import DpsketchError, InvalidInput
-from dpsketch.kinds import KINDS, load
+from dpsketch.kinds import KINDS, Kind, load
 from dpsketch.local import Collector
+from dpsketch.release import Release
 from dpsketch.server.logs import log
 from dpsketch.server.refusals import Refused
 from dpsketch.server.replies import finite
 from dpsketch.server.storage import Storage
 from dpsketch.server.tables import ReleaseRow
-from dpsketch.sketches.countsketch import PrivateCountSketch
-from dpsketch.sketches.density import PrivateDensity
-from dpsketch.sketches.heavy import PrivateHeavyHitters
-from dpsketch.sketches.ranges import PrivateRanges
-from dpsketch.sketches.sparse import PrivateSparseHistogram
 
 __all__ = ["Releases", "Served"]
+
+# What the routes call questions that the table of kinds has other names for.
+_ROUTES: dict[str, str] = {"keys": "estimate", "point": "density"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,33 +36,22 @@ class Served:
     kind: str
     size: int
     mounted: bool
-    release: Any
+    release: Release
+
+    @property
+    def row(self) -> Kind:
+        """What its kind says of it."""
+        return KINDS[self.kind]
 
     @property
     def questions(self) -> list[str]:
-        """What can be asked of it."""
-        match self.release:
-            case PrivateCountSketch() | PrivateHeavyHitters():
-                return ["estimate", "top", "decode"]
-            case PrivateSparseHistogram() | Collector():
-                return ["estimate", "top"]
-            case PrivateDensity():
-                return ["density"]
-            case PrivateRanges():
-                return ["range"]
-            case _:
-                return ["statement"]
+        """What can be asked of it, by the names of the routes."""
+        return [_ROUTES.get(one, one) for one in self.row.answers]
 
     @property
     def needs_candidates(self) -> bool:
         """Whether its keys can be listed only from a list that the caller brings."""
-        match self.release:
-            case PrivateHeavyHitters():
-                return False
-            case PrivateSparseHistogram():
-                return self.release.mechanism.threshold is None or self.release.spec.key_type != "int"
-            case _:
-                return "top" in self.questions
+        return "top" in self.row.answers and not (self.row.lists_keys and self.release.names_keys)
 
     def view(self) -> dict[str, Any]:
         """Return what the list says of it."""
@@ -71,7 +59,7 @@ class Served:
             "id": self.id,
             "name": self.name,
             "kind": self.kind,
-            "answers": KINDS[self.kind].answers,
+            "answers": self.row.question,
             "counts": self.release.guarantee.unit.counts,
             "guarantee": finite(self.release.guarantee.to_json()),
             "questions": self.questions,
@@ -81,23 +69,21 @@ class Served:
 
     def whole(self) -> dict[str, Any]:
         """Return all that is known of it."""
-        facts = finite(describe(self.release, self.kind, self.size))
-        spec = self.release.protocol if isinstance(self.release, Collector) else getattr(self.release, "spec", None)
-        density = self.release.spec if isinstance(self.release, PrivateDensity) else None
+        facts = finite(describe(self.release, self.size))
+        space: Any = getattr(self.release, "spec", None) if "point" in self.row.answers else None
         return {
             **self.view(),
             "spec": facts["spec"],
             "facts": facts,
-            "key_type": getattr(spec, "key_type", None),
-            "dimension": None if density is None else density.dim,
-            "bounds": None if density is None or density.bounds is None else [list(pair) for pair in density.bounds],
+            "key_type": self.release.key_type,
+            "dimension": None if space is None else space.dim,
+            "bounds": None if space is None or space.bounds is None else [list(pair) for pair in space.bounds],
         }
 
 
 def _read(content: bytes, name: str, *, mounted: bool) -> Served:
     release = load(content)
-    kind = release.to_document().kind
-    return Served(hashlib.sha256(content).hexdigest()[:16], name, kind, len(content), mounted, release)
+    return Served(hashlib.sha256(content).hexdigest()[:16], name, release.kind, len(content), mounted, release)
 
 
 def _name(path: Path) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,11 @@ import numpy.typing as npt
 from dpsketch import files, plots
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, require_keys, typed_keys
 from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
@@ -45,7 +46,7 @@ _TAIL_MARGIN = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateCountSketch:
+class PrivateCountSketch(Release):
     """A released CountSketch: public, to be queried for ever.
 
     Attributes
@@ -65,6 +66,8 @@ class PrivateCountSketch:
     signed : bool
         Whether counts may be negative: in what changed between two releases.
     """
+
+    kind: ClassVar[str] = "counts"
 
     spec: CountSketchSpec
     table: npt.NDArray[np.int64]
@@ -120,6 +123,20 @@ class PrivateCountSketch:
         values = self._values(prints, location)
         half = self._half_width(location, confidence)
         return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the counts of keys."""
+        require_keys(asked)
+        keys = typed_keys(asked, self.key_type, key_type)
+        chosen: Any = {} if estimator is None else {"estimator": estimator}
+        return self.estimate(keys, confidence=confidence, **chosen)
+
+    @property
+    def takes_either_key(self) -> bool:
+        """Whether it was made without a key type, so that a question about keys brings its own."""
+        return self.spec.key_type is None
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Return the ``n`` candidates with the largest estimates, largest first.
@@ -198,6 +215,10 @@ class PrivateCountSketch:
             return plots.counters(self.table * self.spec.grid, self.noise_scale, words)
         return plots.bars(self.top(n, candidates=candidates), words)
 
+    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
+        """Draw the release, or the ``n`` largest of the candidates."""
+        return self.plot(candidates=candidates, n=n)
+
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
         return {
@@ -266,10 +287,6 @@ class PrivateCountSketch:
         table = sum_of_tables([self.table, other.table], [1, sign])
         signed = sign < 0 or self.signed or other.signed
         return PrivateCountSketch(spec, table, self.noise + other.noise, stated, signed=signed)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may query."""
-        files.write(path, self.to_document())
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

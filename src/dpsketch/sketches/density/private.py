@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files
+from dpsketch import files, plots
 from dpsketch._compiled import density as compiled
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import row_keys
+from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, require_keys
 from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.density.functions import row_functions
 from dpsketch.sketches.density.intervals import Spread, limits, mean_of_rows, median_of_means, noise_quantile
@@ -27,6 +27,8 @@ from dpsketch.sketches.documents import integer_array, read_charge, read_guarant
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpsketch.ledger import Charge
 
 __all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity"]
@@ -64,7 +66,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDensity:
+class PrivateDensity(Release):
     """A released density sketch: public, to be queried for ever.
 
     Attributes
@@ -82,6 +84,8 @@ class PrivateDensity:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "density"
 
     spec: DensitySpec
     table: npt.NDArray[np.int64]
@@ -225,6 +229,28 @@ class PrivateDensity:
         value, low, high = (array.reshape(shape) for array in (found.value, found.low, found.high))
         return Grid(x, y, value, low, high, found.confidence, names, (limits[0], limits[1]))
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the density at points, each written as in 1.5,2."""
+        require_keys(asked)
+        written = [str(one) for one in asked]
+        found = self.density([_point(text, self.spec.dim) for text in written], confidence=confidence)
+        return replace(found, key=written)
+
+    def plot(self) -> Figure:
+        """Draw the density: of one column as a curve, of two as a map."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        match self.spec.dim:
+            case 1:
+                curve = self.curve()
+                return plots.curve(curve.x, curve.value, curve.low, curve.high, curve.name or "value", "density", words)
+            case 2:
+                grid = self.grid()
+                return plots.heat_map(grid.value, grid.bounds, grid.names or ("first", "second"), words)
+            case _:
+                raise InvalidInput("a density of more than two columns has no picture.")
+
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
         return {"noise_scale": self.noise_scale, "records": float(self._number()[0])}
@@ -285,10 +311,6 @@ class PrivateDensity:
         weight = variance / (variance + self.count_noise.variance)
         return (weight, 1, self.count_noise), ((1 - weight) / share, counters, self.noise)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may query."""
-        files.write(path, self.to_document())
-
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         count_noise = None if self.count_noise is None else self.count_noise.to_json()
@@ -320,3 +342,13 @@ def _asked(points: Any, batch: VectorBatch | SetBatch) -> list[Any]:
     if isinstance(batch, SetBatch):
         return key_list(points)
     return list(batch.values[:, 0].tolist() if batch.values.shape[1] == 1 else batch.values.tolist())
+
+
+def _point(text: str, dim: int) -> list[float]:
+    try:
+        point = [float(part) for part in text.split(",")]
+    except ValueError:
+        point = []
+    if len(point) != dim:
+        raise InvalidInput(f"a point of this release is {dim} numbers with commas between them, as in 1.5,2.")
+    return point

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch import files
+from dpsketch import files, plots
 from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import probability
 from dpsketch.privacy import Cost, Guarantee, PureCost, Unit
+from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.results import Estimates
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import ids_array, stored_ids
@@ -23,6 +26,8 @@ from dpsketch.sketches.permit import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpsketch.ledger import Charge
 
 __all__ = ["BITS", "Flips", "PrivateDistinctBitmap", "flip_threshold"]
@@ -81,7 +86,7 @@ class Flips:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDistinctBitmap:
+class PrivateDistinctBitmap(Release):
     """A released bitmap: public; merges with others of the same spec into one of the union.
 
     Attributes
@@ -99,6 +104,8 @@ class PrivateDistinctBitmap:
     ids : frozenset of str
         A random name of this release, or those of the releases it was merged of; drawn when it was made, and public.
     """
+
+    kind: ClassVar[str] = "distinct-bitmap"
 
     spec: DistinctSpec
     bitmap: Words
@@ -170,16 +177,24 @@ class PrivateDistinctBitmap:
         flip = self.flip + other.flip - 2 * self.flip * other.flip
         return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated, ids=self.ids | other.ids)
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State the number of distinct keys, with its interval."""
+        refuse_keys(asked)
+        return statement("distinct keys", self.value, self.interval(confidence), confidence)
+
+    def plot(self) -> Figure:
+        """Draw the number with its interval."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.bars(statement("distinct keys", self.value, self.interval(), 0.95), words)
+
     def __repr__(self) -> str:
         low, high = self.interval()
         return (
             f"<PrivateDistinctBitmap {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
             f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
         )
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may read and merge."""
-        files.write(path, self.to_document())
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Self, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
 from scipy.special import ndtri
 
-from dpsketch import files
+from dpsketch import files, plots
 from dpsketch.errors import FileRefused
+from dpsketch.hashing import KeyType
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
 from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.results import Estimates
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpsketch.ledger import Charge
 
 __all__ = ["PrivateDistinct"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDistinct:
+class PrivateDistinct(Release):
     """A released distinct count: public, for ever.
 
     Attributes
@@ -41,6 +46,8 @@ class PrivateDistinct:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "distinct"
 
     spec: DistinctSpec
     ones: int
@@ -90,16 +97,24 @@ class PrivateDistinct:
 
         return end(-1), end(1)
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State the number of distinct keys, with its interval."""
+        refuse_keys(asked)
+        return statement("distinct keys", self.value, self.interval(confidence), confidence)
+
+    def plot(self) -> Figure:
+        """Draw the number with its interval."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.bars(statement("distinct keys", self.value, self.interval(), 0.95), words)
+
     def __repr__(self) -> str:
         low, high = self.interval()
         return (
             f"<PrivateDistinct {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
             f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
         )
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may read."""
-        files.write(path, self.to_document())
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,11 @@ from scipy.special import ndtri
 
 from dpsketch import files, plots
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import fingerprint, row_keys, to_arrow
+from dpsketch.hashing import KeyType, fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, require_keys, typed_keys
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
@@ -35,7 +36,7 @@ __all__ = ["PrivateHeavyHitters", "level_keys"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHeavyHitters:
+class PrivateHeavyHitters(Release):
     """A released tree of prefixes: public, to be searched and queried for ever.
 
     Attributes
@@ -55,6 +56,8 @@ class PrivateHeavyHitters:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "heavy"
 
     spec: HeavyHittersSpec
     total: npt.NDArray[np.int64]
@@ -167,6 +170,15 @@ class PrivateHeavyHitters:
         """Estimate the counts of keys, as :meth:`PrivateCountSketch.estimate` does, from the last level."""
         return self.leaf.estimate(self._column(keys), confidence=confidence, estimator=estimator)
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the counts of keys."""
+        require_keys(asked)
+        keys = typed_keys(asked, self.key_type, key_type)
+        chosen: Any = {} if estimator is None else {"estimator": estimator}
+        return self.estimate(keys, confidence=confidence, **chosen)
+
     def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate many candidate keys together, as :meth:`PrivateCountSketch.decode` does, from the last level."""
         return self.leaf.decode(self._column(candidates), confidence=confidence)
@@ -230,6 +242,10 @@ class PrivateHeavyHitters:
         words = f"{n} most frequent keys, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         return plots.bars(self.top(n, candidates=candidates), words)
 
+    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
+        """Draw the release, or the ``n`` largest of the candidates."""
+        return self.plot(candidates=candidates, n=n)
+
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
         facts = {
@@ -252,10 +268,6 @@ class PrivateHeavyHitters:
                 "See too_long() for all of them together."
             )
         return column
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may query."""
-        files.write(path, self.to_document())
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

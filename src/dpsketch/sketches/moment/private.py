@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dpsketch import files
+from dpsketch import files, plots
 from dpsketch.errors import FileRefused
+from dpsketch.hashing import KeyType
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpsketch.ledger import Charge
 
 __all__ = ["PrivateMoment", "significant"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment:
+class PrivateMoment(Release):
     """A released moment: public, for ever.
 
     Attributes
@@ -40,6 +45,8 @@ class PrivateMoment:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "moment"
 
     spec: MomentSpec
     scale: float
@@ -84,16 +91,24 @@ class PrivateMoment:
         low, high = pivot_interval(self.spec.p, self.spec.size, self.estimator, confidence)
         return self.scale * low - self.floor, self.scale * high - self.floor
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State the moment, with its interval."""
+        refuse_keys(asked)
+        return statement(f"F_{self.p:g}", self.value, self.interval(confidence), confidence)
+
+    def plot(self) -> Figure:
+        """Draw the number with its interval."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.bars(statement(f"F_{self.p:g}", self.value, self.interval(), 0.95), words)
+
     def __repr__(self) -> str:
         low, high = self.interval()
         return (
             f"<PrivateMoment F_{self.spec.p:g} ≈ {self.value:g} [{low:.4g}, {high:.4g}], "
             f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
         )
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may read."""
-        files.write(path, self.to_document())
 
     def to_json(self) -> dict[str, Any]:
         """Return what was released, without the guarantee, as JSON-ready values."""

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dpsketch import files
+from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.release import Release, refuse_keys
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee
 from dpsketch.sketches.frames import takes_frames
@@ -27,6 +28,8 @@ from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import ReleasePreview, obtain
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpsketch.ledger import Charge, Ledger
 
 __all__ = ["MomentProfile", "PrivateMomentProfile"]
@@ -207,7 +210,7 @@ class MomentProfile(Partial):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMomentProfile:
+class PrivateMomentProfile(Release):
     """Moments released together: F_p against p, under one guarantee.
 
     Attributes
@@ -219,6 +222,8 @@ class PrivateMomentProfile:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "moments"
 
     moments: tuple[PrivateMoment, ...]
     guarantee: Guarantee
@@ -248,9 +253,25 @@ class PrivateMomentProfile:
         values = np.array([moment.value for moment in self.moments])
         return Estimates([moment.p for moment in self.moments], values, low, high, confidence)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may read."""
-        files.write(path, self.to_document())
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State every moment, with its interval."""
+        refuse_keys(asked)
+        found = self.curve(confidence=confidence)
+        return replace(found, key=[f"F_{p:g}" for p in found.key])
+
+    def plot(self) -> Figure:
+        """Draw F_p against p, with the band of the intervals."""
+        found = self.curve()
+        order = np.argsort(found.key)
+        p = np.asarray(found.key, dtype=np.float64)[order]
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.curve(p, found.value[order], found.low[order], found.high[order], "p", "F_p", words, log=True)
+
+    def public_spec(self) -> dict[str, Any]:
+        """Return what the specs of all moments share, with the list of their exponents."""
+        return {**self.moments[0].spec.to_json(), "p": [moment.p for moment in self.moments]}
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

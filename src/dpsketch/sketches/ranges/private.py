@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,10 @@ from scipy.special import ndtri
 
 from dpsketch import files
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import row_keys
+from dpsketch.hashing import KeyType, row_keys
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.spec import TreeNoise
@@ -69,7 +70,7 @@ class Quantile:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateRanges:
+class PrivateRanges(Release):
     """A released tree of intervals: public, to be queried for ever.
 
     Attributes
@@ -87,6 +88,8 @@ class PrivateRanges:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "ranges"
 
     spec: RangeSketchSpec
     dense: npt.NDArray[np.int64]
@@ -208,6 +211,26 @@ class PrivateRanges:
         """Draw how many records have at most each value, with its band, over the middle of the data."""
         return picture.cumulative(self, whole_number("points", points, low=2, high=10**6), confidence)
 
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Answer ranges (low:high) by counts and percentages (50%) by quantiles: all of each in one search."""
+        require_keys(asked)
+        written = [str(one) for one in asked]
+        wanted = [_range_or_share(text) for text in written]
+        pairs = [one for one in wanted if isinstance(one, tuple)]
+        counts = self.ranges([low for low, _ in pairs], [high for _, high in pairs], confidence=confidence)
+        counted = zip(counts.value, counts.low, counts.high, strict=True)
+        quantiles = iter(self.quantiles([one for one in wanted if isinstance(one, float)], confidence=confidence))
+        found = np.empty((len(asked), 3))
+        for row, one in enumerate(wanted):
+            if isinstance(one, tuple):
+                found[row] = next(counted)
+            else:
+                quantile = next(quantiles)
+                found[row] = quantile.value, quantile.low, quantile.high
+        return Estimates(written, found[:, 0], found[:, 1], found[:, 2], confidence)
+
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
         quartiles = self.quantiles([0.25, 0.5, 0.75])
@@ -217,10 +240,6 @@ class PrivateRanges:
             "records": self.total().to_json(),
             "quartiles": [one.to_json() for one in quartiles],
         }
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may query."""
-        files.write(path, self.to_document())
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
@@ -255,3 +274,16 @@ def _share(share: Any) -> float:
     if not 0 <= number <= 1:
         raise InvalidInput("a quantile is asked by a share between 0 and 1, as 0.5 for the median.")
     return float(number)
+
+
+def _range_or_share(text: str) -> tuple[int, int] | float:
+    """Read low:high, or a percentage as a share."""
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        low, colon, high = text.partition(":")
+        if colon:
+            return int(low), int(high)
+    except ValueError:
+        pass
+    raise InvalidInput("ask ranges as low:high (whole numbers) and quantiles as 50%.")

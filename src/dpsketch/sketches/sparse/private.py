@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import fingerprint
+from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
+from dpsketch.release import Release, require_keys, typed_keys
 from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
@@ -34,7 +35,7 @@ Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateSparseHistogram:
+class PrivateSparseHistogram(Release):
     """A released sparse histogram: public, to be queried for ever.
 
     Attributes
@@ -52,6 +53,8 @@ class PrivateSparseHistogram:
     charge : Charge or None
         The ledger's row, where a ledger was charged.
     """
+
+    kind: ClassVar[str] = "sparse"
 
     spec: SparseHistogramSpec
     mechanism: Mechanism
@@ -92,6 +95,25 @@ class PrivateSparseHistogram:
         confidence = probability("confidence", confidence)
         asked, positions = self._positions(keys)
         return self._read(asked, positions, estimator, confidence, 1 - confidence)
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the counts of keys."""
+        require_keys(asked)
+        keys = typed_keys(asked, self.key_type, key_type)
+        chosen: Any = {} if estimator is None else {"estimator": estimator}
+        return self.estimate(keys, confidence=confidence, **chosen)
+
+    @property
+    def takes_either_key(self) -> bool:
+        """Whether it was made without a key type, so that a question about keys brings its own."""
+        return self.spec.key_type is None
+
+    @property
+    def names_keys(self) -> bool:
+        """Whether the threshold part kept keys that it can name: of text it keeps hashes."""
+        return self.mechanism.threshold is not None and self.spec.key_type == "int"
 
     def top(
         self, n: int, *, candidates: Any = None, confidence: float = 0.95, estimator: Estimator = "mean"
@@ -163,6 +185,10 @@ class PrivateSparseHistogram:
         values, keys = self.sizes()
         return sizes(values, keys, words)
 
+    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
+        """Draw the release, or the ``n`` largest of the candidates."""
+        return self.plot(candidates=candidates, n=n)
+
     def sizes(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return values, and about how many keys are at least so large, read off the columns' shares of ones.
 
@@ -219,10 +245,6 @@ class PrivateSparseHistogram:
         read = self._reader.read(self.table, self.kept, positions, estimator, tail, listed=listed)
         value, low, high = (self.spec.grid * part for part in read)
         return Estimates(asked, value, low, high, confidence, self.spec.unit.counts)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the release to a ``.dps`` file that anyone may query."""
-        files.write(path, self.to_document())
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

@@ -1,0 +1,158 @@
+"""What a release of any kind can do: be asked, be drawn, say what it is, and be written and read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from dpsketch import files
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KIND_OF_KEY, KeyType
+from dpsketch.results import Estimates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dpsketch.privacy import Guarantee
+
+__all__ = ["Answering", "Release", "refuse_keys", "require_keys", "statement", "typed_keys"]
+
+
+class Answering(Protocol):
+    """What answers questions under a guarantee: a release, or a moment of a collection."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised."""
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Answer what was asked."""
+
+
+class Release(ABC):
+    """A release: public, for ever. A kind's own class adds what only it can tell."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def guarantee(self) -> Guarantee:
+            """What was promised; print it."""
+
+    @abstractmethod
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+
+    @classmethod
+    @abstractmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+
+    @abstractmethod
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Answer what was asked, in the words that the command line and the service take.
+
+        Parameters
+        ----------
+        asked : sequence
+            Keys; of densities points as in 1.5,2; of ranges low:high or 50%; nothing where there is one statement.
+        confidence : float
+            Coverage of the intervals.
+        estimator : str or None
+            One of the kind's own, where it has several.
+        key_type : {"int", "text"} or None
+            How keys are read, where the release does not say.
+        """
+
+    @abstractmethod
+    def plot(self) -> Figure:
+        """Draw the release."""
+
+    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
+        """Draw the release, or the ``n`` largest of the candidates where it has keys."""
+        return self.plot()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        return {}
+
+    def public_spec(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        spec: dict[str, Any] = self.to_document().header["spec"]
+        return spec
+
+    @property
+    def key_type(self) -> KeyType | None:
+        """What its keys are, where it says."""
+        stated: KeyType | None = getattr(getattr(self, "spec", None), "key_type", None)
+        return stated
+
+    @property
+    def takes_either_key(self) -> bool:
+        """Whether it was made without a key type, so that a question about keys brings its own."""
+        return False
+
+    @property
+    def names_keys(self) -> bool:
+        """Whether this one can list keys without candidates, where its kind can."""
+        return True
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the release to a ``.dps`` file that anyone may read."""
+        files.write(path, self.to_document())
+
+
+def require_keys(asked: Sequence[Any]) -> None:
+    """Refuse a question that names nothing."""
+    if not asked:
+        raise InvalidInput("name at least one key to ask about.")
+
+
+def refuse_keys(asked: Sequence[Any]) -> None:
+    """Refuse a question about keys to what knows none."""
+    if asked:
+        raise InvalidInput("this release is one statement about the whole stream: ask it without keys.")
+
+
+def statement(name: str, value: float, interval: tuple[float, float], confidence: float) -> Estimates:
+    """Return one number with its interval, under a name."""
+    low, high = interval
+    return Estimates([name], np.array([value]), np.array([low]), np.array([high]), confidence)
+
+
+def typed_keys(keys: Sequence[Any], stated: KeyType | None, key_type: KeyType | None) -> list[Any]:
+    """Read keys by the ``stated`` type, or else by ``key_type``: as integers, as text, or as they are if neither says.
+
+    A release that was made from lists has no key type, since their values are no schema: 5 then asks for the integer,
+    and "5" for the text.
+    """
+    if stated is not None and key_type is not None and stated != key_type:
+        raise InvalidInput(f"this release counts {KIND_OF_KEY[stated]} keys: leave the key type out.")
+    if (stated or key_type) != "int":
+        return [str(key) for key in keys] if key_type == "text" else list(keys)
+    numbers = [_whole(key) for key in keys]
+    if None in numbers:
+        raise InvalidInput("the keys of this question are integers, and one of those asked is not.")
+    return numbers
+
+
+def _whole(text: str | int) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

@@ -1,0 +1,148 @@
+"""The table of kinds: each row names what exists, agrees with the classes it names, and loads nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsketch as dps
+from dpsketch.answers import answer, describe
+from dpsketch.errors import InvalidInput
+from dpsketch.kinds import KINDS
+from dpsketch.release import Release
+from dpsketch.server.models import ReleaseView, ReleaseWhole
+from dpsketch.server.releases import Served
+
+RECORD = dps.per_record()
+BUDGET: dict[str, float] = {"epsilon": 4.0, "delta": 1e-6}
+KEYS = [1, 2, 2, 3] * 50
+
+
+def _counted(sketch: Any) -> Any:
+    sketch.update(KEYS)
+    return sketch
+
+
+def _counts() -> Release:
+    return _counted(dps.CountSketch(rows=5, width=64, unit=RECORD)).release(**BUDGET)
+
+
+def _density() -> Release:
+    kernel = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
+    sketch = dps.DensitySketch(kernel=kernel, rows=20, unit=RECORD, bounds=[(0, 1), (0, 1)])
+    sketch.update([[0.5, 0.5]] * 20)
+    return sketch.release(**BUDGET)
+
+
+def _local() -> Release:
+    protocol = dps.local.SubsetHashing(epsilon=4.0, max_items=2)
+    return protocol.collector().add(protocol.report([["a"], ["b"]] * 50))
+
+
+def _moments() -> Release:
+    return _counted(dps.MomentProfile(p=[0.5, 1], size=20, unit=RECORD)).release(**BUDGET)
+
+
+MADE: dict[str, Any] = {
+    "counts": _counts,
+    "heavy": lambda: _counted(dps.HeavyHitters(rows=5, width=64, key_bits=8, unit=RECORD)).release(**BUDGET),
+    "sparse": lambda: _counted(dps.SparseHistogram(unit=RECORD)).release(epsilon=4.0, delta=0),
+    "moment": lambda: _counted(dps.MomentSketch(p=0.5, size=20, unit=RECORD)).release(**BUDGET),
+    "moments": _moments,
+    "density": _density,
+    "distinct": lambda: _counted(dps.DistinctSketch(unit=RECORD)).release(**BUDGET),
+    "distinct-bitmap": lambda: _counted(dps.DistinctSketch(unit=RECORD)).release_mergeable(epsilon=4.0),
+    "local": _local,
+    "ranges": lambda: _counted(dps.RangeSketch(bits=4, unit=RECORD)).release(**BUDGET),
+}
+ASKED: dict[str, list[Any]] = {"keys": [2], "range": ["1:2", "50%"], "point": ["0.5,0.5"], "statement": []}
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Release]:
+    return {name: make() for name, make in MADE.items()}
+
+
+def test_every_kind_that_publishes_under_its_name_is_made_here() -> None:
+    assert set(MADE) == set(KINDS) - {"counts-continual", "counts-pan-private"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_row_names_what_exists(name: str) -> None:
+    row = KINDS[name]
+    assert row.name == name
+    assert issubclass(row.private, Release)
+    assert row.sensitive is None or row.sensitive.__module__.startswith("dpsketch.sketches.")
+    assert row.spec is None or (row.spec.from_json and row.sensitive.from_spec)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_release_answers_what_its_row_says(made: dict[str, Release], name: str) -> None:
+    release, row = made[name], KINDS[name]
+    assert release.kind == name
+    assert isinstance(release, row.private)
+    for one in row.answers:
+        if one in ASKED:
+            asked = ["a"] if name == "local" else ASKED[one]
+            found = answer(release, asked, 0.9, None)
+            assert len(found) == max(1, len(asked)) or name == "moments"
+            assert found.counts == release.guarantee.unit.counts
+        else:
+            assert callable(getattr(release, one))
+    with pytest.raises(InvalidInput, match="ask it without keys" if row.answers == ("statement",) else "at least one"):
+        answer(release, ["x"] if row.answers == ("statement",) else [], 0.9, None)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_release_is_drawn_and_described(made: dict[str, Release], name: str, tmp_path: Path) -> None:
+    release = made[name]
+    candidates: list[Any] = ["a", "b"] if name == "local" else [1, 2]
+    assert release.picture(candidates, 2).axes
+    release.save(tmp_path / "it.dps")
+    again = dps.load(tmp_path / "it.dps")
+    assert type(again) is type(release)
+    facts = describe(again, 1)
+    assert facts["kind"] == name
+    assert isinstance(facts["spec"], dict)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_service_describes_every_kind_as_it_promises(made: dict[str, Release], name: str) -> None:
+    served = Served("id", "name", name, 1, False, made[name])
+    ReleaseView.model_validate(served.view())
+    ReleaseWhole.model_validate(served.whole())
+
+
+def test_a_collection_is_drawn_from_candidates_only(made: dict[str, Release]) -> None:
+    with pytest.raises(InvalidInput, match="candidates"):
+        made["local"].picture(None, 5)
+
+
+def test_the_spec_of_several_moments_lists_their_exponents(made: dict[str, Release]) -> None:
+    assert made["moments"].public_spec()["p"] == [0.5, 1]
+
+
+@pytest.mark.parametrize("name", ["counts", "distinct", "local"])
+def test_a_query_loads_its_own_kind_only(made: dict[str, Release], name: str, tmp_path: Path) -> None:
+    made[name].save(tmp_path / "it.dps")
+    asked = {"counts": ["2", "--key-type", "int"], "distinct": [], "local": ["a"]}[name]
+    script = f"""
+import sys
+sys.argv = ["dpsketch", "query", {str(tmp_path / "it.dps")!r}, *{asked!r}]
+from dpsketch.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print("LOADED", *(name for name in sys.modules if name.startswith("dpsketch.")))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split("LOADED", 1)[1].split()
+    folders = ("countsketch", "heavy", "sparse", "moment", "density", "distinct", "ranges")
+    homes = {folder: f"dpsketch.sketches.{folder}" for folder in folders} | {"local": "dpsketch.local"}
+    own = {"counts": "countsketch"}.get(name, name)
+    assert {folder for folder, home in homes.items() if home in loaded} == {own}
