@@ -25,7 +25,7 @@ def demo(
 ) -> None:
     """Count the pages of a made-up web site privately, and compare with the truth."""
     from dpsketch import plots
-    from dpsketch.cli.options import KindName, SketchFlags
+    from dpsketch.cli.options import SketchFlags
     from dpsketch.cli.recipes import feed, new_sketch
     from dpsketch.kinds import load
 
@@ -35,7 +35,7 @@ def demo(
     records = _write_visits(visits, truth)
     print(f"1. Made {visits}: {records:,} visits to {len(truth):,} pages, a few of them popular (Zipf).")
 
-    flags = SketchFlags(KindName.COUNTS, [str(visits)], key="page")
+    flags = SketchFlags("counts", [str(visits)], key="page")
     sketch = new_sketch(flags)
     feed(sketch, flags, None)
     print(

@@ -81,7 +81,6 @@ def build(
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
     from dpsketch.cli.recipes import feed, new_sketch, sketch_like
-    from dpsketch.kinds import KINDS
 
     with Spool.reserve(output, overwrite=overwrite) as spool:
         sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
@@ -90,8 +89,7 @@ def build(
             reading = feed(sketch, flags, progress)
         _report(reading, sketch)
         # A part that others are built --like must carry what they share, for moments a secret.
-        shared = {"include_secret": True} if KINDS[flags.kind.value].released_once else {}
-        _save(spool, sketch.to_sensitive_bytes(**shared), sensitive=True)
+        _save(spool, sketch.to_shared_bytes(), sensitive=True)
     say(f"Wrote {output}. It is sensitive: only its owner may read it.")
 
 

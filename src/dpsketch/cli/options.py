@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from dpsketch.errors import InvalidInput
+from dpsketch.sketches.kinds import KINDS, Kind
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
     from dpsketch.privacy import Unit
 
 __all__ = [
-    "Budget", "Engine", "JsonOption", "KeyKind", "KindName", "LedgerOption", "OutputOption", "OverwriteOption",
-    "RelationName", "SketchFlags", "StdinFormat", "Target", "unit_from", "with_groups",
+    "Budget", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
+    "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "unit_from", "with_groups",
 ]  # fmt: skip
 
 
-class KindName(StrEnum):
-    """The kinds that the command line can make."""
+def kind_argument(able: Callable[[Kind], bool], words: str) -> Any:
+    """Return an argument that names a kind: one of those that are ``able``, read off the table when it is given."""
 
-    COUNTS = "counts"
-    HEAVY = "heavy"
-    SPARSE = "sparse"
-    MOMENT = "moment"
-    DENSITY = "density"
-    DISTINCT = "distinct"
-    RANGES = "ranges"
+    def names() -> list[str]:
+        return [kind.name for kind in KINDS.values() if able(kind)]
+
+    def named(text: str) -> str:
+        if text not in names():
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, names()))}.")
+        return text
+
+    return typer.Argument(parser=named, autocompletion=names, help=f"{words}: {', '.join(names())}.")
 
 
 class KeyKind(StrEnum):
@@ -83,7 +86,10 @@ LedgerOption = Annotated[
 class SketchFlags:
     """What to read and what to make of it."""
 
-    kind: Annotated[KindName, typer.Argument(help="Which sketch; dpsketch --help says which answers what.")]
+    kind: Annotated[
+        str,
+        kind_argument(lambda kind: kind.start_path is not None, "Which sketch (see dpsketch --help)"),
+    ]
     source: Annotated[
         list[str], typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - .")
     ]

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from dpsketch.cli.options import JsonOption, KindName, RelationName, unit_from
+from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from
 from dpsketch.cli.output import print_json, say
 from dpsketch.numbers import number_text
+from dpsketch.sketches.kinds import KINDS
 
 __all__ = ["plan"]
 
@@ -16,7 +17,7 @@ _ASSUMED_DELTA = 1e-6
 
 
 def plan(
-    kind: Annotated[KindName, typer.Argument(help="Which sketch.")],
+    kind: Annotated[str, kind_argument(lambda kind: kind.plan_path is not None, "Which sketch")],
     records: Annotated[float, typer.Option("--records", help="A public guess: how many records.")],
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None,
     delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None,
@@ -47,10 +48,10 @@ def plan(
     unit = unit_from(None if max_keys is None else "user", max_keys, max_weight, neighbours)
     if epsilon is not None and delta is None:
         # A plan spends nothing, so it may assume; the command that it proposes states the δ.
-        delta = 0.0 if kind.value == "sparse" else _ASSUMED_DELTA
+        delta = 0.0 if KINDS[kind].pure else _ASSUMED_DELTA
         say(f"Assuming --delta {delta:g}; say another, or 0 for pure privacy.")
     found = propose(
-        kind.value,
+        kind,
         Amount(unit, epsilon, delta, rho),
         Guess(records, keys, skew),
         target_error=target_error,

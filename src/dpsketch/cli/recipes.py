@@ -1,4 +1,4 @@
-"""How the command line makes a sketch of each kind and feeds it."""
+"""How the command line makes a sketch, as its kind's row says, and feeds it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,13 @@ import typer
 
 from dpsketch.cli.options import Engine, SketchFlags, unit_from
 from dpsketch.errors import InvalidInput
+from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
-    from dpsketch.privacy import Unit
     from dpsketch.sources import Batch, Columns, Progress
 
 __all__ = ["Reading", "feed", "new_sketch", "sketch_like"]
-
-# The options that shape a sketch; each kind takes some of them.
-SHAPE_FLAGS = (
-    "rows", "width", "seed", "grid", "key_bits", "key_bytes", "domain", "max_value", "expected_keys", "p", "size",
-    "kernel", "bandwidth", "bounds", "buckets", "bits", "start", "outside",
-)  # fmt: skip
-
-Given = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A kind's own options, and how to start a sketch from those that were given."""
-
-    takes: frozenset[str]
-    start: Callable[[Unit, Given, SketchFlags], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +34,24 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
     A seed is public. A fixed one lets partials merge and releases subtract, but the keys that it treats badly are the
     same for ever.
     """
-    recipe = _RECIPES[flags.kind.value]
-    given = {name: value for name in SHAPE_FLAGS if (value := getattr(flags, name)) is not None}
-    foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - recipe.takes)
+    kind = KINDS[flags.kind]
+    given = _given(flags)
+    foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - set(kind.options))
     if foreign:
-        raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {flags.kind.value}.")
+        raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {kind.name}.")
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
-    if fresh_seed and "seed" not in given:
+    if fresh_seed and "seed" in kind.options and "seed" not in given:
         from dpsketch.keying import random_seed
 
         given["seed"] = random_seed()
-    return recipe.start(unit, given, flags)
+    columns = _coordinates(flags) if kind.reads == "points" else ()
+    return kind.start(unit, given, columns=columns, key_type=_stated_type(flags))
+
+
+def _given(flags: SketchFlags) -> dict[str, Any]:
+    """Return the options that shape a sketch, of whatever kind, and were stated."""
+    shaping = {name for kind in KINDS.values() for name in kind.options}
+    return {name: value for name in sorted(shaping) if (value := getattr(flags, name)) is not None}
 
 
 def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
@@ -70,23 +61,23 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
     secret is good for one release.
     """
     from dpsketch import files
-    from dpsketch.kinds import KINDS, load, load_sensitive
+    from dpsketch.kinds import load, load_sensitive
 
-    if flags.max_keys is not None or any(getattr(flags, name) is not None for name in SHAPE_FLAGS):
+    if flags.max_keys is not None or _given(flags):
         raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
     document = files.read(path, allow_sensitive=True)
-    found = document.kind
-    if KINDS.get(found) != KINDS[flags.kind.value] and (flags.kind.value, found) != ("moment", "moments"):
-        raise InvalidInput(f"{path} holds a sketch of kind {found}, and {flags.kind.value} was asked for.")
+    kind = KINDS.get(document.kind)
+    if kind is None or flags.kind not in (kind.name, kind.command):
+        raise InvalidInput(f"{path} holds a sketch of kind {document.kind}, and {flags.kind} was asked for.")
     if document.sensitive and not sensitive:
         raise InvalidInput(f"{path} is sensitive, and --like takes the spec of a release here: name a .dps file.")
-    if not document.sensitive and KINDS[found].released_once:
+    if not document.sensitive and kind.released_once:
         raise InvalidInput("sketches of moments are not alike: each has a secret of its own. Drop --like.")
     if document.sensitive:
         sketch = load_sensitive(path).empty_like()
     else:
         release: Any = load(path)
-        sketch = KINDS[found].sensitive.from_spec(release.spec)
+        sketch = kind.sensitive.from_spec(release.spec)
     _refuse_contradictions(sketch.spec, flags)
     return sketch
 
@@ -105,77 +96,6 @@ def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
     fixed = getattr(spec, "key_type", None)
     if stated is not None and fixed is not None and stated != fixed:
         raise InvalidInput(f"--key-type contradicts --like, whose sketch has {fixed} keys.")
-
-
-def _counts(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch.sketches.countsketch import CountSketch
-
-    return CountSketch(**{"rows": 7, "width": 4096, **given}, unit=unit, key_type=_stated_type(flags))
-
-
-def _heavy(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch.sketches.heavy import HeavyHitters
-
-    if "key_bits" not in given and "key_bytes" not in given:
-        raise InvalidInput("say how long keys may be: --key-bits 64 for integers, or --key-bytes 24 (say) for text.")
-    return HeavyHitters(**{"rows": 7, "width": 4096, **given}, unit=unit)
-
-
-def _sparse(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch.sketches.sparse import SparseHistogram
-
-    return SparseHistogram(**given, unit=unit, key_type=_stated_type(flags))
-
-
-def _moment(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch.sketches.moment import MomentProfile, MomentSketch
-
-    exponents = given.pop("p", None) or []
-    if not exponents:
-        raise InvalidInput("say which moment: --p 0.5, or several by repeating --p.")
-    shape = {"size": 200, "key_type": _stated_type(flags), **given}
-    if len(exponents) == 1:
-        return MomentSketch(p=exponents[0], **shape, unit=unit)
-    return MomentProfile(p=exponents, **shape, unit=unit)
-
-
-def _density(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch import kernels
-    from dpsketch.sketches.density import DensitySketch
-
-    columns = _coordinates(flags)
-    name = given.pop("kernel", "euclidean")
-    parameters: Given = {"dim": len(columns)}
-    if "bandwidth" in given:
-        parameters["bandwidth"] = given.pop("bandwidth")
-    elif name in ("euclidean", "manhattan"):
-        raise InvalidInput("say how far a point reaches: --bandwidth, in the units of the columns.")
-    bounds = _bounds(given.pop("bounds", None))
-    kernel = kernels.named(name, **parameters)
-    return DensitySketch(kernel=kernel, **{"rows": 500, **given}, unit=unit, bounds=bounds, columns=columns)
-
-
-def _distinct(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch.sketches.distinct import DistinctSketch
-
-    return DistinctSketch(**given, unit=unit, key_type=_stated_type(flags))
-
-
-def _ranges(unit: Unit, given: Given, flags: SketchFlags) -> Any:
-    from dpsketch.sketches.ranges import RangeSketch
-
-    return RangeSketch(**given, unit=unit)
-
-
-_RECIPES = {
-    "counts": Recipe(frozenset({"rows", "width", "seed", "grid"}), _counts),
-    "heavy": Recipe(frozenset({"rows", "width", "seed", "grid", "key_bits", "key_bytes"}), _heavy),
-    "sparse": Recipe(frozenset({"seed", "grid", "domain", "max_value", "expected_keys"}), _sparse),
-    "moment": Recipe(frozenset({"p", "size", "seed", "grid"}), _moment),
-    "density": Recipe(frozenset({"rows", "width", "seed", "kernel", "bandwidth", "bounds"}), _density),
-    "distinct": Recipe(frozenset({"buckets", "seed"}), _distinct),
-    "ranges": Recipe(frozenset({"bits", "start", "outside", "rows", "width", "seed", "grid"}), _ranges),
-}
 
 
 def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] | None) -> Reading:
@@ -235,27 +155,22 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
 def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
     from dpsketch.sources import Columns
 
-    if flags.kind.value == "density":
+    kind = KINDS[flags.kind]
+    if kind.reads == "points":
         if flags.weight is not None or flags.key is not None:
-            raise InvalidInput("a density counts points: name their --columns; --key and --weight do not apply.")
+            raise InvalidInput(f"a {kind.name} counts points: name their --columns; --key and --weight do not apply.")
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
         return Columns(points=named, user=flags.user)
-    if flags.kind.value == "distinct" and flags.weight is not None:
-        raise InvalidInput("a distinct count has no weights: drop --weight.")
+    if not kind.weighs and flags.weight is not None:
+        raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
-    return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=_key_type(flags, sketch))
+    key_type = _stated_type(flags) or sketch.source_key_type
+    return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=key_type)
 
 
 def _stated_type(flags: SketchFlags) -> KeyType | None:
     return None if flags.key_type is None else flags.key_type.value
-
-
-def _key_type(flags: SketchFlags, sketch: Any) -> KeyType | None:
-    if flags.key_type is not None:
-        return _stated_type(flags)
-    fixed: KeyType | None = "int" if flags.kind.value == "ranges" else sketch.spec.key_type
-    return fixed
 
 
 def _coordinates(flags: SketchFlags) -> tuple[str, ...]:
@@ -263,19 +178,3 @@ def _coordinates(flags: SketchFlags) -> tuple[str, ...]:
     if not names:
         raise InvalidInput("say which columns are the coordinates: --columns x,y.")
     return names
-
-
-def _bounds(text: str | None) -> list[tuple[float, float]] | None:
-    """Read public bounds such as 0:10,-5:5."""
-    if text is None:
-        return None
-    pairs = []
-    for part in text.split(","):
-        low, colon, high = part.partition(":")
-        try:
-            pairs.append((float(low), float(high)))
-        except ValueError:
-            colon = ""
-        if not colon:
-            raise InvalidInput("--bounds are pairs low:high, one for each column, as in 0:10,-5:5.")
-    return pairs

@@ -1,18 +1,17 @@
-"""One function that plans every kind."""
+"""One function that plans every kind, by the planner that its row names."""
 
 from __future__ import annotations
 
+import inspect
 import math
 
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.plan.sizes import plan_density, plan_distinct, plan_moment, plan_sparse
-from dpsketch.plan.tables import plan_counts, plan_heavy, plan_ranges
 from dpsketch.plan.values import Amount, Guess, Proposal
+from dpsketch.sketches.kinds import KINDS
 
 __all__ = ["PLANNED", "propose"]
 
-PLANNED = ("counts", "heavy", "sparse", "moment", "density", "distinct", "ranges")
 DEFAULT_MEMORY = 1 << 22
 
 
@@ -78,32 +77,22 @@ def propose(
     p = None if p is None else real_number("p", p)
     dim, bits = whole_number("dim", dim), whole_number("bits", bits)
     similarity = real_number("similarity", similarity)
-    match kind:
-        case "counts":
-            return plan_counts(amount, guess, target_error=target_error, memory=memory)
-        case "heavy":
-            if key_bits is None and key_bytes is None:
-                key_bits = 64
-            return plan_heavy(
-                amount,
-                guess,
-                target_error=target_error,
-                memory=memory,
-                threshold=threshold,
-                key_bits=key_bits,
-                key_bytes=key_bytes,
-            )
-        case "sparse":
-            return plan_sparse(amount, guess, target_error=target_error, memory=memory)
-        case "moment":
-            if p is None:
-                raise InvalidInput("say which moment: p=0.5, say.")
-            return plan_moment(amount, guess, target_error=target_error, memory=memory, p=p)
-        case "density":
-            return plan_density(amount, guess, target_error=target_error, memory=memory, dim=dim, similarity=similarity)
-        case "distinct":
-            return plan_distinct(amount, guess, target_error=target_error, memory=memory)
-        case "ranges":
-            return plan_ranges(amount, guess, target_error=target_error, memory=memory, bits=bits)
-        case _:
-            raise InvalidInput(f"there are plans for {', '.join(PLANNED)}, not for {kind!r}.")
+    row = KINDS.get(kind)
+    if row is None or row.plan_path is None:
+        raise InvalidInput(f"there are plans for {', '.join(planned())}, not for {kind!r}.")
+    own = {
+        "threshold": threshold, "key_bits": key_bits, "key_bytes": key_bytes, "p": p, "dim": dim,
+        "similarity": similarity, "bits": bits,
+    }  # fmt: skip
+    taken = inspect.signature(row.plan).parameters
+    chosen = {name: value for name, value in own.items() if name in taken}
+    proposal: Proposal = row.plan(amount, guess, target_error=target_error, memory=memory, **chosen)
+    return proposal
+
+
+def planned() -> tuple[str, ...]:
+    """Return the names of the kinds that can be planned."""
+    return tuple(kind.name for kind in KINDS.values() if kind.plan_path is not None)
+
+
+PLANNED = planned()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Euclidean
 from dpsketch.plan.timing import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
@@ -55,8 +56,10 @@ def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None, mem
     )
 
 
-def plan_moment(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, p: float) -> Proposal:
+def plan_moment(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, p: float | None) -> Proposal:
     """Propose the size of a moment sketch."""
+    if p is None:
+        raise InvalidInput("say which moment: p=0.5, say.")
     moment = float((guess.counts**p).sum())
     errors = {
         size: MomentSpec(p, size, amount.unit).preview(**amount.budget, moment=moment).predicted_error

@@ -125,8 +125,10 @@ def plan_heavy(
     key_bits: int | None,
     key_bytes: int | None,
 ) -> Proposal:
-    """Propose rows and width of a tree of sketches, and say what a search would find."""
+    """Propose rows and width of a tree of sketches, and say what a search would find; of 64 bits unless stated."""
     counts = guess.counts
+    if key_bits is None and key_bytes is None:
+        key_bits = 64
 
     def spec_of(table: Table) -> HeavyHittersSpec:
         return HeavyHittersSpec(table.rows, table.width, amount.unit, key_bits, key_bytes)

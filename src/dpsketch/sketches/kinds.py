@@ -1,27 +1,29 @@
 """The table of kinds: one row a kind, which says what it answers and where its parts are; they load when used.
 
-A row names classes and functions by path, so that whoever reads one kind's file loads that kind alone.
+A row names classes and functions by path, so that whoever reads one kind's file loads that kind alone. The command
+line, the files, the service, Spark and the planner read the rows, and none of them knows a kind by itself: a new one
+is its folder and one row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from dpsketch.release import Release
+if TYPE_CHECKING:
+    from dpsketch.release import Release
 
 __all__ = ["KINDS", "Answer", "Kind"]
 
 Answer = Literal["keys", "top", "decode", "range", "point", "statement"]
 
-_SKETCHES = "dpsketch.sketches"
-
 
 @dataclass(frozen=True)
 class Kind:
-    """One row of the table.
+    """One row of the table. A path is ``module:name``.
 
     Attributes
     ----------
@@ -30,13 +32,32 @@ class Kind:
     answers : tuple of str
         What may be asked of a release: counts of keys, the top of them, many decoded together, ranges, points, or
         nothing, since it is one statement.
-    private_path, sensitive_path, spec_path : str
-        Where its classes are, as ``module:name``. A kind may exist as a release only, and a sketch may have no spec
-        from which an equal one is started.
-    released_once : bool
-        Whether a second release of one sketch would not be private, so that the first must end it.
+    private_path : str
+        Its :class:`~dpsketch.release.Release`.
+    sensitive_path : str or None
+        Its sketch; None where the kind exists as a release only.
+    spec_path : str or None
+        The spec from which an empty sketch is started; None where there is none.
+    reads : {"key", "points"}
+        Which columns of a record it counts.
+    weighs : bool
+        Whether records have weights.
+    fingerprints : bool
+        Whether fingerprints are all that it wants to know of text keys.
     lists_keys : bool
         Whether its releases can list keys without being given candidates.
+    released_once : bool
+        Whether a second release of one sketch would not be private, so that the first must end it.
+    start_path : str or None
+        What starts a sketch from the command line's options (see :attr:`start`); None where it has no command.
+    options : tuple of str
+        The options that shape it.
+    command : str or None
+        The command line's name for it, where that is another kind's, which starts both.
+    plan_path : str or None
+        What proposes a shape (see :func:`dpsketch.plan.propose`).
+    pure : bool
+        Whether it is made for pure privacy, so that a plan assumes δ = 0.
     """
 
     name: str
@@ -45,31 +66,64 @@ class Kind:
     private_path: str
     sensitive_path: str | None = None
     spec_path: str | None = None
-    released_once: bool = False
+    reads: Literal["key", "points"] = "key"
+    weighs: bool = True
+    fingerprints: bool = False
     lists_keys: bool = False
+    released_once: bool = False
+    start_path: str | None = None
+    options: tuple[str, ...] = ()
+    command: str | None = None
+    plan_path: str | None = None
+    pure: bool = False
 
     @cached_property
     def private(self) -> type[Release]:
         """The release."""
-        found: type[Release] = named(self.private_path)
+        found: type[Release] = _named(self.private_path)
         return found
 
     @cached_property
     def sensitive(self) -> Any:
-        """The sensitive sketch; None where the kind exists as a release only."""
-        return None if self.sensitive_path is None else named(self.sensitive_path)
+        """The sketch."""
+        return _named(self.sensitive_path)
 
     @cached_property
     def spec(self) -> Any:
-        """The spec from which an empty sketch is started; None where there is none."""
-        return None if self.spec_path is None else named(self.spec_path)
+        """The spec."""
+        return _named(self.spec_path)
+
+    @cached_property
+    def start(self) -> Callable[..., Any]:
+        """What is called as ``start(unit, given, columns=…, key_type=…)`` and returns an empty sketch.
+
+        ``given`` are those of :attr:`options` that were stated, ``columns`` the names of a point's coordinates.
+        """
+        function: Callable[..., Any] = _named(self.start_path)
+        return function
+
+    @cached_property
+    def plan(self) -> Callable[..., Any]:
+        """What is called as ``plan(amount, guess, target_error=…, memory=…)``, and with other options that it names."""
+        function: Callable[..., Any] = _named(self.plan_path)
+        return function
 
 
-def named(path: str) -> Any:
-    """Load what a path ``module:name`` names."""
+def _named(path: str | None) -> Any:
+    """Load what a path names; None is nothing."""
+    if path is None:
+        return None
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 
+
+_COUNTS = "dpsketch.sketches.countsketch"
+_HEAVY = "dpsketch.sketches.heavy"
+_SPARSE = "dpsketch.sketches.sparse"
+_MOMENT = "dpsketch.sketches.moment"
+_DENSITY = "dpsketch.sketches.density"
+_DISTINCT = "dpsketch.sketches.distinct"
+_RANGES = "dpsketch.sketches.ranges"
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -77,96 +131,127 @@ KINDS: dict[str, Kind] = {
         Kind(
             "counts",
             "How often does each key I name occur? (CountSketch)",
-            ("keys", "top", "decode"),
-            f"{_SKETCHES}.countsketch:PrivateCountSketch",
-            f"{_SKETCHES}.countsketch:CountSketch",
-            f"{_SKETCHES}.countsketch:CountSketchSpec",
+            answers=("keys", "top", "decode"),
+            private_path=f"{_COUNTS}:PrivateCountSketch",
+            sensitive_path=f"{_COUNTS}:CountSketch",
+            spec_path=f"{_COUNTS}:CountSketchSpec",
+            fingerprints=True,
+            start_path=f"{_COUNTS}.command:start",
+            options=("rows", "width", "seed", "grid"),
+            plan_path="dpsketch.plan.tables:plan_counts",
         ),
         Kind(
             "counts-continual",
             "How often, day after day?",
-            ("keys", "top", "decode"),
-            f"{_SKETCHES}.countsketch:PrivateCountSketch",
-            f"{_SKETCHES}.countsketch:ContinualCountSketch",
+            answers=("keys", "top", "decode"),
+            private_path=f"{_COUNTS}:PrivateCountSketch",
+            sensitive_path=f"{_COUNTS}:ContinualCountSketch",
         ),
         Kind(
             "counts-pan-private",
             "How often, kept in a memory that may be seized?",
-            ("keys", "top", "decode"),
-            f"{_SKETCHES}.countsketch:PrivateCountSketch",
-            f"{_SKETCHES}.countsketch:PanPrivateCountSketch",
+            answers=("keys", "top", "decode"),
+            private_path=f"{_COUNTS}:PrivateCountSketch",
+            sensitive_path=f"{_COUNTS}:PanPrivateCountSketch",
             released_once=True,
         ),
         Kind(
             "heavy",
             "Which keys are frequent, and how frequent? (a tree of sketches)",
-            ("keys", "top", "decode"),
-            f"{_SKETCHES}.heavy:PrivateHeavyHitters",
-            f"{_SKETCHES}.heavy:HeavyHitters",
-            f"{_SKETCHES}.heavy:HeavyHittersSpec",
+            answers=("keys", "top", "decode"),
+            private_path=f"{_HEAVY}:PrivateHeavyHitters",
+            sensitive_path=f"{_HEAVY}:HeavyHitters",
+            spec_path=f"{_HEAVY}:HeavyHittersSpec",
             lists_keys=True,
+            start_path=f"{_HEAVY}.command:start",
+            options=("rows", "width", "seed", "grid", "key_bits", "key_bytes"),
+            plan_path="dpsketch.plan.tables:plan_heavy",
         ),
         Kind(
             "sparse",
             "How often does each key I name occur, under pure ε? (ALP)",
-            ("keys", "top"),
-            f"{_SKETCHES}.sparse:PrivateSparseHistogram",
-            f"{_SKETCHES}.sparse:SparseHistogram",
-            f"{_SKETCHES}.sparse:SparseHistogramSpec",
+            answers=("keys", "top"),
+            private_path=f"{_SPARSE}:PrivateSparseHistogram",
+            sensitive_path=f"{_SPARSE}:SparseHistogram",
+            spec_path=f"{_SPARSE}:SparseHistogramSpec",
+            fingerprints=True,
             lists_keys=True,
+            start_path=f"{_SPARSE}.command:start",
+            options=("seed", "grid", "domain", "max_value", "expected_keys"),
+            plan_path="dpsketch.plan.sizes:plan_sparse",
+            pure=True,
         ),
         Kind(
             "moment",
             "How skewed is the stream? (F_p, for one p)",
-            ("statement",),
-            f"{_SKETCHES}.moment:PrivateMoment",
-            f"{_SKETCHES}.moment:MomentSketch",
-            f"{_SKETCHES}.moment:MomentSpec",
+            answers=("statement",),
+            private_path=f"{_MOMENT}:PrivateMoment",
+            sensitive_path=f"{_MOMENT}:MomentSketch",
+            spec_path=f"{_MOMENT}:MomentSpec",
+            fingerprints=True,
             released_once=True,
+            start_path=f"{_MOMENT}.command:start",
+            options=("p", "size", "seed", "grid"),
+            plan_path="dpsketch.plan.sizes:plan_moment",
         ),
         Kind(
             "moments",
             "How skewed is the stream? (F_p, for several p)",
-            ("statement",),
-            f"{_SKETCHES}.moment:PrivateMomentProfile",
-            f"{_SKETCHES}.moment:MomentProfile",
+            answers=("statement",),
+            private_path=f"{_MOMENT}:PrivateMomentProfile",
+            sensitive_path=f"{_MOMENT}:MomentProfile",
+            fingerprints=True,
             released_once=True,
+            command="moment",
         ),
         Kind(
             "density",
             "Where do points lie? (kernel sums, RACE)",
-            ("point",),
-            f"{_SKETCHES}.density:PrivateDensity",
-            f"{_SKETCHES}.density:DensitySketch",
-            f"{_SKETCHES}.density:DensitySpec",
+            answers=("point",),
+            private_path=f"{_DENSITY}:PrivateDensity",
+            sensitive_path=f"{_DENSITY}:DensitySketch",
+            spec_path=f"{_DENSITY}:DensitySpec",
+            reads="points",
+            weighs=False,
+            start_path=f"{_DENSITY}.command:start",
+            options=("rows", "width", "seed", "kernel", "bandwidth", "bounds"),
+            plan_path="dpsketch.plan.sizes:plan_density",
         ),
         Kind(
             "distinct",
             "How many different keys are there? (F_0)",
-            ("statement",),
-            f"{_SKETCHES}.distinct:PrivateDistinct",
-            f"{_SKETCHES}.distinct:DistinctSketch",
-            f"{_SKETCHES}.distinct:DistinctSpec",
+            answers=("statement",),
+            private_path=f"{_DISTINCT}:PrivateDistinct",
+            sensitive_path=f"{_DISTINCT}:DistinctSketch",
+            spec_path=f"{_DISTINCT}:DistinctSpec",
+            weighs=False,
+            fingerprints=True,
+            start_path=f"{_DISTINCT}.command:start",
+            options=("buckets", "seed"),
+            plan_path="dpsketch.plan.sizes:plan_distinct",
         ),
         Kind(
             "distinct-bitmap",
             "How many different keys are there, over several parties?",
-            ("statement",),
-            f"{_SKETCHES}.distinct:PrivateDistinctBitmap",
+            answers=("statement",),
+            private_path=f"{_DISTINCT}:PrivateDistinctBitmap",
         ),
         Kind(
             "local",
             "Which items do people hold, by their own reports? (the local model)",
-            ("keys", "top"),
-            "dpsketch.local:Collector",
+            answers=("keys", "top"),
+            private_path="dpsketch.local:Collector",
         ),
         Kind(
             "ranges",
             "How many keys lie in a range; which are the quantiles?",
-            ("range",),
-            f"{_SKETCHES}.ranges:PrivateRanges",
-            f"{_SKETCHES}.ranges:RangeSketch",
-            f"{_SKETCHES}.ranges:RangeSketchSpec",
+            answers=("range",),
+            private_path=f"{_RANGES}:PrivateRanges",
+            sensitive_path=f"{_RANGES}:RangeSketch",
+            spec_path=f"{_RANGES}:RangeSketchSpec",
+            start_path=f"{_RANGES}.command:start",
+            options=("bits", "start", "outside", "rows", "width", "seed", "grid"),
+            plan_path="dpsketch.plan.tables:plan_ranges",
         ),
     )
 }

@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from dpsketch import files
 from dpsketch.bounding import Cut
 from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
 
 __all__ = ["Partial", "Sensitive", "ids_array", "stored_ids"]
@@ -38,6 +39,8 @@ class Sensitive(Changeable):
 
 class Partial(Sensitive, ABC):
     """A sensitive sketch that is written and read inside the trust boundary, and counts no other one twice."""
+
+    kind: ClassVar[str]  # the name of its row in the table of kinds
 
     _partials: frozenset[str]
 
@@ -60,6 +63,13 @@ class Partial(Sensitive, ABC):
     def partial_ids(self) -> frozenset[str]:
         """The random ids of this sketch and of all that were merged into it, 32 hexadecimal digits each."""
         return self._partials
+
+    @property
+    def source_key_type(self) -> KeyType | None:
+        """What keys of a source are read as, where the spec says."""
+        spec: Any = getattr(self, "spec", None)
+        stated: KeyType | None = getattr(spec, "key_type", None)
+        return stated
 
     def _refuse_overlap(self, other: Partial) -> None:
         """Refuse to merge a sketch that was interrupted, or that holds a partial which this one holds."""
@@ -91,6 +101,10 @@ class Partial(Sensitive, ABC):
     def to_sensitive_bytes(self) -> bytes:
         """Return the sketch with its content, for use inside the trust boundary only."""
         return files.encode(self._completed(self._to_document()))
+
+    def to_shared_bytes(self) -> bytes:
+        """Return the sketch as a start for others that will merge with it: with all that they must share."""
+        return self.to_sensitive_bytes()
 
     def save_sensitive(self, path: str | PathLike[str]) -> None:
         """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""

@@ -12,17 +12,11 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.local import Collector, LocalProtocol, Received
 from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
-from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
-from dpsketch.sketches.density import DensitySketch, DensitySpec
-from dpsketch.sketches.distinct import DistinctSketch, DistinctSpec
 from dpsketch.sketches.feeding import add_batch
-from dpsketch.sketches.heavy import HeavyHitters, HeavyHittersSpec
-from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSpec
-from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
-from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
+from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.partials import Partial
 from dpsketch.sources import Columns, open_files, split_files
-from dpsketch.spark.columns import counts_fingerprints, select, user_columns
+from dpsketch.spark.columns import select, user_columns
 from dpsketch.spark.merging import merged
 from dpsketch.spark.parts import PART_SCHEMA, Part, unpack
 from dpsketch.spark.tasks import (
@@ -98,10 +92,11 @@ def build(
     chosen = select(frame, sketch, key=key, user=user, weight=weight, points=points)
     # What `update` would refuse about the columns is refused here, before a task starts.
     add_batch(sketch.empty_like(), chosen.empty, disjoint_users=disjoint_users)
+    prototype = sketch.empty_like().to_shared_bytes()
     records = chosen.frame
     if user is not None:
         records = _by_user(records)
-    parts = records.mapInArrow(counting(_prototype(sketch), disjoint_users=disjoint_users), PART_SCHEMA)
+    parts = records.mapInArrow(counting(prototype, disjoint_users=disjoint_users), PART_SCHEMA)
     part = merged(parts, width=chosen.width, disjoint_users=disjoint_users)
     if part is None:
         add_batch(sketch, chosen.empty, disjoint_users=disjoint_users)  # no records, but keys of a known type
@@ -145,8 +140,7 @@ def build_files(
     """
     sketch = _started(into)
     names = [points] if isinstance(points, str) else points
-    fixed = key_type or (None if isinstance(sketch, DensitySketch) else _key_type(sketch))
-    columns = Columns(key, user, weight, tuple(names), fixed, user_type)
+    columns = Columns(key, user, weight, tuple(names), key_type or sketch.source_key_type, user_type)
     add_files(session, sources, sketch, columns, disjoint_users=disjoint_users, part_bytes=part_bytes)
     return sketch
 
@@ -164,14 +158,15 @@ def add_files(
     if disjoint_users and columns.user is None:
         raise InvalidInput("disjoint_users= goes with user=: these records are counted one by one.")
     files = split_files(sources, part_bytes=part_bytes)
+    prototype = sketch.empty_like().to_shared_bytes()
     places = session.range(0, len(files), 1, len(files))
     if columns.user is None:
-        parts = places.mapInArrow(counting_files(_prototype(sketch), files, columns), PART_SCHEMA)
+        parts = places.mapInArrow(counting_files(prototype, files, columns), PART_SCHEMA)
         part = merged(parts, count=len(files), disjoint_users=False)
     else:
-        schema = records_schema(files, columns, hashed=counts_fingerprints(sketch))
+        schema = records_schema(files, columns, hashed=KINDS[sketch.kind].fingerprints)
         records = places.mapInArrow(reading_files(files, columns, schema), spark_schema(schema))
-        counted = counting(_prototype(sketch), disjoint_users=disjoint_users)
+        counted = counting(prototype, disjoint_users=disjoint_users)
         part = merged(_by_user(records).mapInArrow(counted, PART_SCHEMA), disjoint_users=disjoint_users)
     if part is None and columns.key is not None:
         # No records, but keys of the type that the first file declares.
@@ -232,41 +227,16 @@ def _by_user(records: DataFrame) -> DataFrame:
 
 def _started(into: Any) -> Any:
     """Start a sketch of a spec, or return the sketch that was given."""
-    match into:
-        case Accumulator() | MomentSketch() | MomentProfile():
-            return into
-        case CountSketchSpec():
-            return CountSketch.from_spec(into)
-        case HeavyHittersSpec():
-            return HeavyHitters.from_spec(into)
-        case SparseHistogramSpec():
-            return SparseHistogram.from_spec(into)
-        case MomentSpec():
-            return MomentSketch.from_spec(into)
-        case DensitySpec():
-            return DensitySketch.from_spec(into)
-        case DistinctSpec():
-            return DistinctSketch.from_spec(into)
-        case RangeSketchSpec():
-            return RangeSketch.from_spec(into)
-        case _:
-            raise InvalidInput(
-                f"a {type(into).__name__} cannot be built from parts; give the spec or the sketch of counts, heavy, "
-                "sparse, moment, density, distinct or ranges, or a local protocol."
-            )
-
-
-def _prototype(sketch: Any) -> bytes:
-    """Return an empty partial for the tasks to start from; a moment's has its secret in it."""
-    empty = sketch.empty_like()
-    shared = {"include_secret": True} if isinstance(empty, MomentSketch | MomentProfile) else {}
-    data: bytes = empty.to_sensitive_bytes(**shared)
-    return data
-
-
-def _key_type(sketch: Any) -> KeyType | None:
-    fixed: KeyType | None = "int" if isinstance(sketch, RangeSketch) else sketch.spec.key_type
-    return fixed
+    if isinstance(into, Partial) and hasattr(into, "empty_like"):
+        return into
+    for kind in KINDS.values():
+        if kind.spec is not None and isinstance(into, kind.spec):
+            return kind.sensitive.from_spec(into)
+    startable = ", ".join(kind.name for kind in KINDS.values() if kind.spec_path is not None)
+    raise InvalidInput(
+        f"a {type(into).__name__} cannot be built from parts; give the spec or the sketch of one of {startable}, or a "
+        "local protocol."
+    )
 
 
 def _add(sketch: Any, part: Part | None, disjoint_users: bool) -> None:

@@ -12,17 +12,13 @@ from pyspark.sql import functions, types
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import text_fingerprints
 from dpsketch.kernels import Jaccard
-from dpsketch.sketches.countsketch import CountSketch
-from dpsketch.sketches.density import DensitySketch
-from dpsketch.sketches.distinct import DistinctSketch
-from dpsketch.sketches.moment import MomentProfile, MomentSketch
-from dpsketch.sketches.sparse import SparseHistogram
+from dpsketch.sketches.kinds import KINDS
 from dpsketch.sources import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Selected", "counts_fingerprints", "select", "user_columns"]
+__all__ = ["Selected", "select", "user_columns"]
 
 _INTEGERS = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 _MOST_NAMES = 30
@@ -47,11 +43,6 @@ class Selected:
     width: int | None
 
 
-def counts_fingerprints(sketch: Any) -> bool:
-    """Say whether fingerprints are all that a sketch wants to know of text keys."""
-    return isinstance(sketch, CountSketch | SparseHistogram | MomentSketch | MomentProfile | DistinctSketch)
-
-
 def user_columns(names: Sequence[str]) -> list[str]:
     """Return those of the fixed columns that say who a record belongs to."""
     return [name for name in names if name.startswith("user_")]
@@ -61,30 +52,33 @@ def select(
     frame: DataFrame, sketch: Any, *, key: str | None, user: str | None, weight: str | None, points: Sequence[str]
 ) -> Selected:
     """Choose the columns that a sketch needs, and check that their types are those of keys, users and numbers."""
-    if isinstance(sketch, DensitySketch):
+    kind = KINDS[sketch.kind]
+    if kind.reads == "points":
         if key is not None or weight is not None or not points:
-            raise InvalidInput("a density counts points: name their columns, points=['x', 'y']; no key= and weight=.")
+            raise InvalidInput(
+                f"a {kind.name} counts points: say points=['x', 'y'], their columns; no key= and weight=."
+            )
     elif key is None or points:
         raise InvalidInput("say which column holds the key, key='name'; points= belongs to densities.")
-    if isinstance(sketch, DistinctSketch) and weight is not None:
-        raise InvalidInput("a distinct count has no weights: leave weight= out.")
+    if not kind.weighs and weight is not None:
+        raise InvalidInput(f"a {kind.name} count has no weights: leave weight= out.")
     found: dict[str, Column] = {}
     empty: dict[str, Any] = {"key": None, "user": None, "weight": None}
     if key is not None:
-        name, found_key, empty["key"] = _key(frame, key, hashed=counts_fingerprints(sketch))
+        name, found_key, empty["key"] = _key(frame, key, hashed=kind.fingerprints)
         found[name] = found_key
     if user is not None:
-        kind = _type(frame, user)
-        integer = isinstance(kind, _INTEGERS)
-        if not integer and not isinstance(kind, types.StringType):
-            raise _refused(user, kind, "a user is a whole number or text")
+        found_type = _type(frame, user)
+        integer = isinstance(found_type, _INTEGERS)
+        if not integer and not isinstance(found_type, types.StringType):
+            raise _refused(user, found_type, "a user is a whole number or text")
         found["user_int" if integer else "user_text"] = _column(user).cast("long" if integer else "string")
         empty["user"] = pa.array([], pa.int64() if integer else pa.string())
     if weight is not None:
         found["weight"] = _number(frame, weight, "weights")
         empty["weight"] = pa.array([], pa.float64())
     coordinates: tuple[Any, ...] = ()
-    if isinstance(sketch, DensitySketch) and isinstance(sketch.spec.kernel, Jaccard):
+    if kind.reads == "points" and isinstance(getattr(sketch.spec, "kernel", None), Jaccard):
         found["key_set"], empty["key"] = _set(frame, points, user)
     elif points:
         found |= {f"point_{i}": _number(frame, name, "coordinates") for i, name in enumerate(points)}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -132,6 +132,8 @@ class ContinualCountSketch(Partial):
     >>> sketch.days_published, len(tuesday.noise)
     (2, 1)
     """
+
+    kind: ClassVar[str] = "counts-continual"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,8 @@ class PanPrivateCountSketch(Partial):
     >>> sketch.update(["a", "b", "a"])
     >>> private = sketch.publish()
     """
+
+    kind: ClassVar[str] = "counts-pan-private"
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,8 @@ class CountSketch(Accumulator[CountSketchSpec]):
     Traceback (most recent call last):
     dpsketch.errors.InvalidInput: some users of this batch were counted before, and would count twice; ...
     """
+
+    kind: ClassVar[str] = "counts"
 
     def __init__(
         self,

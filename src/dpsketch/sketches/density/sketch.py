@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,8 @@ class DensitySketch(Accumulator[DensitySpec]):
     >>> private.table.shape
     (100, 256)
     """
+
+    kind: ClassVar[str] = "density"
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class DistinctSketch(Accumulator[DistinctSpec]):
     >>> 9_000 < private.value < 11_000
     True
     """
+
+    kind: ClassVar[str] = "distinct"
 
     def __init__(
         self, *, unit: Unit, buckets: int = 4096, seed: int = DEFAULT_SEED, key_type: KeyType | None = None

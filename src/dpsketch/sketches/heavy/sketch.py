@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,8 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
     >>> sketch.release(epsilon=1.0, delta=1e-6).top(threshold=1000).key
     ['tea', 'milk']
     """
+
+    kind: ClassVar[str] = "heavy"
 
     def __init__(
         self,

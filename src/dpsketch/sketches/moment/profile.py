@@ -57,6 +57,8 @@ class MomentProfile(Partial):
     [0.5, 1]
     """
 
+    kind: ClassVar[str] = "moments"
+
     def __init__(
         self,
         *,
@@ -184,6 +186,10 @@ class MomentProfile(Partial):
     def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
         """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""
         return files.encode(self._completed(self._to_document(include_secret)))
+
+    def to_shared_bytes(self) -> bytes:
+        """Return the sketch with its secret: only what shares it will merge."""
+        return self.to_sensitive_bytes(include_secret=True)
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketches with their content to a ``.sketch`` file that only its owner may read."""

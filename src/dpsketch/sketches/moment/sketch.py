@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ class MomentSketch(Partial):
     >>> private.low < private.value < private.high
     True
     """
+
+    kind: ClassVar[str] = "moment"
 
     def __init__(
         self,
@@ -400,6 +402,10 @@ class MomentSketch(Partial):
         the projection.
         """
         return files.encode(self._completed(self._to_document(include_secret)))
+
+    def to_shared_bytes(self) -> bytes:
+        """Return the sketch with its secret: only what shares it will merge."""
+        return self.to_sensitive_bytes(include_secret=True)
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""

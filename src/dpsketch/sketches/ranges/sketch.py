@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
@@ -73,6 +73,8 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
     True
     """
 
+    kind: ClassVar[str] = "ranges"
+
     def __init__(
         self,
         *,
@@ -98,6 +100,11 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
         self._mass = 0
         self._skipped = 0
         self._counted = CountedUsers()
+
+    @property
+    def source_key_type(self) -> KeyType | None:
+        """Keys are values: whole numbers, whatever the source."""
+        return "int"
 
     def __repr__(self) -> str:
         return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,8 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
     >>> bool(private.estimate([7]).value[0] > private.estimate([8]).value[0])
     True
     """
+
+    kind: ClassVar[str] = "sparse"
 
     def __init__(
         self,
