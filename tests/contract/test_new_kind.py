@@ -31,6 +31,7 @@ from dpsketch.server.releases import Releases
 from dpsketch.server.storage import Storage
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.kinds import Option
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive, obtain
 from dpsketch.sketches.specs import Sensitivity
 
@@ -151,7 +152,7 @@ def _row(monkeypatch: pytest.MonkeyPatch) -> None:
         spec_path=f"{__name__}:MultiplesSpec",
         weighs=False,
         start_path=f"{__name__}:start",
-        options=("width",),
+        options=(Option("width", int, "multiples: of what."),),
         plan_path=f"{__name__}:plan_multiples",
     )
     monkeypatch.setitem(KINDS, row.name, row)

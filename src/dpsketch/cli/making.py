@@ -261,10 +261,10 @@ def _percent(share: float) -> str:
 
 def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -> dict[str, Any]:
     """Read the options about several parties; empty where there is one."""
-    from dpsketch.sketches.countsketch import CountSketch, Share
-
     if parties is None:
         return {}
+    from dpsketch.sketches.countsketch import CountSketch, Share
+
     if not isinstance(sketch, CountSketch):
         raise InvalidInput("--parties shares the noise of counts; this is another kind of sketch.")
     return {"share": Share(parties, honest, party)}

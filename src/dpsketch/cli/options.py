@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -82,6 +82,15 @@ LedgerOption = Annotated[
 ]
 
 
+def shape_options() -> dict[str, Any]:
+    """Return the annotations of all options that shape a sketch of some kind, by name."""
+    options = {option.name: option for kind in KINDS.values() for option in kind.options}
+    return {
+        name: Annotated[option.type | None, typer.Option("--" + name.replace("_", "-"), help=option.words)]
+        for name, option in options.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class SketchFlags:
     """What to read and what to make of it."""
@@ -113,27 +122,9 @@ class SketchFlags:
     master: Annotated[
         str | None, typer.Option("--master", help="The cluster: local[*], spark://host:7077, yarn, sc://host.")
     ] = None
-    rows: Annotated[int | None, typer.Option("--rows", help="Rows of the table.")] = None
-    width: Annotated[int | None, typer.Option("--width", help="Cells in a row.")] = None
-    seed: Annotated[int | None, typer.Option("--seed", help="Of the hash functions; equal seeds merge.")] = None
-    grid: Annotated[float | None, typer.Option("--grid", help="Step to which weights are rounded.")] = None
-    key_bits: Annotated[int | None, typer.Option("--key-bits", help="heavy: integer keys below 2^bits.")] = None
-    key_bytes: Annotated[int | None, typer.Option("--key-bytes", help="heavy: text keys of so many bytes.")] = None
-    domain: Annotated[int | None, typer.Option("--domain", help="sparse: so many keys are possible.")] = None
-    max_value: Annotated[float | None, typer.Option("--max-value", help="sparse: counts above it are cut.")] = None
-    expected_keys: Annotated[int | None, typer.Option("--expected-keys", help="sparse: a public guess.")] = None
-    p: Annotated[list[float] | None, typer.Option("--p", help="moment: the exponent; repeat it for several.")] = None
-    size: Annotated[int | None, typer.Option("--size", help="moment: coordinates; more are more accurate.")] = None
     columns: Annotated[str | None, typer.Option("--columns", help="density: the coordinates, as in x,y.")] = None
-    kernel: Annotated[str | None, typer.Option("--kernel", help="density: euclidean, manhattan or angular.")] = None
-    bandwidth: Annotated[float | None, typer.Option("--bandwidth", help="density: how far a point reaches.")] = None
-    bounds: Annotated[
-        str | None, typer.Option("--bounds", help="density: public limits of each coordinate, as in 0:10,-5:5.")
-    ] = None
-    buckets: Annotated[int | None, typer.Option("--buckets", help="distinct: more are more accurate.")] = None
-    bits: Annotated[int | None, typer.Option("--bits", help="ranges: values lie in [start, start + 2^bits).")] = None
-    start: Annotated[int | None, typer.Option("--start", help="ranges: the smallest value.")] = None
-    outside: Annotated[str | None, typer.Option("--outside", help="ranges: refuse or clamp values outside.")] = None
+    # Those options of the kinds' rows that were stated, by name.
+    shape: dict[str, Any] = field(default_factory=dict, metadata={"options": shape_options})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +171,10 @@ class Target:
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of whole groups (dataclasses), each arriving as one value under its name."""
+    """Give a command the options of whole groups (dataclasses), each arriving as one value under its name.
+
+    A field whose metadata name ``options`` stands for all of those, and holds the ones that were stated.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command).parameters.values()
@@ -188,17 +182,18 @@ def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable
         parameters = []
         for name, group in groups.items():
             types = get_type_hints(group, include_extras=True)
-            for field in fields(group):
-                default = inspect.Parameter.empty if field.default is MISSING else field.default
-                parameters.append(_keyword(field.name, types[field.name], default))
+            for one in fields(group):
+                if "options" in one.metadata:
+                    options: dict[str, Any] = one.metadata["options"]()
+                    parameters += [_keyword(option, annotation, None) for option, annotation in options.items()]
+                    continue
+                default = inspect.Parameter.empty if one.default is MISSING else one.default
+                parameters.append(_keyword(one.name, types[one.name], default))
             hints.pop(name)
         parameters += [_keyword(one.name, hints[one.name], one.default) for one in own if one.name not in groups]
 
         def run(**values: Any) -> None:
-            gathered = {
-                name: group(**{field.name: values.pop(field.name) for field in fields(group)})
-                for name, group in groups.items()
-            }
+            gathered = {name: _gathered(group, values) for name, group in groups.items()}
             command(**gathered, **values)
 
         run.__doc__ = command.__doc__
@@ -209,6 +204,18 @@ def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable
         return run
 
     return decorate
+
+
+def _gathered(group: type[Any], values: dict[str, Any]) -> Any:
+    """Take the values of a group out of all values, and return the group."""
+    taken: dict[str, Any] = {}
+    for one in fields(group):
+        if "options" in one.metadata:
+            given = {name: values.pop(name) for name in one.metadata["options"]() if name in values}
+            taken[one.name] = {name: value for name, value in given.items() if value is not None}
+        else:
+            taken[one.name] = values.pop(one.name)
+    return group(**taken)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

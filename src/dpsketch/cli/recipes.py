@@ -35,23 +35,17 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
     same for ever.
     """
     kind = KINDS[flags.kind]
-    given = _given(flags)
-    foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - set(kind.options))
+    given, taken = dict(flags.shape), {option.name for option in kind.options}
+    foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - taken)
     if foreign:
         raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {kind.name}.")
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
-    if fresh_seed and "seed" in kind.options and "seed" not in given:
+    if fresh_seed and "seed" in taken and "seed" not in given:
         from dpsketch.keying import random_seed
 
         given["seed"] = random_seed()
     columns = _coordinates(flags) if kind.reads == "points" else ()
     return kind.start(unit, given, columns=columns, key_type=_stated_type(flags))
-
-
-def _given(flags: SketchFlags) -> dict[str, Any]:
-    """Return the options that shape a sketch, of whatever kind, and were stated."""
-    shaping = {name for kind in KINDS.values() for name in kind.options}
-    return {name: value for name in sorted(shaping) if (value := getattr(flags, name)) is not None}
 
 
 def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
@@ -63,7 +57,7 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
     from dpsketch import files
     from dpsketch.kinds import load, load_sensitive
 
-    if flags.max_keys is not None or _given(flags):
+    if flags.max_keys is not None or flags.shape:
         raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
     document = files.read(path, allow_sensitive=True)
     kind = KINDS.get(document.kind)

@@ -11,14 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from dpsketch.release import Release
 
-__all__ = ["KINDS", "Answer", "Kind"]
+__all__ = ["KINDS", "Answer", "Kind", "Option"]
 
 Answer = Literal["keys", "top", "decode", "range", "point", "statement"]
+
+
+class Option(NamedTuple):
+    """An option of the command line that shapes a sketch: its name in Python, its type, and its help."""
+
+    name: str
+    type: Any
+    words: str
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Kind:
         Whether a second release of one sketch would not be private, so that the first must end it.
     start_path : str or None
         What starts a sketch from the command line's options (see :attr:`start`); None where it has no command.
-    options : tuple of str
+    options : tuple of Option
         The options that shape it.
     command : str or None
         The command line's name for it, where that is another kind's, which starts both.
@@ -72,7 +80,7 @@ class Kind:
     lists_keys: bool = False
     released_once: bool = False
     start_path: str | None = None
-    options: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
     command: str | None = None
     plan_path: str | None = None
     pure: bool = False
@@ -125,6 +133,12 @@ _DENSITY = "dpsketch.sketches.density"
 _DISTINCT = "dpsketch.sketches.distinct"
 _RANGES = "dpsketch.sketches.ranges"
 
+# The options that several kinds take.
+_ROWS = Option("rows", int, "Rows of the table.")
+_WIDTH = Option("width", int, "Cells in a row.")
+_SEED = Option("seed", int, "Of the hash functions; equal seeds merge.")
+_GRID = Option("grid", float, "Step to which weights are rounded.")
+
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -137,7 +151,7 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_COUNTS}:CountSketchSpec",
             fingerprints=True,
             start_path=f"{_COUNTS}.command:start",
-            options=("rows", "width", "seed", "grid"),
+            options=(_ROWS, _WIDTH, _SEED, _GRID),
             plan_path="dpsketch.plan.tables:plan_counts",
         ),
         Kind(
@@ -164,7 +178,14 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_HEAVY}:HeavyHittersSpec",
             lists_keys=True,
             start_path=f"{_HEAVY}.command:start",
-            options=("rows", "width", "seed", "grid", "key_bits", "key_bytes"),
+            options=(
+                _ROWS,
+                _WIDTH,
+                _SEED,
+                _GRID,
+                Option("key_bits", int, "heavy: integer keys below 2^bits."),
+                Option("key_bytes", int, "heavy: text keys of so many bytes."),
+            ),
             plan_path="dpsketch.plan.tables:plan_heavy",
         ),
         Kind(
@@ -177,7 +198,13 @@ KINDS: dict[str, Kind] = {
             fingerprints=True,
             lists_keys=True,
             start_path=f"{_SPARSE}.command:start",
-            options=("seed", "grid", "domain", "max_value", "expected_keys"),
+            options=(
+                _SEED,
+                _GRID,
+                Option("domain", int, "sparse: so many keys are possible."),
+                Option("max_value", float, "sparse: counts above it are cut."),
+                Option("expected_keys", int, "sparse: a public guess."),
+            ),
             plan_path="dpsketch.plan.sizes:plan_sparse",
             pure=True,
         ),
@@ -191,7 +218,12 @@ KINDS: dict[str, Kind] = {
             fingerprints=True,
             released_once=True,
             start_path=f"{_MOMENT}.command:start",
-            options=("p", "size", "seed", "grid"),
+            options=(
+                Option("p", list[float], "moment: the exponent; repeat it for several."),
+                Option("size", int, "moment: coordinates; more are more accurate."),
+                _SEED,
+                _GRID,
+            ),
             plan_path="dpsketch.plan.sizes:plan_moment",
         ),
         Kind(
@@ -214,7 +246,14 @@ KINDS: dict[str, Kind] = {
             reads="points",
             weighs=False,
             start_path=f"{_DENSITY}.command:start",
-            options=("rows", "width", "seed", "kernel", "bandwidth", "bounds"),
+            options=(
+                _ROWS,
+                _WIDTH,
+                _SEED,
+                Option("kernel", str, "density: euclidean, manhattan or angular."),
+                Option("bandwidth", float, "density: how far a point reaches."),
+                Option("bounds", str, "density: public limits of each coordinate, as in 0:10,-5:5."),
+            ),
             plan_path="dpsketch.plan.sizes:plan_density",
         ),
         Kind(
@@ -227,7 +266,7 @@ KINDS: dict[str, Kind] = {
             weighs=False,
             fingerprints=True,
             start_path=f"{_DISTINCT}.command:start",
-            options=("buckets", "seed"),
+            options=(Option("buckets", int, "distinct: more are more accurate."), _SEED),
             plan_path="dpsketch.plan.sizes:plan_distinct",
         ),
         Kind(
@@ -250,7 +289,15 @@ KINDS: dict[str, Kind] = {
             sensitive_path=f"{_RANGES}:RangeSketch",
             spec_path=f"{_RANGES}:RangeSketchSpec",
             start_path=f"{_RANGES}.command:start",
-            options=("bits", "start", "outside", "rows", "width", "seed", "grid"),
+            options=(
+                Option("bits", int, "ranges: values lie in [start, start + 2^bits)."),
+                Option("start", int, "ranges: the smallest value."),
+                Option("outside", str, "ranges: refuse or clamp values outside."),
+                _ROWS,
+                _WIDTH,
+                _SEED,
+                _GRID,
+            ),
             plan_path="dpsketch.plan.tables:plan_ranges",
         ),
     )
