@@ -23,12 +23,12 @@ session = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "fa
 assert "connect" in type(session).__module__
 session.conf.set("spark.sql.shuffle.partitions", "2")
 words, users = ["a", "b", None, "ä"] * 100, ["u", "v", "u", None] * 100
-expected = dps.CountSketch(rows=5, width=64, unit=dps.per_user(max_keys=2))
+expected = dps.CountSketch(rows=5, width=64, unit=dps.per_user(max_keys=2), key_type="text")
 expected.update(words, users=users)
 frame = session.createDataFrame(list(zip(words, users)), "word string, user string").repartition(3)
 built = cluster.build(frame, expected.spec, key="word", user="user")
 assert everything(built) == everything(expected)
-records = dps.CountSketch(rows=5, width=64, unit=dps.per_record())
+records = dps.CountSketch(rows=5, width=64, unit=dps.per_record(), key_type="text")
 records.update(["a", "b", "a"])
 from_file = cluster.build_files(session, [sys.argv[1]], records.spec, key="word")
 assert everything(from_file) == everything(records)

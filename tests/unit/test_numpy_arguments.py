@@ -39,7 +39,9 @@ SETS = [["tea"], ["tea", "milk"], ["rum"]] * 40
 def content(value: Any) -> Any:
     """Return all that a result says, in a form that tells 1 from 1.0 and both from NumPy's."""
     if hasattr(value, "to_document"):
-        return files.encode(value.to_document())
+        document = value.to_document()
+        arrays = {name: array for name, array in document.arrays.items() if name != "ids"}  # random ones
+        return files.encode(dataclasses.replace(document, arrays=arrays))
     if isinstance(value, np.ndarray):
         return (str(value.dtype), value.shape, value.tobytes() if value.dtype.kind != "O" else repr(value.tolist()))
     if isinstance(value, list | tuple):
@@ -98,7 +100,7 @@ def plane() -> Any:
 
 
 def continual() -> dps.ContinualCountSketch:
-    sketch = dps.ContinualCountSketch(days=4, rows=3, width=16, unit=UNIT, epsilon=1, delta=0.001)
+    sketch = dps.ContinualCountSketch(days=4, rows=3, width=16, unit=UNIT, key_type="text", epsilon=1, delta=0.001)
     for _ in range(3):
         sketch.day(WORDS)
     return sketch
@@ -259,13 +261,13 @@ def classifier(**numbers: Any) -> Any:
 
 
 def pan_private(**numbers: Any) -> Any:
-    sketch = dps.PanPrivateCountSketch(unit=UNIT, **numbers)
+    sketch = dps.PanPrivateCountSketch(unit=UNIT, key_type="text", **numbers)
     sketch.update(WORDS)
     return sketch.publish()
 
 
 def days(**numbers: Any) -> Any:
-    return dps.ContinualCountSketch(unit=UNIT, **numbers).day(WORDS)
+    return dps.ContinualCountSketch(unit=UNIT, key_type="text", **numbers).day(WORDS)
 
 
 def as_published(**numbers: Any) -> Any:
@@ -325,13 +327,10 @@ PREVIEWED = [
     ("CountSketchSpec", "predict", LIKE),
     ("DensitySpec", "preview", {"count_share": 0.1, "records": 90, "similarity": 0.2}),
     ("DistinctSpec", "preview", {"distinct": 90}),
-    ("DistinctSpec", "noise", {}),
     ("HeavyHittersSpec", "preview", {}),
-    ("HeavyHittersSpec", "calibrate", {}),
     ("HeavyHittersSpec", "predict", {"threshold": 30, **LIKE}),
     ("MomentSpec", "preview", {"moment": 90}),
     ("RangeSketchSpec", "preview", {}),
-    ("RangeSketchSpec", "calibrate", {}),
     ("RangeSketchSpec", "predict_rank_error", {"records": 90, "span": 9, "confidence": 0.9}),
     ("SparseHistogramSpec", "preview", {}),
     ("SparseHistogramSpec", "mechanism", {}),
@@ -542,7 +541,7 @@ RESULTS = {
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
     "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio",
     # What the specs compute with numbers of their own.
-    "DensitySpec.calibrated DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
+    "DensitySpec.calibrate DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
     "DistinctSpec.variance_of_ones MomentSpec.ratio",
 }
 # A sparse histogram has no zero-concentrated guarantee, and refuses the argument whatever it is.
@@ -588,7 +587,10 @@ def test_every_public_number_is_tried_here() -> None:
     forgotten = {
         name: numbers - tried.get(name, set()) - REFUSED.get(name, set())
         for name, numbers in public().items()
-        if name not in results and numbers - tried.get(name, set()) - REFUSED.get(name, set())
+        # Answers and pictures by the row pass their numbers on to the methods that are tried.
+        if name not in results
+        and name.rsplit(".")[-1] not in {"answer", "picture"}
+        and numbers - tried.get(name, set()) - REFUSED.get(name, set())
     }
     assert not forgotten, f"say in CASES how to call {forgotten}"
     assert not set(tried) - set(public()), "a case tries what is not public, or takes no number"

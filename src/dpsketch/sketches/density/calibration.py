@@ -35,7 +35,7 @@ def calibrate(tables: Sensitivity, beside: Share, budget: Budget, *, pieces: int
     part = real_number(f"the share of the budget for {beside.name}", beside.part)
     if not 0 <= part < 1:
         raise InvalidInput(f"the share of the budget for {beside.name} must be at least 0 and below 1.")
-    shares = [Share(TABLE, tables, 1 - part, pieces=pieces), *([beside] if part else [])]
+    shares = [Share(TABLE, tables, 1 - part, pieces=pieces), *([beside._replace(part=part)] if part else [])]
     calibrated = additive(budget, *shares)
     words = [f"{calibrated.law(TABLE).words}, on every counter"]
     if part:
