@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,13 @@ def test_parts_that_cost_more_than_is_charged_are_refused(parts: list[Part], cos
     named = tuple(Part(str(i), part.law, part.bound, part.copies) for i, part in enumerate(parts))
     calibration = Calibration(named, costs, 1.0, 1e-6, None, "too little")
     with pytest.raises(ReleaseRefused, match="cost more"):
+        obtain(calibration, UNIT, None, None, note="a test")
+
+
+@pytest.mark.parametrize("stated", [{"epsilon": 1 / 3}, {"delta": 1e-7}, {"rho": 1e-3}])
+def test_no_more_is_promised_than_was_drawn(stated: dict[str, float]) -> None:
+    calibration = replace(additive(BUDGETS[0], Share("a", BOUND)), **stated)
+    with pytest.raises(ReleaseRefused, match="promise more"):
         obtain(calibration, UNIT, None, None, note="a test")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, assert_never
 
 import numpy as np
@@ -237,6 +238,7 @@ def additive(budget: Budget, *shares: Share, words: str | None = None) -> Calibr
         The parts, and how much of the budget each gets.
     words : str, optional
         The mechanism in words; the only part's law by default.
+
     Privacy
     -------
     A rounded Gaussian on integers is a rounding of the continuous Gaussian mechanism's output, so the analytic
@@ -377,11 +379,21 @@ def obtain(
     """
     if not calibration.pays_for(calibration.parts):
         raise ReleaseRefused("the parts of this release cost more than it would be charged for; nothing was charged.")
+    if not _promised(calibration.costs, calibration.epsilon, calibration.delta, calibration.rho):
+        raise ReleaseRefused("this release would promise more than its costs come to; nothing was charged.")
     names = [part.name for part in calibration.parts]
     if len(set(names)) < len(names):
         raise ReleaseRefused("two parts of this release have one name; nothing was charged.")
     charge = _charged(ledger, dataset, calibration.costs, unit, note)
     return Permit(calibration, unit, charge, for_tests=for_tests)
+
+
+@lru_cache(maxsize=1024)
+def _promised(costs: tuple[Cost, ...], epsilon: float, delta: float, rho: float | None) -> bool:
+    """Say whether costs come to no more than what is promised."""
+    if rho is not None and not accounting.fits(costs, rho=rho):
+        return False
+    return accounting.fits(costs, epsilon=epsilon, delta=delta)
 
 
 def _charged(

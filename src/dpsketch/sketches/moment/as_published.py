@@ -29,7 +29,7 @@ from dpsketch.sketches.moment.estimators import Estimator, check_estimator
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.partials import Sensitive
-from dpsketch.sketches.permit import Calibration, Part, obtain
+from dpsketch.sketches.permit import Calibration, Part, Permit
 from dpsketch.sketches.weights import real_numbers
 
 __all__ = [
@@ -160,7 +160,8 @@ class MomentSketchAsPublished(Sensitive):
             rho=None,
             words=f"{spec.size} sub-sampled sums of secret {spec.p:g}-stable variates, without a floor",
         )
-        permit = obtain(calibrated, spec.unit, None, None, note="moments, as published")
+        # Not obtained, since nobody may pay for a promise that does not hold.
+        permit = Permit(calibrated, spec.unit, None)
         self._begin_change()
         scale = self._sketch._draw(permit, estimator) / self._rate**spec.p
         caveat = (
