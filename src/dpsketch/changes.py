@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from threading import get_ident
+from threading import RLock, get_ident
 from types import FunctionType, TracebackType
 from typing import Any, Self
 
@@ -28,11 +28,14 @@ class Changeable:
 
     # The thread that is changing the object, or was when it was interrupted.
     _changed_by: int | None
+    # One thread at a time: what a method checks must still hold when it changes something.
+    _turn: RLock
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Set the mark from the start: that it is there must not tell that something was counted."""
         unchanged = super().__new__(cls)
         unchanged._changed_by = None
+        unchanged._turn = RLock()
         return unchanged
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -68,11 +71,17 @@ class _Guard:
         self._thread = get_ident()
 
     def __enter__(self) -> None:
-        self._guarded._refuse_broken()
+        self._guarded._turn.acquire()
+        try:
+            self._guarded._refuse_broken()
+        except SketchBroken:
+            self._guarded._turn.release()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._guarded._turn.release()
         if kind is None and self._guarded._changed_by == self._thread:
             self._guarded._changed_by = None
 

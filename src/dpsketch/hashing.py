@@ -184,6 +184,8 @@ def to_arrow(keys: Any) -> pa.ChunkedArray:
         else:
             with suppress(pa.ArrowException):
                 column = pa.array(keys, from_pandas=True)
+    elif _holds_objects(keys):
+        column = _from_sequence(keys.to_list())
     elif hasattr(keys, "__arrow_c_stream__"):
         with suppress(pa.ArrowException):
             column = pa.chunked_array(keys)
@@ -211,9 +213,17 @@ def has_schema(keys: Any) -> bool:
         return str(kind) != "object"
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         return True
+    if _holds_objects(keys):
+        return False
     if any(hasattr(keys, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__arrow_array__")):
         return True
     return hasattr(keys, "__array__") and bool(np.asarray(keys).dtype.kind != "O")
+
+
+def _holds_objects(keys: Any) -> bool:
+    """Say whether this is a polars column of Python's objects, which polars exports by their addresses in memory."""
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(keys, polars.Series) and keys.dtype == polars.Object
 
 
 def _from_numpy(keys: npt.NDArray[Any]) -> Any:

@@ -92,7 +92,7 @@ def test_no_exact_number_is_in_the_memory() -> None:
     """
     unit = dps.per_record()
     sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=unit, epsilon=1.0, delta=0, key_type="int")
-    before = {name: getattr(sketch, name) for name in ("_partials", "_changed_by")}
+    before = {name: getattr(sketch, name) for name in ("_partials", "_changed_by", "_turn")}
     sketch.update([1, 2, None, 3])
     exact = {"_permit", "_spec", "_row_keys", "_table"}
     assert set(vars(sketch)) == exact | set(before)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import sketches
-from dpsketch.errors import BudgetExceeded, ReleaseRefused
+from dpsketch import files, sketches
+from dpsketch.errors import BudgetExceeded, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, PureCost
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
@@ -214,3 +214,14 @@ def test_nobody_in_the_sketches_goes_around_the_permit() -> None:
 )
 def test_the_check_sees_who_does(code: str) -> None:
     assert going_around(code, "counts/sketch.py")
+
+
+@pytest.mark.parametrize("days", [None, 4])
+def test_a_state_that_promises_more_than_its_noise_is_refused(days: int | None) -> None:
+    shape = {"rows": 3, "width": 8, "unit": UNIT, "key_type": "int", "epsilon": 8.0, "delta": 1e-6}
+    sketch = dps.PanPrivateCountSketch(**shape) if days is None else dps.ContinualCountSketch(days=days, **shape)
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    stated = {**document.header["guarantee"], "epsilon": 0.01}
+    forged = replace(document, header={**document.header, "guarantee": stated})
+    with pytest.raises(FileRefused, match="guarantee"):
+        type(sketch).from_document(forged)

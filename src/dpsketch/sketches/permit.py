@@ -171,6 +171,11 @@ class Calibration:
             holds=holds,
         )
 
+    @property
+    def sound(self) -> bool:
+        """Whether the parts cost no more than the costs, and these no more than what is promised."""
+        return self.pays_for(self.parts) and _promised(self.costs, self.epsilon, self.delta, self.rho)
+
     def pays_for(self, parts: Iterable[Part]) -> bool:
         """Say whether the costs cover these parts, up to rounding."""
         if self.either:
@@ -379,7 +384,7 @@ def obtain(
     """
     if not calibration.pays_for(calibration.parts):
         raise ReleaseRefused("the parts of this release cost more than it would be charged for; nothing was charged.")
-    if not _promised(calibration.costs, calibration.epsilon, calibration.delta, calibration.rho):
+    if not calibration.sound:
         raise ReleaseRefused("this release would promise more than its costs come to; nothing was charged.")
     names = [part.name for part in calibration.parts]
     if len(set(names)) < len(names):

@@ -99,7 +99,7 @@ def real_numbers(name: str, values: Any, n: int) -> npt.NDArray[np.float64]:
     """Return ``n`` finite real numbers as floats; refuse nulls, NaN, infinities, text and booleans."""
     array = _as_numpy(name, values)
     if array.ndim != 1 or len(array) != n:
-        raise InvalidInput(f"{name} must be one number a key: {n} wanted, shape {array.shape} given.")
+        raise InvalidInput(f"{name} must be a flat column with one number a key; this one has another length or shape.")
     if array.dtype.kind not in "iuf":
         raise InvalidInput(f"{name} must be numbers, not {array.dtype}.")
     result = array.astype(np.float64)
@@ -112,7 +112,7 @@ def whole_counts(counts: Any, n: int) -> npt.NDArray[np.int64]:
     """Return ``n`` non-negative whole counts."""
     array = _as_numpy("counts", counts)
     if array.ndim != 1 or len(array) != n:
-        raise InvalidInput(f"counts must be one number a key: {n} wanted, shape {array.shape} given.")
+        raise InvalidInput("counts must be a flat column with one number a key; this one has another length or shape.")
     if array.dtype.kind not in "iu":
         raise InvalidInput(f"counts must be whole numbers, not {array.dtype}.")
     if np.any(array < 0):

@@ -313,7 +313,7 @@ class ContinualCountSketch(Partial):
         promise, law = read_guarantee(document), noise_from_json(header["noise"])
         part = Part(_NODES, law, tree_sensitivity(spec, days), pieces=_nodes_in(days))
         calibrated = Calibration.stated(promise, part)
-        if not calibrated.pays_for(calibrated.parts):
+        if not calibrated.sound:
             raise FileRefused("the file's guarantee is not that of a ContinualCountSketch with its noise.")
         sketch = cls.__new__(cls)
         drawn = [(_NODES, node) for node in _published_nodes(published, days)]

@@ -140,11 +140,12 @@ class PanPrivateCountSketch(Partial):
         self._merge(other, remembered=True)
 
     def merge_fresh(self, other: CountSketch) -> None:
-        """Merge a sketch that was filled for this call and goes with it, so that nobody can bring it again.
+        """Merge a sketch that was filled for this call and ends with it, so that nobody can bring it again.
 
         The state does not keep its ids, and does not grow with the number of merges.
         """
         self._merge(other, remembered=False)
+        other._begin_change()  # never lifted: it refuses everything from here on
 
     def _merge(self, other: CountSketch, *, remembered: bool) -> None:
         table = self._open()
@@ -183,7 +184,7 @@ class PanPrivateCountSketch(Partial):
         spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
         promise, law = read_guarantee(document), noise_from_json(document.header["noise"])
         calibrated = _state_and_publication(spec, Calibration.stated(promise, Part(COUNTERS, law, spec.sensitivity)))
-        if not calibrated.pays_for(calibrated.parts):
+        if not calibrated.sound:
             raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.")
         sketch = cls.__new__(cls)
         sketch._permit = Permit(

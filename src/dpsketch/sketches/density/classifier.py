@@ -7,6 +7,7 @@ class derives from nothing of it, so that ``import dpsketch`` stays quick.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -168,7 +169,7 @@ class DensityClassifier:
         ``classes="as_in_y"``, the list of labels.
         """
         utils = _scikit_learn()
-        X, y = utils.validation.validate_data(self, X, y, dtype=np.float64)
+        X, y = _checked(lambda: utils.validation.validate_data(self, X, y, dtype=np.float64))
         utils.multiclass.check_classification_targets(y)
         spec = self._spec(X.shape[1])
         labels, codes = self._labels(y)
@@ -200,7 +201,8 @@ class DensityClassifier:
         """
         checks = _scikit_learn().validation
         checks.check_is_fitted(self)
-        scaled = self._scaled(checks.validate_data(self, X, reset=False, dtype=np.float64)) - self.centre_
+        points = _checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
+        scaled = self._scaled(points) - self.centre_
         spec = self.densities_[0].spec
         if isinstance(spec.kernel, Angular):
             functions = row_functions(spec.kernel, spec.rows, spec.seed)
@@ -333,6 +335,21 @@ class DensityClassifier:
             return np.arange(len(X))
         keys = VectorBatch(np.column_stack([X, codes]), None, 0).keys()
         return bounded_points(spec, keys, users, CountedUsers(), False)[0]
+
+
+def _checked(check: Callable[[], Any]) -> Any:
+    """Run scikit-learn's checks; two of its messages quote a record, or say how many there are."""
+    quoted = ""
+    try:
+        return check()
+    except ValueError as error:
+        if "could not convert" in str(error):
+            quoted = "a feature is not a number: X must be numeric, text is not."
+        elif "inconsistent numbers of samples" in str(error):
+            quoted = "X and y must have one label a record: found inconsistent numbers of samples."
+        else:
+            raise
+    raise InvalidInput(quoted)
 
 
 def _scikit_learn() -> Any:

@@ -1,0 +1,74 @@
+"""Two threads that give one sketch the same users, or release one secret: once, or refused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import DpsketchError, SketchBroken
+
+
+def outcomes(call: Any, times: int = 4) -> list[Any]:
+    def tried(_: int) -> Any:
+        try:
+            return call()
+        except DpsketchError as refusal:
+            return refusal
+
+    with ThreadPoolExecutor(times) as pool:
+        return list(pool.map(tried, range(times)))
+
+
+def test_users_given_by_several_threads_count_once() -> None:
+    users, keys = np.arange(50_000), np.zeros(50_000, np.int64)
+    for _ in range(3):
+        sketch = dps.CountSketch(rows=1, width=2, unit=dps.per_user(max_keys=1))
+        found = outcomes(lambda sketch=sketch: sketch.update(keys, users=users))
+        assert sum(each is None for each in found) == 1
+        table = sketch.release(rho=1e9).table
+        assert np.abs(table).sum() == 50_000
+
+
+def test_a_secret_is_released_by_one_thread() -> None:
+    for _ in range(3):
+        sketch = dps.MomentSketch(p=0.5, size=50, unit=dps.per_record(), key_type="int")
+        sketch.update([1, 2, 3])
+        found = outcomes(lambda sketch=sketch: sketch.release(epsilon=1.0, delta=1e-6))
+        assert sum(isinstance(each, dps.PrivateMoment) for each in found) == 1
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_objects_are_known_by_their_value_not_by_their_place_in_memory(frame: bool) -> None:
+    people = pl.Series("user", ["".join(["an", "n"]) for _ in range(50)], dtype=pl.Object)
+    sketch = dps.CountSketch(rows=1, width=2, unit=dps.per_user(max_keys=1))
+    if frame:
+        sketch.update(pl.DataFrame({"key": ["x"] * 50, "user": people}), key="key", user="user")
+    else:
+        sketch.update(["x"] * 50, users=people)
+    assert np.abs(sketch.release(rho=1e9).table).sum() == 1
+    with pytest.raises(DpsketchError, match="counted before"):
+        sketch.update(["y"], users=["ann"])
+
+
+def test_keys_that_are_objects_are_known_by_their_value() -> None:
+    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record())
+    sketch.update(pl.Series(["".join(["te", "a"]) for _ in range(9)], dtype=pl.Object))
+    private = sketch.release(rho=1e9)
+    assert private.spec.key_type is None
+    assert private.estimate(["tea"]).value[0] == pytest.approx(9)
+
+
+def test_a_fresh_partial_ends_with_its_merge() -> None:
+    state = dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int", rho=1e6)
+    part = dps.CountSketch.from_spec(state.spec)
+    part.update([5])
+    state.merge_fresh(part)
+    with pytest.raises(SketchBroken):
+        state.merge_fresh(part)
+    with pytest.raises(SketchBroken):
+        state.merge(part)
