@@ -140,5 +140,5 @@ def agreed_spec(ours: Any, theirs: Any, our_type: KeyType | None, their_type: Ke
     ours, theirs = stated_spec(ours, stated), stated_spec(theirs, stated)
     refuse_mismatch(ours, theirs)
     if our_type is not None and their_type is not None and our_type != their_type:
-        raise SpecMismatch("cannot merge: one counts integer keys, the other text. Count each in its own sketch.")
+        raise SpecMismatch("cannot merge: the key_type of the two differs. Count each in its own sketch.")
     return ours
