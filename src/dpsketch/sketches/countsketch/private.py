@@ -278,8 +278,6 @@ class PrivateCountSketch(Release):
         return self._combine(other, -1)
 
     def _combine(self, other: PrivateCountSketch, sign: int) -> PrivateCountSketch:
-        if other is self:
-            raise InvalidInput("a release is combined with another one: its own noise is in it once.")
         spec, others = self.spec, other.spec
         if None in (spec.key_type, others.key_type):
             # One of them takes the question's type, and so does the result.
