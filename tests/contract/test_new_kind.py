@@ -19,7 +19,6 @@ from dpsketch import files, plan, plots
 from dpsketch.bounding import CountedUsers
 from dpsketch.cli import main
 from dpsketch.errors import InvalidInput
-from dpsketch.estimates import Estimates
 from dpsketch.hashing import KeyType
 from dpsketch.kinds import KINDS, Kind, load, load_sensitive
 from dpsketch.ledger import Charge
@@ -27,6 +26,7 @@ from dpsketch.noise import Noise, noise_from_json
 from dpsketch.plan import Amount, Guess, Proposal
 from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.results import Estimates
 from dpsketch.server.releases import Releases
 from dpsketch.server.storage import Storage
 from dpsketch.sketches.accumulating import Accumulator

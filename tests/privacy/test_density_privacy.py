@@ -9,9 +9,10 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, audit, kernels, noise
-from dpsketch.privacy import GaussianCost, PureCost
+from dpsketch.privacy import Budget, GaussianCost, PureCost
 from dpsketch.sketches.density import DensityClassifier, DensitySketch, PrivateDensity
-from dpsketch.sketches.density.centre import centre_part, centre_vector
+from dpsketch.sketches.density.calibration import TABLE
+from dpsketch.sketches.density.centre import CENTRE, centre_share_of, centre_vector
 
 ROWS = 4
 TRIALS = 20_000
@@ -181,24 +182,25 @@ def test_a_private_centre_moves_by_at_most_what_it_is_charged_for(unit: dps.Unit
     """Random and extreme neighbours, and the two parts' costs, which add up to the budget."""
     rng = np.random.default_rng(2)
     points, dim = unit.max_keys, 5
-    part = centre_part(unit, dim, 0.1)
+    part = centre_share_of(unit, dim, 0.1)
     for _ in range(300):
         corners = rng.choice([-1.0, 1.0, 7.0, 0.3], size=(2, points, dim))
         others = rng.uniform(-1, 1, size=(10, dim))
         without = np.concatenate([others, corners[1]]) if unit.neighbours == "replace" else others
         moved = centre_vector(np.concatenate([others, corners[0]])) - centre_vector(without)
-        assert np.abs(moved).sum() <= part.sensitivity.l1
-        assert math.sqrt((moved.astype(float) ** 2).sum()) <= part.sensitivity.l2
+        assert np.abs(moved).sum() <= part.bound.l1
+        assert math.sqrt((moved.astype(float) ** 2).sum()) <= part.bound.l2
     corner = np.ones((points, dim))
     extreme = centre_vector(corner) - (centre_vector(-corner) if unit.neighbours == "replace" else 0)
-    assert math.sqrt((extreme.astype(float) ** 2).sum()) > 0.85 * part.sensitivity.l2
+    assert math.sqrt((extreme.astype(float) ** 2).sum()) > 0.85 * part.bound.l2
     spec = DensitySketch(kernel=kernels.Angular(dim, 3), rows=ROWS, unit=unit).spec
-    split = spec.calibrated(part, 1.0, 1e-6, None)
-    assert isinstance(split.table, noise.RoundedGaussian)
-    assert isinstance(split.beside, noise.RoundedGaussian)
-    square = (spec.sensitivity.l2 / split.table.sigma) ** 2 + (part.sensitivity.l2 / split.beside.sigma) ** 2
+    split = spec.calibrate(Budget(1.0, 1e-6), part)
+    table, beside = split.law(TABLE), split.law(CENTRE)
+    assert isinstance(table, noise.RoundedGaussian)
+    assert isinstance(beside, noise.RoundedGaussian)
+    square = (spec.sensitivity.l2 / table.sigma) ** 2 + (part.bound.l2 / beside.sigma) ** 2
     assert square <= MU**2
-    assert square == pytest.approx(MU**2, rel=1e-12)
+    assert square == pytest.approx(MU**2, rel=1e-11)
 
 
 def test_users_are_bounded_over_all_classes_together() -> None:

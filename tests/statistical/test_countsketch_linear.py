@@ -65,7 +65,10 @@ def test_the_second_moment(law: str) -> None:
 def test_the_second_moment_of_one_row() -> None:
     truth = float(np.sum(LAWS["flat"].astype(float) ** 2))
     found = [release("flat", seed, rows=1).second_moment() for seed in range(2 * RELEASES)]
-    check([one.value - truth for one in found], [one.low <= truth <= one.high for one in found])
+    errors = [one.value - truth for one in found]
+    assert abs(np.mean(errors)) < 5 * np.std(errors) / math.sqrt(len(errors))
+    # A single row's spread is bounded, not seen: Chebyshev's interval covers more than it says.
+    assert np.mean([one.low <= truth <= one.high for one in found]) >= 0.95
 
 
 def test_the_second_moment_would_show_forgotten_noise() -> None:
