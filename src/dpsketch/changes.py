@@ -38,6 +38,10 @@ class Changeable:
         unchanged._turn = RLock()
         return unchanged
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the lock, of which a copy gets its own."""
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, member in list(vars(cls).items()):
