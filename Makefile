@@ -28,7 +28,7 @@ test: $(VENV)/dev.stamp
 test-full: $(VENV)/dev.stamp
 	sh tests/install_components.sh
 	find src -name '*.nb[ic]' -delete
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	DPSKETCH_FRESH_NOISE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/dev.stamp docs
 	$(BIN)/ruff check .

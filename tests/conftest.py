@@ -1,19 +1,85 @@
-"""Fixtures that every test may use."""
+"""What every test stands on: fixtures, and random bits that repeat from run to run."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from hashlib import shake_128
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from dpsketch import noise
 
+# The quick suite tries the same examples in every run, the full one new ones each time.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.register_profile("fresh", print_blob=True)
+
+
+class RepeatedBits:
+    """Bits in place of the operating system's that depend on the test alone, so that no verdict is a matter of luck.
+
+    The library takes them for the system's own: guarantees, warnings and errors are those of a real release. A forked
+    child gets fresh ones, as it would from the system.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._process = os.getpid()
+        self._name, self._calls = b"", 0
+
+    def begin(self, name: str) -> tuple[bytes, int]:
+        """Start the stream of one test or fixture; return what to give :meth:`go_back`."""
+        before = self._name, self._calls
+        self._name, self._calls = name.encode(), 0
+        return before
+
+    def go_back(self, before: tuple[bytes, int]) -> None:
+        """Go on with the stream that was interrupted."""
+        self._name, self._calls = before
+
+    def read(self, count: int) -> bytes:
+        """Return the next ``count`` bytes of the running test's stream."""
+        if os.getpid() != self._process:
+            return os.urandom(count)
+        with self._turn:
+            self._calls += 1
+            return shake_128(self._name + b" %d" % self._calls).digest(count)
+
+
+_BITS = RepeatedBits()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the repeated bits in place, unless fresh ones are asked for (``DPSKETCH_FRESH_NOISE=1``)."""
+    fresh = bool(os.environ.get("DPSKETCH_FRESH_NOISE"))
+    hypothesis.settings.load_profile("fresh" if fresh else "same")
+    if not fresh:
+        noise._OperatingSystemSource.read = lambda _, count: _BITS.read(count)  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Give each test a stream named after it, whichever worker runs it and whatever ran before."""
+    _BITS.begin(item.nodeid)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Give a fixture that several tests share a stream of its own: which test asks first is chance."""
+    before = _BITS.begin(f"{fixturedef.baseid} {fixturedef.argname} {request.node.nodeid}")
+    try:
+        return (yield)
+    finally:
+        _BITS.go_back(before)
+
 
 @pytest.fixture
 def seeded() -> Iterator[None]:
-    """Noise that repeats: every run of the test draws the same."""
+    """Noise that repeats and says so: releases made from it promise nothing."""
     with noise.seeded_noise_for_tests_only(20220818):
         yield
 
