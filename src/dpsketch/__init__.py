@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from dpsketch.sketches.distinct import PrivateDistinctBitmap as PrivateDistinctBitmap
     from dpsketch.sketches.heavy import HeavyHitters as HeavyHitters
     from dpsketch.sketches.heavy import PrivateHeavyHitters as PrivateHeavyHitters
+    from dpsketch.sketches.histogram import Histogram as Histogram
+    from dpsketch.sketches.histogram import PrivateHistogram as PrivateHistogram
     from dpsketch.sketches.moment import MomentProfile as MomentProfile
     from dpsketch.sketches.moment import MomentSketch as MomentSketch
     from dpsketch.sketches.moment import MomentSketchAsPublished as MomentSketchAsPublished
@@ -96,6 +98,8 @@ _HOMES = {
     "Estimates": "dpsketch.results",
     "Guarantee": "dpsketch.privacy",
     "HeavyHitters": "dpsketch.sketches.heavy",
+    "Histogram": "dpsketch.sketches.histogram",
+    "PrivateHistogram": "dpsketch.sketches.histogram",
     "Ledger": "dpsketch.ledger",
     "MomentProfile": "dpsketch.sketches.moment",
     "MomentSketch": "dpsketch.sketches.moment",
@@ -133,6 +137,7 @@ __all__ = [
     "FileRefused",
     "Guarantee",
     "HeavyHitters",
+    "Histogram",
     "InvalidInput",
     "Ledger",
     "LedgerError",
@@ -146,6 +151,7 @@ __all__ = [
     "PrivateDistinct",
     "PrivateDistinctBitmap",
     "PrivateHeavyHitters",
+    "PrivateHistogram",
     "PrivateMoment",
     "PrivateMomentProfile",
     "PrivateRanges",

@@ -27,7 +27,8 @@ from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.errors import InvalidInput, SpecMismatch
 
 __all__ = [
-    "KeyBatch", "KeyType", "fingerprint", "has_schema", "key_type_of", "row_keys", "text_fingerprints", "to_arrow",
+    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "fingerprint", "has_schema", "key_type_of", "row_keys",
+    "text_fingerprints", "to_arrow", "typed_column",
 ]  # fmt: skip
 
 KeyType = Literal["int", "text"]
@@ -94,13 +95,7 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
     >>> batch.key_type, batch.kept.tolist(), batch.skipped
     ('text', [True, False, True], 1)
     """
-    column = to_arrow(keys)
-    found = key_type_of(column.type)
-    if key_type is not None and found is not None and found != key_type:
-        raise SpecMismatch(
-            f"this sketch counts {KIND_OF_KEY[key_type]} keys; the batch has {KIND_OF_KEY[found]} keys. "
-            f"Convert them, or count them in a sketch of their own, with key_type={found!r}."
-        )
+    column, found, declared = typed_column(keys, key_type)
     fingerprints = np.empty(len(column), np.uint64)
     kept: npt.NDArray[np.bool_] | None = None
     start = 0
@@ -111,11 +106,25 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
             kept = np.ones(len(column), np.bool_) if kept is None else kept
             kept[start:stop] = valid
         start = stop
-    declared = found if has_schema(keys) else None
     if kept is None or kept.all():
         return KeyBatch(fingerprints, found or key_type, None, 0, declared)
     fingerprints = fingerprints[kept]
     return KeyBatch(fingerprints, found or key_type, kept, len(kept) - len(fingerprints), declared)
+
+
+def typed_column(keys: Any, key_type: KeyType | None = None) -> tuple[pa.ChunkedArray, KeyType | None, KeyType | None]:
+    """Return any accepted container as an Arrow column, with what its keys are and what its own type declares.
+
+    Both are as in :class:`KeyBatch`; keys that are not of the ``key_type`` asked for are refused.
+    """
+    column = to_arrow(keys)
+    found = key_type_of(column.type)
+    if key_type is not None and found is not None and found != key_type:
+        raise SpecMismatch(
+            f"this sketch counts {KIND_OF_KEY[key_type]} keys; the batch has {KIND_OF_KEY[found]} keys. "
+            f"Convert them, or count them in a sketch of their own, with key_type={found!r}."
+        )
+    return column, found, found if has_schema(keys) else None
 
 
 def text_fingerprints(column: pa.Array) -> pa.Array:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpsketch.bounding.keeping import Bounded
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import KeyBatch
 
 if TYPE_CHECKING:
     from dpsketch.bounding.whole import Grid
@@ -66,14 +65,13 @@ class Cut:
         return cls(*map(int, value))
 
 
-def cut_of_records(grid: Grid, batch: KeyBatch, weights: Any, counts: Any) -> Cut:
-    """Return what clipping cuts of a batch of records, with weights and counts as ``update`` takes them."""
-    n = len(batch.fingerprints)
-    times = np.ones(1, np.int64) if counts is None else _kept(np.asarray(counts).astype(np.int64), batch.kept)
+def cut_of_records(grid: Grid, n: int, kept: npt.NDArray[np.bool_] | None, weights: Any, counts: Any) -> Cut:
+    """Return what clipping cuts of ``n`` records that were kept, with weights and counts as ``update`` takes them."""
+    times = np.ones(1, np.int64) if counts is None else _kept(np.asarray(counts).astype(np.int64), kept)
     records = n if counts is None else _total(times)
     if weights is None:
         return Cut(records, 0, 0, records * grid.one, records * grid.one)
-    units = _units(grid, _kept(np.asarray(weights, np.float64), batch.kept))
+    units = _units(grid, _kept(np.asarray(weights, np.float64), kept))
     clipped = np.minimum(units, grid.max_units)
     heavy = units > grid.max_units
     if counts is None:

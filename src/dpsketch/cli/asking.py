@@ -131,15 +131,3 @@ def _stated(key_type: KeyKind | None, release: Release) -> KeyType | None:
     if release.takes_either_key:
         say("Note: this release does not say what its keys are. They are read as text; --key-type int reads integers.")
     return None
-
-
-def read_lines(path: Path) -> list[str]:
-    """Read one key a line; the encoding is UTF-8."""
-    problem = ""
-    try:
-        return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line]
-    except UnicodeDecodeError:
-        problem = f"{path} is not UTF-8 text with one key a line."
-    except (FileNotFoundError, IsADirectoryError):
-        problem = f"{path} is not a file."
-    raise InvalidInput(problem)

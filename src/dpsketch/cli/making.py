@@ -23,6 +23,7 @@ from dpsketch.cli.options import (
 from dpsketch.cli.output import print_json, progress_bar, say
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseNotWritten
+from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.bounding import Cut
@@ -53,22 +54,25 @@ def run(
     badly, it is another one in the next release.
     """
     from dpsketch import privacy
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, stated_type
 
     privacy.Budget(**budget.amount)
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
+    kind, key_type = KINDS[sketch.kind], stated_type(flags)
+    options = budget.arguments(kind, sketch.spec, key_type)
     target = budget.target(lambda: _dataset_name(flags.source))
     if dry_run:
-        _preview(sketch, budget, target, as_json)
+        _preview(sketch, budget, target, as_json, options)
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         spool.make_room(room_of(sketch))
         # A budget that this kind cannot take is refused before an hour of reading, not after it.
-        _planned(sketch, budget)
+        _planned(sketch, budget, options)
         with progress_bar("reading") as progress:
             reading = feed(sketch, flags, progress)
         _report(reading, sketch)
-        private = deliver(sketch, budget, target, spool)
+        options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
+        private = deliver(sketch, budget, target, spool, options=options)
     _tell(private, target, output, as_json)
 
 
@@ -135,7 +139,7 @@ def _merge_shares(shares: list[Path], spool: Spool, disjoint_users: bool, missin
 
 def _merge_partials(sketches: list[Path], spool: Spool, disjoint_users: bool) -> None:
     from dpsketch import files
-    from dpsketch.kinds import KINDS, load_sensitive
+    from dpsketch.kinds import load_sensitive
 
     if len({os.path.realpath(path) for path in sketches}) < len(sketches):
         raise InvalidInput("a .sketch file is given twice, and each of its records would count twice. Name it once.")
@@ -167,12 +171,12 @@ def release(
 ) -> None:
     """Charge the budget, add noise to a sensitive sketch, and write a release that may be published."""
     from dpsketch import files, privacy
-    from dpsketch.kinds import KINDS
 
     privacy.Budget(**budget.amount)
     target = budget.target(lambda: sketch.name)
     if dry_run:
-        _preview(_releasable(sketch), budget, target, as_json)
+        asked = _releasable(sketch)
+        _preview(asked, budget, target, as_json, budget.arguments(KINDS[asked.kind], asked.spec))
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         loaded = _releasable(sketch)
@@ -180,7 +184,7 @@ def release(
         once = KINDS[files.read(sketch, allow_sensitive=True).kind].released_once
         if once:
             _refuse_lasting(sketch)
-        options = _share(loaded, parties, honest, party)
+        options = _share(loaded, parties, honest, party) | budget.arguments(KINDS[loaded.kind], loaded.spec)
         private = deliver(loaded, budget, target, spool, source=sketch, ends=once, options=options)
     _tell(private, target, output, as_json)
     if once:
@@ -290,18 +294,18 @@ def _tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
         say(f"Wrote {output}. Guarantee: {private.guarantee}")
 
 
-def _planned(sketch: Any, budget: Budget) -> ReleasePreview:
+def _planned(sketch: Any, budget: Budget, options: dict[str, Any]) -> ReleasePreview:
     """Say what a release would be, by the spec; of several moments, the one with the largest error."""
     if hasattr(sketch, "preview"):
         together: list[ReleasePreview] = sketch.preview(**budget.amount)
         return max(together, key=lambda each: each.predicted_error)
-    plan: ReleasePreview = sketch.spec.preview(**budget.amount)
+    plan: ReleasePreview = sketch.spec.preview(**budget.amount, **options)
     return plan
 
 
-def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool) -> None:
+def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options: dict[str, Any]) -> None:
     """Print what a release would cost and be worth, touching no budget."""
-    plan = _planned(sketch, budget)
+    plan = _planned(sketch, budget, options)
     answer: dict[str, Any] = {
         "mechanism": plan.guarantee.mechanism,
         "guarantee": plan.guarantee.to_json(),

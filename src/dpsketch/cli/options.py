@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.kinds import KINDS, Kind
+from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
+    from dpsketch.hashing import KeyType
     from dpsketch.ledger import Ledger
     from dpsketch.privacy import Unit
 
 __all__ = [
     "Budget", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
-    "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "unit_from", "with_groups",
+    "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "read_lines", "refuse_foreign",
+    "unit_from", "with_groups",
 ]  # fmt: skip
 
 
@@ -84,11 +86,28 @@ LedgerOption = Annotated[
 
 def shape_options() -> dict[str, Any]:
     """Return the annotations of all options that shape a sketch of some kind, by name."""
-    options = {option.name: option for kind in KINDS.values() for option in kind.options}
+    return _annotated(option for kind in KINDS.values() for option in kind.options)
+
+
+def release_options() -> dict[str, Any]:
+    """Return the annotations of all options that shape a release of some kind, by name."""
+    return _annotated(option for kind in KINDS.values() for option in kind.release_options)
+
+
+def _annotated(options: Iterable[Option]) -> dict[str, Any]:
     return {
-        name: Annotated[option.type | None, typer.Option("--" + name.replace("_", "-"), help=option.words)]
-        for name, option in options.items()
+        option.name: Annotated[
+            option.type | None, typer.Option("--" + option.name.replace("_", "-"), help=option.words)
+        ]
+        for option in options
     }
+
+
+def refuse_foreign(kind: Kind, given: Iterable[str], taken: Iterable[Option]) -> None:
+    """Refuse options that a kind does not take."""
+    foreign = sorted("--" + name.replace("_", "-") for name in set(given) - {option.name for option in taken})
+    if foreign:
+        raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {kind.name}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +160,17 @@ class Budget:
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")
     ] = False
+
+    # Those options of the kinds' rows that shape a release and were stated, by name.
+    release: dict[str, Any] = field(default_factory=dict, metadata={"options": release_options})
+
+    def arguments(self, kind: Kind, spec: Any, key_type: KeyType | None = None) -> dict[str, Any]:
+        """Return what ``release`` of a kind takes beside the budget itself."""
+        refuse_foreign(kind, self.release, kind.release_options)
+        if not self.release:
+            return {}
+        given = {name: read_lines(value) if isinstance(value, Path) else value for name, value in self.release.items()}
+        return kind.release_arguments(spec, given, key_type)
 
     @property
     def amount(self) -> dict[str, float | None]:
@@ -233,3 +263,15 @@ def unit_from(user: str | None, max_keys: int | None, max_weight: float, relatio
     if max_keys is None:
         raise InvalidInput("--user needs --max-keys: at most so many distinct keys of one user count.")
     return per_user(max_keys, max_weight=max_weight, neighbours=relation.value)
+
+
+def read_lines(path: Path) -> list[str]:
+    """Read one key a line; the encoding is UTF-8."""
+    problem = ""
+    try:
+        return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line]
+    except UnicodeDecodeError:
+        problem = f"{path} is not UTF-8 text with one key a line."
+    except (FileNotFoundError, IsADirectoryError):
+        problem = f"{path} is not a file."
+    raise InvalidInput(problem)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-import typer
-
-from dpsketch.cli.options import Engine, SketchFlags, unit_from
+from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.sources import Batch, Columns, Progress
 
-__all__ = ["Reading", "feed", "new_sketch", "sketch_like"]
+__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "stated_type"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +34,14 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
     """
     kind = KINDS[flags.kind]
     given, taken = dict(flags.shape), {option.name for option in kind.options}
-    foreign = sorted("--" + name.replace("_", "-") for name in given.keys() - taken)
-    if foreign:
-        raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {kind.name}.")
+    refuse_foreign(kind, given, kind.options)
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
     if fresh_seed and "seed" in taken and "seed" not in given:
         from dpsketch.keying import random_seed
 
         given["seed"] = random_seed()
     columns = _coordinates(flags) if kind.reads == "points" else ()
-    return kind.start(unit, given, columns=columns, key_type=_stated_type(flags))
+    return kind.start(unit, given, columns=columns, key_type=stated_type(flags))
 
 
 def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
@@ -78,7 +74,7 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
 
 def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
     """Refuse options that contradict the spec that is taken."""
-    unit, stated = spec.unit, _stated_type(flags)
+    unit, stated = spec.unit, stated_type(flags)
     if flags.max_weight not in (1, unit.max_weight):
         raise InvalidInput(f"--max-weight contradicts --like, whose sketch clips weights to {unit.max_weight:g}.")
     if flags.neighbours.value not in ("add_remove", unit.neighbours):
@@ -118,7 +114,7 @@ def _feed_here(
         flags.source,
         columns,
         stdin_format=flags.stdin_format.value,
-        sort_by_user=flags.user is not None,
+        sort_by_user=flags.user is not None and KINDS[sketch.kind].whole_users,
         progress=progress,
     )
 
@@ -159,11 +155,12 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
         raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
-    key_type = _stated_type(flags) or sketch.source_key_type
+    key_type = stated_type(flags) or sketch.source_key_type
     return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=key_type)
 
 
-def _stated_type(flags: SketchFlags) -> KeyType | None:
+def stated_type(flags: SketchFlags) -> KeyType | None:
+    """Return what the options say keys are, if they do."""
     return None if flags.key_type is None else flags.key_type.value
 
 

@@ -15,12 +15,12 @@ __all__ = ["add_batch", "feed"]
 
 
 def feed(sketch: Any, batches: Iterable[Batch], *, disjoint_users: bool = False) -> None:
-    """Add the records of batches to a sketch; where its unit is a user, they must be sorted by user.
+    """Add the records of batches to a sketch; where its kind takes users whole, they must be sorted by user.
 
     All of them are one change: interrupted when some are added, the sketch refuses to go on. ``disjoint_users`` is that
     of the sketch's own ``update``.
     """
-    by_user = sketch.spec.unit.level == "user"
+    by_user = sketch.spec.unit.level == "user" and KINDS[sketch.kind].whole_users
     cuts: list[Cut] = []
     whole = whole_users(batches, sketch.spec, cuts.append) if by_user else batches
     # A batch without rows still says what the keys of its source are.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -52,10 +53,17 @@ class Kind:
         Whether records have weights.
     fingerprints : bool
         Whether fingerprints are all that it wants to know of text keys.
+    whole_users : bool
+        Whether all records of a user must come in one update, sorted together. One that bounds users when it is
+        released takes them in any order.
     lists_keys : bool
         Whether its releases can list keys without being given candidates.
     released_once : bool
         Whether a second release of one sketch would not be private, so that the first must end it.
+    release_options : tuple of Option
+        Those that shape a release, where it takes more than a budget.
+    release_path : str or None
+        What makes of them arguments of ``release`` (see :attr:`release_arguments`).
     start_path : str or None
         What starts a sketch from the command line's options (see :attr:`start`); None where it has no command.
     options : tuple of Option
@@ -77,10 +85,13 @@ class Kind:
     reads: Literal["key", "points"] = "key"
     weighs: bool = True
     fingerprints: bool = False
+    whole_users: bool = True
     lists_keys: bool = False
     released_once: bool = False
     start_path: str | None = None
     options: tuple[Option, ...] = ()
+    release_options: tuple[Option, ...] = ()
+    release_path: str | None = None
     command: str | None = None
     plan_path: str | None = None
     pure: bool = False
@@ -111,6 +122,15 @@ class Kind:
         return function
 
     @cached_property
+    def release_arguments(self) -> Callable[..., dict[str, Any]]:
+        """What is called as ``release_arguments(spec, given, key_type)`` and returns arguments of ``release``.
+
+        ``given`` are those of :attr:`release_options` that were stated.
+        """
+        function: Callable[..., dict[str, Any]] = _named(self.release_path)
+        return function
+
+    @cached_property
     def plan(self) -> Callable[..., Any]:
         """What is called as ``plan(amount, guess, target_error=…, memory=…)``, and with other options that it names."""
         function: Callable[..., Any] = _named(self.plan_path)
@@ -126,6 +146,7 @@ def _named(path: str | None) -> Any:
 
 
 _COUNTS = "dpsketch.sketches.countsketch"
+_HISTOGRAM = "dpsketch.sketches.histogram"
 _HEAVY = "dpsketch.sketches.heavy"
 _SPARSE = "dpsketch.sketches.sparse"
 _MOMENT = "dpsketch.sketches.moment"
@@ -142,6 +163,27 @@ _GRID = Option("grid", float, "Step to which weights are rounded.")
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
+        Kind(
+            "histogram",
+            "Which keys are there, and how often does each occur? (names and counts)",
+            answers=("keys", "top"),
+            private_path=f"{_HISTOGRAM}:PrivateHistogram",
+            sensitive_path=f"{_HISTOGRAM}:Histogram",
+            spec_path=f"{_HISTOGRAM}:HistogramSpec",
+            whole_users=False,
+            lists_keys=True,
+            start_path=f"{_HISTOGRAM}.command:start",
+            options=(_GRID,),
+            release_options=(
+                Option("keys_from", Path, "histogram: a public list, one key a line; all of it is answered."),
+                Option("unknown", bool, "histogram: with --keys-from, find other keys as well."),
+                Option("others", bool, "histogram: count all other keys together, too."),
+                Option("names_only", bool, "histogram: spend all on finding names; no counts."),
+                Option("form", str, "histogram: truncated, laplace, gaussian, weighted or rounds. Default: the best."),
+            ),
+            release_path=f"{_HISTOGRAM}.command:release_arguments",
+            plan_path=f"{_HISTOGRAM}.plan:plan",
+        ),
         Kind(
             "counts",
             "How often does each key I name occur? (CountSketch)",

@@ -154,7 +154,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         add_batch(self._table, batch.fingerprints, self._row_keys, units * multiples)
         self._mass = mass
         self._skipped += batch.skipped
-        self._cut += cut_of_records(grid, batch, weights, counts)
+        self._cut += cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
 
     def _add_users(self, batch: KeyBatch, users: Any, weights: Any, clip: Clip, disjoint_users: bool) -> None:
         grid = self._spec.weight_grid

@@ -162,7 +162,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
             self._add_block(records.take(places), block)
         self._mass = mass
         self._skipped += batch.skipped
-        self._cut += cut_of_records(grid, batch, weights, counts)
+        self._cut += cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
 
     def _add_block(self, records: Keys, units: Units) -> None:
         """Add records to every level; ``units`` has one entry a record, or a single one for all."""

@@ -145,7 +145,7 @@ class RangeSketch(Accumulator[RangeSketchSpec]):
             self._begin_change()
             self._add(offsets if batch.kept is None else offsets[batch.kept], units)
             self._skipped += batch.skipped
-            self._cut += cut_of_records(self._spec.weight_grid, batch, weights, counts)
+            self._cut += cut_of_records(self._spec.weight_grid, len(batch.fingerprints), batch.kept, weights, counts)
         else:
             if users is None:
                 raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")

@@ -155,7 +155,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         self._mass = mass
         self._entries.add(positions, units * multiples)
         self._skipped += batch.skipped
-        self._cut += cut_of_records(spec.weight_grid, batch, weights, counts)
+        self._cut += cut_of_records(spec.weight_grid, len(batch.fingerprints), batch.kept, weights, counts)
 
     def _add_users(
         self, spec: SparseHistogramSpec, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool
