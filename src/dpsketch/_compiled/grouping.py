@@ -247,12 +247,12 @@ def group(
     adds: bool,
     found: Integers,
     spots: Integers,
-) -> None:
+) -> bool:
     """Find the keys of one owner's rows and add up their units; enter the new ones if ``adds``.
 
     ``found[row]`` becomes the number of the row's key, −1 if there is none. The first row with a new key gets the
     provisional number ``size + row``, at which ``ids`` and ``units`` have room, and ``spots[row]`` says in which slot;
-    for all other rows that is −1.
+    for all other rows that is −1. Return False if a region is full.
     """
     shift = _shift(slots)
     for source in range(len(order)):
@@ -276,6 +276,7 @@ def group(
             at = place >> shift
             spots[row] = -1
             found[row] = -1
+            steps = U0
             while True:
                 word = slots[at]
                 if word == U0:
@@ -294,7 +295,11 @@ def group(
                         units[number] += row_units[row]
                         found[row] = np.int64(number)
                         break
+                if steps == wrap:
+                    return False
+                steps += U1
                 at = (at & ~wrap) | ((at + U1) & wrap)
+    return True
 
 
 @kernel
@@ -355,17 +360,22 @@ def settle(
 
 
 @kernel
-def move(slots: Words, first: int, stop: int, larger: Words, wrap: np.uint64, ids: Words, secret: Words) -> None:
-    """Enter the keys of slots ``first`` to ``stop`` into a larger table."""
+def move(slots: Words, first: int, stop: int, larger: Words, wrap: np.uint64, ids: Words, secret: Words) -> bool:
+    """Enter the keys of slots ``first`` to ``stop`` into a larger table; return False if a region is full."""
     shift = _shift(larger)
     k0, k1 = secret[0], secret[1]
     for i in range(first, stop):
         if slots[i] != U0:
             number = (slots[i] & NUMBER) - U1
             at = _place(ids[number, 0], ids[number, 1], k0, k1) >> shift
+            steps = U0
             while larger[at] != U0:
+                if steps == wrap:
+                    return False
+                steps += U1
                 at = (at & ~wrap) | ((at + U1) & wrap)
             larger[at] = slots[i]
+    return True
 
 
 @kernel

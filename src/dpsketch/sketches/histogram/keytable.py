@@ -36,7 +36,6 @@ Mask = npt.NDArray[np.bool_]
 HASH_BITS = 127  # of a long text's identity; one of the 128 says that it is a hash
 _BLOCK = 1 << 18  # rows that go through the steps together: their identities stay in the processor's cache
 _SMALLEST_PART = 1 << 15  # rows that are worth a thread
-_MOST_THREADS = 16
 _LEAST_SLOTS = 1 << 10
 _REGIONED = 1 << 16  # slots from which on a table has regions, that threads may own
 _NO_WORDS = np.empty(0, np.uint64)
@@ -53,7 +52,7 @@ def collision_chance(rows: int) -> float:
     Examples
     --------
     >>> collision_chance(10**9)
-    2.938735877055719e-21
+    2.9387358770557188e-21
     """
     return min(1.0, float(rows) ** 2 * 0.5 ** (HASH_BITS + 1))
 
@@ -170,8 +169,9 @@ class KeyTable(Changeable):
     def find(self, keys: Any) -> Integers:
         """Return the number of each row's key, −1 where it has none or the table does not have it."""
         column = self._column(keys)
-        found = np.empty(len(column), np.int64)
-        self._enter(column, 0, adds=False, found=found)
+        found = np.full(len(column), -1, np.int64)
+        if self._size:
+            self._enter(column, 0, adds=False, found=found)
         return found
 
     def names(self, numbers: Any, *, signed: bool = True) -> list[Any]:
@@ -189,8 +189,10 @@ class KeyTable(Changeable):
         list of int, or list of str
             Texts that are not valid UTF-8, which only columns of bytes have, are returned as bytes.
         """
-        asked = np.ascontiguousarray(numbers, np.int64)
-        if asked.ndim != 1 or np.any((asked < 0) | (asked >= self._size)):
+        given = np.asarray(numbers)
+        asked = np.ascontiguousarray(given, np.int64)
+        whole = given.dtype.kind in "iu" or not given.size
+        if not whole or asked.ndim != 1 or np.any((asked < 0) | (asked >= self._size)):
             raise InvalidInput("numbers must be a flat sequence of numbers of keys, below len(table).")
         if self.key_type == "int":
             patterns = self._ids[asked, 0]
@@ -272,9 +274,9 @@ class KeyTable(Changeable):
         table = cls(key_type, secret)
         try:
             table._total = checked_total(0, units, 1, len(units))
-        except CounterOverflow:
+            table._pass_all(rows, units)
+        except (CounterOverflow, InvalidInput):
             raise _not_ours() from None
-        table._pass_all(rows, units)
         if len(table) != len(rows):
             raise _not_ours()
         table.exact = bool(exact[0])
@@ -391,7 +393,7 @@ class KeyTable(Changeable):
         if adds:
             self._make_room(size + n)
         slots = self._slots
-        parts = threads.parts(n, _SMALLEST_PART)[:_MOST_THREADS] if len(slots) >= _REGIONED else [slice(0, n)]
+        parts = threads.parts(n, _SMALLEST_PART) if len(slots) >= _REGIONED else [slice(0, n)]
         ids, places = scratch.ids[:n], scratch.places[:n]
         found, spots, ranks = scratch.found[:n], scratch.spots[:n], scratch.ranks[:n]
         order, fill = scratch.lists(len(parts), n)
@@ -405,10 +407,11 @@ class KeyTable(Changeable):
             grouping.deal(places, live, part.start, part.stop, order, fill, source)
 
         def look(owner: int) -> None:
-            grouping.group(
+            fits = grouping.group(
                 slots, _wrap(slots), self._ids, self._units, size, ids, places, units, order[owner], fill[owner], adds,
                 found, spots,
             )  # fmt: skip
+            _refuse_crowd(fits)
 
         threads.run([partial(prepare, source, part) for source, part in enumerate(parts)])
         threads.run([partial(look, owner) for owner in range(len(parts))])
@@ -441,17 +444,14 @@ class KeyTable(Changeable):
         if size == len(self._slots):
             return
         slots, larger = self._slots, np.zeros(size, np.uint64)
-        cuts = threads.parts(grouping.REGIONS, 1)[:_MOST_THREADS] if len(slots) >= _REGIONED else [slice(0, 1)]
-        region = len(slots) // (grouping.REGIONS if len(slots) >= _REGIONED else 1)
-        threads.run(
-            [
-                partial(
-                    grouping.move, slots, cut.start * region, cut.stop * region, larger, _wrap(larger), self._ids,
-                    self._secret,
-                )
-                for cut in cuts
-            ]
-        )  # fmt: skip
+        regions = grouping.REGIONS if len(slots) >= _REGIONED else 1
+        length = len(slots) // regions
+
+        def move(part: slice) -> None:
+            first, stop = part.start * length, part.stop * length
+            _refuse_crowd(grouping.move(slots, first, stop, larger, _wrap(larger), self._ids, self._secret))
+
+        threads.run([partial(move, part) for part in threads.parts(regions, 1)])
         self._slots = larger
 
     # --- names -------------------------------------------------------------------------------------------------------
@@ -514,6 +514,14 @@ def _blocks(rows: int) -> list[slice]:
 def _wrap(slots: Words) -> np.uint64:
     """Return the bits of a slot's number within which a search stays."""
     return np.uint64(len(slots) // (grouping.REGIONS if len(slots) >= _REGIONED else 1) - 1)
+
+
+def _refuse_crowd(fits: bool) -> None:
+    if not fits:
+        raise InvalidInput(
+            "the keys crowd one part of the table, as chosen keys do if somebody knows the table's secret. "
+            "Start anew with a fresh one."
+        )
 
 
 def _larger(array: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]:
