@@ -1,0 +1,1 @@
+"""Histograms: how often each key occurs, counted exactly and published by name."""
