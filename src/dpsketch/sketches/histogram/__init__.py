@@ -1,0 +1,1 @@
+"""Histograms: which keys there are and how often each occurs, with their names published."""
