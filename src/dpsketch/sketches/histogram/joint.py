@@ -15,7 +15,8 @@ shifts add as squares. Deciding which shared counts are listed is post-processin
 large, the largest of these values over all (λ, s) that a unit can have is the exact δ, up to rounding the noise.
 
 Each value grows with λ, with λ' and with every shift: H falls in ε and grows in s, and the derivative in q of
-1 − q + ∫(q·p − e^ε·p')⁺ is −1 plus a probability. So of the pairs (λ, s) only those matter that no other passes in both.
+1 − q + ∫(q·p − e^ε·p')⁺ is −1 plus a probability. So of the pairs (λ, s) only those matter that no other passes in
+both.
 """
 
 from __future__ import annotations
