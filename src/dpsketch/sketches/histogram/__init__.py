@@ -1,1 +1,7 @@
-"""Histograms: how often each key occurs, counted exactly and published by name."""
+"""Histogram: exact counts by key, released with the names of keys."""
+
+from dpsketch.sketches.histogram.private import PrivateHistogram
+from dpsketch.sketches.histogram.sketch import Histogram
+from dpsketch.sketches.histogram.spec import HistogramSpec
+
+__all__ = ["Histogram", "HistogramSpec", "PrivateHistogram"]

@@ -1,0 +1,32 @@
+"""How the command line starts and releases a histogram."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpsketch.errors import InvalidInput
+from dpsketch.release import typed_keys
+from dpsketch.sketches.histogram.mechanism import FORMS
+from dpsketch.sketches.histogram.sketch import Histogram
+
+if TYPE_CHECKING:
+    from dpsketch.hashing import KeyType
+    from dpsketch.privacy import Unit
+    from dpsketch.sketches.histogram.spec import HistogramSpec
+
+__all__ = ["release_arguments", "start"]
+
+
+def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None) -> Histogram:
+    """Start a histogram; it has no shape that must be stated."""
+    return Histogram(**given, unit=unit, key_type=key_type)
+
+
+def release_arguments(spec: HistogramSpec, given: dict[str, Any], key_type: KeyType | None) -> dict[str, Any]:
+    """Return the arguments of ``release``; the lines of ``keys_from`` are keys of the type that the spec states."""
+    arguments = dict(given)
+    if "form" in given and given["form"] not in FORMS:
+        raise InvalidInput(f"--form is one of {', '.join(FORMS)}.")
+    if (lines := arguments.pop("keys_from", None)) is not None:
+        arguments["keys"] = typed_keys(lines, spec.key_type, None if spec.key_type else key_type)
+    return arguments

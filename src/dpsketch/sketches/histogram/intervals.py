@@ -1,0 +1,243 @@
+"""What a published count says about the true one: intervals and posterior means.
+
+A count that was listed *because* its noise carried it to the cutoff is no ordinary noisy count: the lower the true
+one, the more its noise must have been upwards. :func:`selective` conditions on that. Counts with noise of their own,
+of a public list or of a second stage, need no such care (:func:`ordinary`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches.histogram.joint import Floats, least_whole
+from dpsketch.truncated import Law, TruncatedLaplace
+
+__all__ = ["log_reaching", "ordinary", "posterior_means", "prior_exponent", "selective"]
+
+Integers = npt.NDArray[np.int64]
+
+# Limits are compared in logarithms, and where rounding could decide, the interval is the wider one.
+_ROUNDING = 1e-9
+# The posterior is summed over cells of a sixty-fourth of the noise's standard deviation, or of single counts. Beyond
+# this many standard deviations above the cutoff the prior is straight within the noise, and has a closed form.
+_CELLS = 64
+_NEAR = 40
+_EXPONENTS = (1.01, 6.0)
+
+
+def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
+    """Return ln P(Z ≥ z) for whole numbers z.
+
+    Examples
+    --------
+    >>> log_reaching(DiscreteLaplace(1.0, 1), [1, 0]).round(4).tolist()
+    [-1.3133, -0.3133]
+    """
+    from scipy.special import log_ndtr
+
+    z = np.asarray(values, np.float64)
+    match law:
+        case RoundedGaussian(sigma):
+            found: Floats = log_ndtr((0.5 - z) / sigma)
+            return found
+        case DiscreteLaplace(epsilon, sensitivity):
+            rate = epsilon / sensitivity
+            return _either_side(z, lambda upper: -rate * upper - math.log1p(math.exp(-rate)))
+        case TruncatedLaplace(rate, bound):
+
+            def upper_tail(upper: Floats) -> Floats:
+                left = np.maximum(bound - upper, -1.0)
+                with np.errstate(divide="ignore"):
+                    terms = np.log(np.expm1(-rate * (left + 1)) / math.expm1(-rate))
+                found: Floats = math.log(law.end) + rate * left + terms
+                return found
+
+            return _either_side(z, upper_tail)
+        case never:
+            assert_never(never)
+
+
+def selective(counts: Integers, law: Law, cutoff: int, tail: float) -> tuple[Integers, Integers]:
+    """Return an interval for each true count, given that it was listed.
+
+    Parameters
+    ----------
+    counts : array of int
+        Noisy counts y, all at least ``cutoff``.
+    law : Law
+        Their noise.
+    cutoff : int
+        The least noisy count that is listed.
+    tail : float
+        How often each of the two limits may miss; 0.025 for 95 % intervals. For k intervals at once a k-th of that.
+
+    Accuracy
+    --------
+    Every true count c ≥ 1 lies in its interval with probability at least 1 − 2·tail, given that it is listed. The
+    interval holds the c for which P_c(Y ≥ y | Y ≥ T) and P_c(Y ≤ y | Y ≥ T) both exceed ``tail``: each is at or below
+    it with probability at most ``tail``. Both are monotone in c, as the laws are log-concave. The noisy count itself
+    is always in: it is added where y lies so close to the cutoff that every c would make it surprisingly low.
+
+    Examples
+    --------
+    >>> low, high = selective(np.array([15, 17, 20, 25]), TruncatedLaplace(1.0, 14), 15, 0.025)
+    >>> low.tolist(), high.tolist()
+    ([1, 3, 17, 22], [17, 20, 23, 28])
+    """
+    distinct, place = np.unique(_listed(counts, cutoff), return_inverse=True)
+    log_tail = math.log(tail) - _ROUNDING
+
+    def high_enough(c: Integers) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = log_reaching(law, distinct - c) - log_reaching(law, cutoff - c) > log_tail
+        return found
+
+    def too_high(c: Integers) -> npt.NDArray[np.bool_]:
+        beyond = np.minimum(log_reaching(law, distinct + 1 - c) - log_reaching(law, cutoff - c), 0.0)
+        return -np.expm1(beyond) <= math.exp(log_tail)
+
+    # No count below this can be listed.
+    least = max(1, cutoff - law.bound) if isinstance(law, TruncatedLaplace) else 1
+    low = _first(high_enough, np.full_like(distinct, least), distinct)
+    # From so far above y on, y is too low: the count reaches the cutoff with a probability of at least one half.
+    high = _first(too_high, distinct + 1, distinct + 1 + _reach(law, tail / 4)) - 1
+    return low[place], high[place]
+
+
+def ordinary(counts: Integers, law: Law, tail: float) -> tuple[Integers, Integers]:
+    """Return an interval for each true count that has noise of its own and no threshold; true counts are at least 0.
+
+    Accuracy
+    --------
+    Each limit misses with probability at most ``tail``: it is the law's exact quantile away.
+
+    Examples
+    --------
+    >>> low, high = ordinary(np.array([2, 30]), DiscreteLaplace(1.0, 1), 0.025)
+    >>> low.tolist(), high.tolist()
+    ([0, 27], [5, 33])
+    """
+    reach = _reach(law, tail)
+    return np.maximum(counts - reach, 0), np.maximum(counts + reach, 0)
+
+
+def prior_exponent(counts: Integers, law: Law, cutoff: int) -> float:
+    """Return the s of a prior c^(−s) on true counts c ≥ 1 under which the listed ones are the likeliest."""
+    from scipy.optimize import minimize_scalar
+
+    cells = _PriorCells(law, cutoff)
+    near, far = cells.split(_listed(counts, cutoff))
+    if not len(near) + len(far):
+        raise InvalidInput("no count was listed, and nothing can be said of how they are distributed.")
+    often = np.bincount(near, minlength=cells.size)
+    logs = math.fsum(np.log(far))
+
+    def surprise(s: float) -> float:
+        masses, centres = cells.prior(s)
+        seen = math.fsum(np.log(cells.smeared(masses)[often > 0]) * often[often > 0]) - s * logs
+        return len(counts) * math.log(cells.listed(masses, centres, s)) - seen
+
+    return float(minimize_scalar(surprise, bounds=_EXPONENTS, method="bounded", options={"xatol": 1e-3}).x)
+
+
+def posterior_means(counts: Integers, law: Law, cutoff: int) -> Floats:
+    """Return what each listed count is expected to be, under the prior of :func:`prior_exponent`.
+
+    Accuracy
+    --------
+    Listed counts are too high on average, those near the cutoff the most. Means take that back: they serve sums, such
+    as what all listed keys have together. For a single count they gain little.
+    """
+    counts = _listed(counts, cutoff)
+    if not len(counts):
+        return np.zeros(0)
+    s = prior_exponent(counts, law, cutoff)
+    cells = _PriorCells(law, cutoff)
+    masses, centres = cells.prior(s)
+    likely, weighed = cells.smeared(masses), cells.smeared(masses * centres)
+    values = counts.astype(np.float64)
+    means: Floats = values - s * law.variance / values
+    near = counts <= cells.last
+    place = cells.place(counts[near])
+    means[near] = weighed[place] / likely[place]
+    return means
+
+
+class _PriorCells:
+    """The true counts from 1 on in cells of equal width, up to where the noise sees the prior as straight."""
+
+    def __init__(self, law: Law, cutoff: int) -> None:
+        deviation = math.sqrt(law.variance)
+        self._law, self._cutoff = law, cutoff
+        self._width = width = 2 * int(deviation / _CELLS / 2) + 1  # odd, so that a cell has a middle
+        self.last = cutoff + int(_NEAR * deviation) + 1
+        below = int(20 * deviation / width) + 2
+        self.size = self.last // width + 1 + below
+        self._middles: Floats = np.arange(self.size, dtype=np.float64) * width + (width + 1) / 2
+        offsets = np.arange(-below, self.size + 1) * width - (width - 1) // 2
+        self._noise = -np.diff(np.exp(log_reaching(law, offsets)))
+        self._below = below
+
+    def split(self, counts: Integers) -> tuple[npt.NDArray[np.intp], Floats]:
+        """Return the cells of near counts, and the far counts."""
+        near = counts <= self.last
+        return self.place(counts[near]), counts[~near].astype(np.float64)
+
+    def place(self, counts: Integers) -> npt.NDArray[np.intp]:
+        """Return the cells of counts."""
+        return ((counts - 1) // self._width).astype(np.intp)
+
+    def prior(self, s: float) -> tuple[Floats, Floats]:
+        """Return what the prior c^(−s) gives each cell, and where its mass has its centre."""
+        first = np.arange(1.0, self._width + 1)
+        powers = first**-s
+        masses: Floats = self._width * np.power(self._middles, -s)
+        centres = self._middles.copy()
+        masses[0] = powers.sum()
+        centres[0] = (first * powers).sum() / masses[0]
+        return masses, centres
+
+    def smeared(self, masses: Floats) -> Floats:
+        """Return the cells' masses with noise added."""
+        return np.asarray(np.convolve(masses, self._noise)[self._below : self._below + self.size], np.float64)
+
+    def listed(self, masses: Floats, centres: Floats, s: float) -> float:
+        """Return the mass of all counts that are listed, those beyond the cells included."""
+        from scipy.special import zeta
+
+        reaching = np.exp(log_reaching(self._law, np.ceil(self._cutoff - centres)))
+        return float((masses * reaching).sum() + zeta(s, self.size * self._width + 1))
+
+
+def _listed(counts: Integers, cutoff: int) -> Integers:
+    if len(counts) and counts.min() < cutoff:
+        raise InvalidInput("a count below the cutoff was given: expected counts that were listed.")
+    return counts
+
+
+def _either_side(z: Floats, upper: Callable[[Floats], Floats]) -> Floats:
+    """Return ln P(Z ≥ z) of a symmetric law from that for z ≥ 1."""
+    tail = upper(np.where(z >= 1, z, 1 - z))
+    return np.where(z >= 1, tail, np.log1p(-np.exp(np.minimum(tail, 0.0))))
+
+
+def _reach(law: Law, tail: float) -> int:
+    """Return the least q with P(Z > q) ≤ ``tail``."""
+    return least_whole(lambda q: float(log_reaching(law, q + 1)) <= math.log(tail), 0)
+
+
+def _first(holds: Callable[[Integers], npt.NDArray[np.bool_]], low: Integers, high: Integers) -> Integers:
+    """Return for each place the first number from which on something holds; it does at ``high``."""
+    low, high = low.copy(), high.copy()
+    while (low < high).any():
+        middle = low + (high - low) // 2
+        found = holds(middle)
+        high = np.where(found, middle, high)
+        low = np.where(found, low, np.minimum(middle + 1, high))
+    return low

@@ -1,0 +1,448 @@
+"""One release's mechanism: how names are found, what counts carry, and what that promises together.
+
+Names come from a public list, from a threshold on noisy counts, or from rounds of weights (see
+:mod:`~dpsketch.sketches.histogram.thresholds`, where the proofs are). Counts carry the threshold's noise, or noise of
+their own where their keys are public by then.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self, assert_never, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch.numbers import real_number, whole_number
+from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, PureCost, ZcdpCost
+from dpsketch.sketches.histogram.content import Content
+from dpsketch.sketches.histogram.keytable import collision_chance
+from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds_delta
+from dpsketch.sketches.histogram.thresholds import Threshold, choose, delta_of
+from dpsketch.sketches.permit import Calibration, Part, Share, additive
+from dpsketch.sketches.specs import Sensitivity
+from dpsketch.truncated import Law, TruncatedLaplace, law_from_json
+
+__all__ = ["ENTRIES", "FORMS", "TOTAL", "Form", "Found", "Mechanism", "Reach"]
+
+Form = Literal["truncated", "laplace", "gaussian", "weighted", "rounds"]
+FORMS: tuple[Form, ...] = get_args(Form)
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+ENTRIES, TOTAL = "the entries", "the total"
+# No histogram holds more records than this; so many texts meet in a secret hash with this chance at most.
+_MOST_RECORDS = 2**40
+COLLISION = collision_chance(_MOST_RECORDS)
+# The total's part of ε, where all other keys are asked for beside those that pass a threshold.
+_TOTAL_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What one unit of privacy can change: so many keys, by so many units each.
+
+    Attributes
+    ----------
+    keys, units : int
+        The bounds.
+    replace : bool
+        Whether neighbours have one unit in place of another, so that two contributions move.
+    users : bool
+        Whether the unit is a user.
+    """
+
+    keys: int
+    units: int
+    replace: bool
+    users: bool
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far it moves the counts.
+
+        Contributions are not negative, so that two of them differ by √2 times one in L2 at most, not by twice.
+        """
+        times = 2 if self.replace else 1
+        l2 = self.units * math.sqrt(times * self.keys)
+        return Sensitivity(times * self.keys * self.units, math.nextafter(l2, math.inf))
+
+
+class Found(NamedTuple):
+    """What a mechanism publishes.
+
+    Attributes
+    ----------
+    places : numpy.ndarray of int64
+        The keys that were found, by their numbers in the content, increasing.
+    values : numpy.ndarray of int64
+        Their noisy counts; empty where names only are published.
+    listed : numpy.ndarray of int64
+        The noisy counts of the public list, in its order.
+    others : int or None
+        The noisy count of all other keys, where it is a part of this.
+    """
+
+    places: Integers
+    values: Integers
+    listed: Integers
+    others: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """The public parameters of one release.
+
+    Attributes
+    ----------
+    finding : Threshold, WeightedRounds or None
+        How names are found; None where only those of a public list are published.
+    noise : Law or None
+        What counts carry; None where names only are published.
+    counted : int
+        On so many keys a unit of privacy counts in the published counts.
+    others : Noise or None
+        What the count of all other keys carries, where it is published with the counts.
+    total : DiscreteLaplace or None
+        What the total carries from which all other keys are worked out, where it is.
+    costs, epsilon, delta, rho
+        What is charged and promised.
+    """
+
+    finding: Threshold | WeightedRounds | None
+    noise: Law | None
+    counted: int
+    others: Noise | None
+    total: DiscreteLaplace | None
+    costs: tuple[Cost, ...]
+    epsilon: float
+    delta: float
+    rho: float | None
+
+    @classmethod
+    def for_budget(
+        cls,
+        budget: Budget,
+        reach: Reach,
+        *,
+        listed: bool,
+        unknown: bool | None,
+        others: bool,
+        names_only: bool,
+        form: Form | None,
+        hashed: bool,
+    ) -> Self:
+        """Choose the parameters, by public facts alone.
+
+        Parameters
+        ----------
+        budget, reach
+            What may be spent, and what one unit of privacy can change.
+        listed, unknown : bool
+            Whether a public list is answered, and whether keys on no list are published if they pass.
+        others, names_only, form
+            As :meth:`~dpsketch.Histogram.release` takes them.
+        hashed : bool
+            Whether keys may have been told apart by several secret hashes, whose failing must be paid for then also
+            where names come from a list.
+        """
+        unknown = not listed if unknown is None else unknown
+        if not (listed or unknown):
+            raise InvalidInput("nothing would be published: give keys=, or leave unknown= out.")
+        if names_only and (others or not unknown):
+            raise InvalidInput("names_only= finds names and publishes no counts: leave others= out, and keys= too.")
+        if not unknown:
+            return cls._of_list(budget, reach, others, form, hashed)
+        match budget.cost:
+            case ApproximateCost(epsilon, delta):
+                return cls._of_unknown(epsilon, delta, reach, others, names_only, form)
+            case PureCost():
+                raise InvalidInput(
+                    "names that are on no public list need delta > 0 (1e-6, say: well below 1 over the number of "
+                    "records). With delta=0 give a public list: keys=[…]."
+                )
+            case ZcdpCost():
+                raise InvalidInput("rho= needs a public list, keys=[…]: names on no list need epsilon= and delta=.")
+            case never:
+                assert_never(never)
+
+    @classmethod
+    def _of_list(cls, budget: Budget, reach: Reach, others: bool, form: Form | None, hashed: bool) -> Self:
+        """Choose the noise of a public list's counts: the one with the smaller variance, where the budget allows both.
+
+        Privacy
+        -------
+        All other keys are one more cell. In L1 it is free, as a unit has so many units in all. In L2 a unit that
+        counts on i listed keys adds at most m − i times w to it, and i + (m−i)²/m ≤ m: scaled by 1/√m it is free too.
+        """
+        if form not in (None, "laplace", "gaussian"):
+            raise InvalidInput("a public list gets Laplace or Gaussian noise on its counts: leave form= out.")
+        share = Share(ENTRIES, reach.sensitivity)
+        asked = budget
+        if hashed:
+            match budget.cost:
+                case ApproximateCost(epsilon, delta) if delta > 2 * COLLISION:
+                    asked = Budget(epsilon, delta - COLLISION)
+                case _:
+                    raise InvalidInput(
+                        "long text keys of partials that were started apart are told apart by several secret hashes, "
+                        "which fail with a chance below 1e-14. State epsilon= with delta= (1e-12, say), or start "
+                        "partials with empty_like()."
+                    )
+        plans = [additive(asked, share)]
+        if isinstance(asked.cost, ApproximateCost):
+            plans.append(additive(Budget(asked.cost.epsilon, 0.0), share))
+        laws = {"laplace": DiscreteLaplace, "gaussian": RoundedGaussian}
+        plans = [plan for plan in plans if form is None or isinstance(plan.law(ENTRIES), laws[form])]
+        if not plans:
+            raise InvalidInput("this budget does not go with that form: Gaussian noise needs delta > 0 or rho.")
+        plan = min(plans, key=lambda each: each.law(ENTRIES).variance)
+        noise = plan.law(ENTRIES)
+        rest: Noise | None = None
+        if others:
+            wide = RoundedGaussian(noise.sigma * math.sqrt(reach.keys)) if isinstance(noise, RoundedGaussian) else noise
+            rest = wide
+        costs, delta = plan.costs, plan.delta
+        if hashed:
+            assert isinstance(budget.cost, ApproximateCost)
+            costs, delta = (budget.cost,), budget.cost.delta
+        return cls(None, noise, reach.keys, rest, None, costs, plan.epsilon, delta, plan.rho)
+
+    @classmethod
+    def _of_unknown(
+        cls, epsilon: float, delta: float, reach: Reach, others: bool, names_only: bool, form: Form | None
+    ) -> Self:
+        """Choose how names are found, and what counts carry."""
+        if delta <= 2 * COLLISION:
+            raise InvalidInput("delta is below 1e-13, where a secret hash of the keys may fail: state a larger one.")
+        if form in ("weighted", "rounds") and not reach.users:
+            raise InvalidInput("weights and rounds are for users with many keys: a record has one. Leave form= out.")
+        if names_only and not reach.users:
+            raise InvalidInput("names_only= gains nothing where the unit is a record: its count comes with its name.")
+
+        def found(share: float) -> Threshold | WeightedRounds:
+            return choose(
+                epsilon * share, delta - COLLISION, reach.keys, reach.units, reach.replace,
+                names_only=names_only, mechanism=form,
+            )  # fmt: skip
+
+        finding = found(1.0)
+        if isinstance(finding, WeightedRounds):
+            noise, counted = finding.counts_law, finding.counts_keys
+            if names_only:
+                noise, counted = None, reach.keys
+            rest = None
+            if others and noise is not None:
+                rest = RoundedGaussian(noise.sigma * math.sqrt(counted))
+            cost = ApproximateCost(epsilon, delta)
+            return cls(finding, noise, counted, rest, None, (cost,), epsilon, delta, None)
+        if not others:
+            cost = ApproximateCost(epsilon, delta)
+            return cls(finding, finding.law, reach.keys, None, None, (cost,), epsilon, delta, None)
+        # A hair less, so that the two sum to ε in floats too.
+        finding = found((1 - _TOTAL_SHARE) * (1 - 1e-12))
+        assert isinstance(finding, Threshold)
+        total = DiscreteLaplace(epsilon * _TOTAL_SHARE * (1 - 1e-12), reach.sensitivity.l1)
+        costs = (ApproximateCost(finding.epsilon, delta), PureCost(total.epsilon))
+        return cls(finding, finding.law, reach.keys, None, total, costs, epsilon, delta, None)
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase, as a part of a release."""
+        if self.finding is not None:
+            return self.finding.words
+        assert self.noise is not None
+        return f"a public list of keys; {self.noise.words}"
+
+    @property
+    def form(self) -> str:
+        """The mechanism by the name that forces it; "list" for a public list."""
+        return "list" if self.finding is None else self.finding.name
+
+    @property
+    def finds(self) -> bool:
+        """Whether keys may be published that are on no list."""
+        return self.finding is not None
+
+    @property
+    def cutoff(self) -> int | None:
+        """From which noisy count on a key is published, in a release of one stage."""
+        return self.finding.cutoff if isinstance(self.finding, Threshold) else None
+
+    @property
+    def count_error(self) -> float:
+        """The standard deviation of a count, in units; infinite where there are none."""
+        return math.inf if self.noise is None else math.sqrt(self.noise.variance)
+
+    @property
+    def calibration(self) -> Calibration:
+        """The parts of a release by this mechanism."""
+        parts = [Part(ENTRIES, self._entries)]
+        if self.total is not None:
+            parts.append(Part(TOTAL, self.total, Sensitivity(self.total.sensitivity, float(self.total.sensitivity))))
+        words = "; ".join(part.law.words for part in parts)
+        return Calibration(tuple(parts), self.costs, self.epsilon, self.delta, self.rho, words)
+
+    @property
+    def _entries(self) -> Entries:
+        return Entries(self, self.costs[:1])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the parameters as JSON-ready values; what is promised stands in the guarantee."""
+        return {
+            "finding": _finding_to_json(self.finding),
+            "noise": None if self.noise is None else self.noise.to_json(),
+            "counted": self.counted,
+            "others": None if self.others is None else self.others.to_json(),
+            "total": None if self.total is None else self.total.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], promise: Guarantee) -> Self:
+        """Rebuild from :meth:`to_json`; refuse what the guarantee beside it does not cover."""
+        finding = _finding_from_json(value["finding"])
+        noise, others, total = (
+            None if value[name] is None else law_from_json(value[name]) for name in ("noise", "others", "total")
+        )
+        if isinstance(others, TruncatedLaplace) or not isinstance(total, DiscreteLaplace | None):
+            raise _unfit()
+        if finding is None:
+            good = noise is not None and not isinstance(noise, TruncatedLaplace)
+        else:
+            good = finding.delta <= promise.delta and finding.epsilon <= promise.epsilon
+            good = good and noise == (finding.law if isinstance(finding, Threshold) else finding.counts_law)
+        if not good:
+            raise _unfit()
+        counted = whole_number("counted", value["counted"], low=1)
+        return cls(finding, noise, counted, others, total, promise.costs, promise.epsilon, promise.delta, promise.rho)
+
+
+def _unfit() -> InvalidInput:
+    return InvalidInput("this is no mechanism of a histogram: its parts do not fit each other or its guarantee.")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The part of a release that draws names and counts."""
+
+    mechanism: Mechanism
+    costs: tuple[Cost, ...]
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        return self.mechanism.words
+
+    def draw(self, content: Content, listed: Integers) -> Found:
+        """Return what may be published of the content; ``listed`` are the places of a public list's keys, −1 for none.
+
+        A key that nobody has is not found, whatever its noise: only those of the list are published at zero.
+        """
+        known = np.zeros(content.size, np.bool_)
+        known[listed[listed >= 0]] = True
+        match self.mechanism.finding:
+            case None:
+                found = np.zeros(content.size, np.bool_)
+            case Threshold() as threshold:
+                return self._one_stage(content, listed, known, threshold)
+            case WeightedRounds() as rounds:
+                found = _in_rounds(content, known, rounds)
+            case never:
+                assert_never(never)
+        places = np.flatnonzero(found)
+        if self.mechanism.noise is None:
+            nothing = np.empty(0, np.int64)
+            return Found(places, nothing, nothing, None)
+        sums, rest = content.sums(known | found, self.mechanism.counted)
+        values = sums[places] + self.mechanism.noise.sample(len(places))
+        others = None
+        if self.mechanism.others is not None:
+            others = rest + int(self.mechanism.others.sample(1)[0])
+        return Found(places, values, self._listed(sums, listed), others)
+
+    def _one_stage(
+        self, content: Content, listed: Integers, known: npt.NDArray[np.bool_], threshold: Threshold
+    ) -> Found:
+        sums, _ = content.sums(np.ones(content.size, np.bool_), self.mechanism.counted)
+        there = np.flatnonzero((sums >= 1) & ~known)
+        noisy = sums[there] + threshold.law.sample(len(there))
+        passed = noisy >= threshold.cutoff
+        return Found(there[passed], noisy[passed], self._listed(sums, listed), None)
+
+    def _listed(self, sums: Integers, listed: Integers) -> Integers:
+        """Return the noisy counts of a public list; keys that nobody has count 0, and get noise as all others."""
+        noise = self.mechanism.noise
+        assert noise is not None
+        counts = np.zeros(len(listed), np.int64)
+        counts[listed >= 0] = sums[listed[listed >= 0]]
+        return counts + noise.sample(len(listed))
+
+
+def _in_rounds(content: Content, known: Mask, rounds: WeightedRounds) -> Mask:
+    """Find names by weights; what is known, from a list or an earlier round, takes no more weight."""
+    found = np.zeros(content.size, np.bool_)
+    for law, cutoff in zip(rounds.laws, rounds.cutoffs, strict=True):
+        weights = content.weights(~(known | found), rounds.cap)
+        there = np.flatnonzero(weights >= 1)
+        noisy = weights[there] + law.sample(len(there))
+        found[there[noisy >= cutoff]] = True
+    return found
+
+
+def _finding_to_json(finding: Threshold | WeightedRounds | None) -> dict[str, Any] | None:
+    match finding:
+        case None:
+            return None
+        case Threshold():
+            own: dict[str, Any] = {
+                "law": finding.law.to_json(),
+                "cutoff": finding.cutoff,
+                "keys": finding.keys,
+                "weight": finding.weight,
+            }
+        case WeightedRounds():
+            own = {
+                "laws": [law.to_json() for law in finding.laws],
+                "cutoffs": list(finding.cutoffs),
+                "cap": finding.cap,
+                "counts_law": None if finding.counts_law is None else finding.counts_law.to_json(),
+                "counts_keys": finding.counts_keys,
+                "counts_weight": finding.counts_weight,
+            }
+        case never:
+            assert_never(never)
+    return {**own, "replace": finding.replace, "epsilon": finding.epsilon}
+
+
+def _finding_from_json(value: dict[str, Any] | None) -> Threshold | WeightedRounds | None:
+    """Rebuild what finds names, with the δ that its noise and cutoffs come to."""
+    if value is None:
+        return None
+    epsilon, replace = real_number("epsilon", value["epsilon"]), bool(value["replace"])
+    if "law" in value:
+        law = law_from_json(value["law"])
+        cutoff, keys, weight = (whole_number(name, value[name], low=1) for name in ("cutoff", "keys", "weight"))
+        delta = delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace)
+        return Threshold(law, cutoff, keys, weight, replace, epsilon, delta)
+    laws = tuple(_gaussian(each) for each in value["laws"])
+    cutoffs = tuple(whole_number("cutoff", each, low=1) for each in value["cutoffs"])
+    counts_law = None if value["counts_law"] is None else _gaussian(value["counts_law"])
+    cap = whole_number("cap", value["cap"], low=1)
+    counts_keys, counts_weight = (whole_number(name, value[name], low=0) for name in ("counts_keys", "counts_weight"))
+    if not laws or len(laws) != len(cutoffs):
+        raise InvalidInput("this is no mechanism of a histogram: each round has one law and one cutoff.")
+    delta = rounds_delta(
+        laws, cutoffs, epsilon=epsilon, cap=cap, replace=replace,
+        counts_law=counts_law, counts_keys=counts_keys, counts_weight=counts_weight,
+    )  # fmt: skip
+    return WeightedRounds(laws, cutoffs, cap, counts_law, counts_keys, counts_weight, replace, epsilon, delta)
+
+
+def _gaussian(value: dict[str, Any]) -> RoundedGaussian:
+    law = law_from_json(value)
+    if not isinstance(law, RoundedGaussian):
+        raise InvalidInput("this is no mechanism of a histogram: its rounds have Gaussian noise.")
+    return law

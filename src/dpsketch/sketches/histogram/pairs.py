@@ -1,0 +1,88 @@
+"""Who has which key: each pair of a user and a key once, with what was counted of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import CounterOverflow
+
+__all__ = ["PairTable", "check_room"]
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+_BITS = 32
+_MOST = 1 << _BITS
+# So many pairs wait before they are sorted into the others, or as many as there are, if these are more.
+_FEW = 1 << 20
+
+
+class PairTable:
+    """Pairs of numbers, each once; the units of equal ones are added, up to a bound. Sensitive.
+
+    Parameters
+    ----------
+    max_units : int
+        What one user can add to one key. Where it is 1 nothing but the pairs is kept.
+
+    Notes
+    -----
+    ``min(a + b, most)`` does not depend on the order of its terms, so that any split of the records gives one table.
+    """
+
+    def __init__(self, max_units: int) -> None:
+        self._most = max_units
+        self._codes = np.empty(0, np.uint64)
+        self._units = np.empty(0, np.int64)
+        self._waiting: list[tuple[Words, Integers]] = []
+        self._wait = 0
+
+    def add(self, users: Integers, keys: Integers, units: Integers) -> None:
+        """Add pairs, given by the numbers of their users and keys, with at least one unit each."""
+        if len(users) == 0:
+            return
+        codes = (users.astype(np.uint64) << np.uint64(_BITS)) | keys.astype(np.uint64)
+        self._waiting.append((codes, units))
+        self._wait += len(codes)
+        if self._wait > max(_FEW, len(self._codes)):
+            self._sort()
+
+    def arrays(self) -> tuple[Integers, Integers, Integers]:
+        """Return users, keys and units of all pairs, sorted by user and then by key."""
+        self._sort()
+        users = (self._codes >> np.uint64(_BITS)).astype(np.int64)
+        keys = (self._codes & np.uint64(_MOST - 1)).astype(np.int64)
+        return users, keys, self._units if self._most > 1 else np.ones(len(users), np.int64)
+
+    def _sort(self) -> None:
+        if not self._waiting:
+            return
+        codes = np.concatenate([self._codes, *(codes for codes, _ in self._waiting)])
+        if self._most == 1:
+            self._codes = np.unique(codes)
+        else:
+            units = np.concatenate([self._units, *(units for _, units in self._waiting)])
+            order = np.argsort(codes, kind="stable")
+            codes, units = codes[order], np.minimum(units[order], self._most)
+            firsts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+            self._codes = codes[firsts]
+            self._units = _bounded_sums(units, firsts, self._most)
+        self._waiting, self._wait = [], 0
+
+
+def _bounded_sums(units: Integers, firsts: Integers, most: int) -> Integers:
+    """Return the sums of runs, none above ``most``; none can wrap on the way."""
+    if most * len(units) < 1 << 62:
+        return np.minimum(np.add.reduceat(units, firsts), most)
+    high = np.add.reduceat(units >> 20, firsts)  # exact in two halves, as the whole may pass 64 bits
+    low = np.add.reduceat(units & ((1 << 20) - 1), firsts)
+    large = high > (most >> 20) + 1
+    sums: Integers = np.where(large, most, np.minimum((np.where(large, 0, high) << 20) + low, most))
+    return sums
+
+
+def check_room(users: int, keys: int) -> None:
+    """Refuse more users or keys than a pair can name."""
+    if max(users, keys) >= _MOST:
+        raise CounterOverflow("a histogram holds fewer than 2**32 users and keys; nothing was added.")

@@ -1,0 +1,305 @@
+"""Finding names by weights: users with few keys speak louder for each, in one round or in several.
+
+In a round every unit takes at most ``cap`` of its keys, d of them, and gives each the weight 1/√d, so that it moves
+the sums by at most 1 in L2 whatever it holds. Sums get Gaussian noise, and keys from the cutoff on are found. The next
+round leaves them out: every unit draws afresh from its keys that are not yet found. Counts, where they are wanted, are
+a last stage on the found keys, which are public by then: each unit keeps at most ``counts_keys`` of them, and they get
+noise of their own and no threshold.
+
+Weights are whole numbers of 2⁻²⁰, rounded down; cutoffs and scales are in the same unit and rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import accounting
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import RoundedGaussian
+from dpsketch.numbers import probability, real_number, whole_number
+from dpsketch.sketches.histogram.joint import Floats, joint_delta, least_whole, log_hidden
+
+__all__ = ["WEIGHT_ONE", "WeightedRounds", "rounds", "rounds_delta", "unit_weights", "weighted"]
+
+# The weight of a unit's only key.
+WEIGHT_ONE = 1 << 20
+_LARGEST_CAP = 1024
+# More noise than the sums need alone leaves room in δ for the names: one round looks at what is novel and what is
+# shared together and needs little; several are bounded by both at their worst, and the best room is searched for.
+_ROOM = 1 + 1e-5
+_ROOM_WITH_COUNTS = 1 + 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedRounds:
+    """Names found by weights, in one round or several, and counts of the found keys where wanted.
+
+    Attributes
+    ----------
+    laws : tuple of RoundedGaussian
+        The noise of each round's sums, in units of 2⁻²⁰.
+    cutoffs : tuple of int
+        The least noisy sum of each round that is found, in units of 2⁻²⁰.
+    cap : int
+        No unit gives weight to more keys in a round.
+    counts_law : RoundedGaussian or None
+        The noise of the counts, in units of the counts.
+    counts_keys, counts_weight : int
+        No unit counts for more of the found keys, nor by more for each.
+    replace : bool
+        Whether neighbours have one unit in place of another.
+    epsilon, delta : float
+        What is promised for all rounds and the counts together.
+    """
+
+    laws: tuple[RoundedGaussian, ...]
+    cutoffs: tuple[int, ...]
+    cap: int
+    counts_law: RoundedGaussian | None
+    counts_keys: int
+    counts_weight: int
+    replace: bool
+    epsilon: float
+    delta: float
+
+    @property
+    def name(self) -> str:
+        """The mechanism, by the name that forces it."""
+        return "weighted" if len(self.laws) == 1 else "rounds"
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        times = "one round" if len(self.laws) == 1 else f"{len(self.laws)} rounds"
+        sigmas = ", ".join(f"{law.sigma / WEIGHT_ONE:.4g}" for law in self.laws)
+        counts = "" if self.counts_law is None else f"; counts of found keys with {self.counts_law.words}"
+        return f"weighted names in {times}, rounded Gaussian noise, σ = {sigmas}{counts}"
+
+
+def unit_weights(cap: int) -> npt.NDArray[np.int64]:
+    """Return ⌊2²⁰/√d⌋ for d = 0 … ``cap``: the weight of each key of a unit that has d (0 for d = 0).
+
+    Examples
+    --------
+    >>> unit_weights(4).tolist()
+    [0, 1048576, 741455, 605395, 524288]
+    """
+    return np.array([0, *(math.isqrt(WEIGHT_ONE**2 // d) for d in range(1, cap + 1))], np.int64)
+
+
+def rounds_delta(
+    laws: tuple[RoundedGaussian, ...],
+    cutoffs: tuple[int, ...],
+    *,
+    epsilon: float,
+    cap: int,
+    replace: bool,
+    counts_law: RoundedGaussian | None = None,
+    counts_keys: int = 0,
+    counts_weight: int = 1,
+) -> float:
+    """Return the joint δ at ``epsilon`` of such rounds and counts, rounded up; for the proofs see the constructors."""
+    counts = 0.0 if counts_law is None else counts_keys * (counts_weight / counts_law.sigma) ** 2
+    if len(laws) == 1:
+        return _one_round(laws[0].sigma, cutoffs[0], epsilon, cap, counts, replace=replace)
+    leak = math.fsum(_worst_leak(law.sigma, cutoff, cap) for law, cutoff in zip(laws, cutoffs, strict=True))
+    return _composed(epsilon, leak, math.fsum((WEIGHT_ONE / law.sigma) ** 2 for law in laws) + counts, replace=replace)
+
+
+@lru_cache(maxsize=64)
+def weighted(
+    epsilon: float,
+    delta: float,
+    cap: int,
+    replace: bool,
+    *,
+    counts_keys: int = 0,
+    counts_share: float = 0.0,
+    counts_weight: int = 1,
+) -> WeightedRounds:
+    """Return one round of weights, and counts if they get a share.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    cap : int
+        No unit gives weight to more keys; at most 1024.
+    replace : bool
+        Whether neighbours have one unit in place of another.
+    counts_keys, counts_weight : int
+        No unit counts for more of the found keys, nor by more for each.
+    counts_share : float
+        The counts' part of μ²; 0 for names alone.
+
+    Privacy
+    -------
+    A unit with d keys, j of them novel, shows none of these with probability q^j, q = Φ((T − W − ½)/σ), where W is
+    its weight on each, and shifts the others by W√(d−j)/σ and the counts by at most w√m/σ₂. δ is the largest over d ≤
+    ``cap`` and j ≤ d, or over both units' where one replaces another (:mod:`~dpsketch.sketches.histogram.joint`).
+
+    Examples
+    --------
+    >>> found = weighted(1.0, 1e-5, 10, False)
+    >>> round(found.cutoffs[0] / WEIGHT_ONE, 2), round(found.laws[0].sigma / WEIGHT_ONE, 3)
+    (18.05, 3.731)
+    """
+    mu = _facts(epsilon, delta, cap, counts_keys, counts_share, counts_weight)
+    room = _ROOM_WITH_COUNTS if counts_share else _ROOM
+    return _calibrated(epsilon, delta, mu / room, cap, replace, (1.0,), counts_keys, counts_share, counts_weight)
+
+
+@lru_cache(maxsize=64)
+def rounds(
+    epsilon: float,
+    delta: float,
+    cap: int,
+    replace: bool,
+    *,
+    shares: tuple[float, ...] = (0.1, 0.9),
+    counts_keys: int = 0,
+    counts_share: float = 0.0,
+    counts_weight: int = 1,
+) -> WeightedRounds:
+    """Return several rounds of weights, and counts if they get a share; parameters as for :func:`weighted`.
+
+    ``shares`` are the rounds' parts of what the counts leave of μ², and of the probability that a name shows. How much
+    of δ goes to names is chosen so that the last round's cutoff, which finds the most, is the least.
+
+    Privacy
+    -------
+    In each round the joint pair of a unit that holds (λ, s) is passed, at every ε, by that of the round's largest λ and
+    largest s: j ≤ ``cap`` novel keys weigh at most 1/√j each, so λ = max over j of −j·ln Φ((T − 1/√j)/σ), and s = 1/σ.
+    Pairs that pass others compose, whatever a round makes of the earlier ones' outputs: λ = Σ λ_r, s² = Σ 1/σ_r² +
+    m·w²/σ₂². Where one unit replaces another, both have λ at its worst, which leaves 1 − q + q·H(ε; √2·s).
+
+    Examples
+    --------
+    >>> [round(cutoff / WEIGHT_ONE, 1) for cutoff in rounds(1.0, 1e-5, 100, False).cutoffs]
+    [70.2, 21.9]
+    """
+    mu = _facts(epsilon, delta, cap, counts_keys, counts_share, counts_weight)
+    if len(shares) < 2 or min(shares) <= 0 or not math.isclose(math.fsum(shares), 1):
+        raise InvalidInput(f"the shares of at least two rounds must be positive and sum to 1, not {shares}.")
+
+    def made(room: float) -> WeightedRounds:
+        return _calibrated(epsilon, delta, mu / room, cap, replace, shares, counts_keys, counts_share, counts_weight)
+
+    rooms = _search(lambda log_room: made(1 + math.exp(log_room)).cutoffs[-1], math.log(1e-4), math.log(0.5))
+    return made(1 + math.exp(rooms))
+
+
+def _facts(epsilon: float, delta: float, cap: int, counts_keys: int, counts_share: float, counts_weight: int) -> float:
+    """Check what was asked, and return the μ that names and counts have together."""
+    epsilon, delta = real_number("epsilon", epsilon), probability("delta", delta)
+    if not 0 < epsilon <= 1e6:
+        raise InvalidInput(f"epsilon must be above 0 and at most 1e6, not {epsilon!r}.")
+    whole_number("cap", cap, low=1, high=_LARGEST_CAP)
+    whole_number("counts_weight", counts_weight, low=1)
+    if not 0 <= real_number("counts_share", counts_share) < 1:
+        raise InvalidInput(f"counts_share must be at least 0 and below 1, not {counts_share!r}.")
+    whole_number("counts_keys", counts_keys, low=1 if counts_share else 0, high=None if counts_share else 0)
+    return accounting.gaussian_mu(epsilon, delta)
+
+
+def _calibrated(
+    epsilon: float,
+    delta: float,
+    mu: float,
+    cap: int,
+    replace: bool,
+    shares: tuple[float, ...],
+    counts_keys: int,
+    counts_share: float,
+    counts_weight: int,
+) -> WeightedRounds:
+    """Return the rounds with this μ in all, and the least cutoffs that then fit δ."""
+    single = mu / math.sqrt(2) if replace else mu  # what one unit may shift
+    laws = tuple(
+        RoundedGaussian(math.nextafter(WEIGHT_ONE / (single * math.sqrt(share * (1 - counts_share))), math.inf))
+        for share in shares
+    )
+    counts_law = None
+    if counts_share:
+        counts_law = RoundedGaussian(counts_weight * math.sqrt(counts_keys / counts_share) / single)
+    counts = 0.0 if counts_law is None else counts_keys * (counts_weight / counts_law.sigma) ** 2
+    if len(shares) == 1:
+        cutoffs: tuple[int, ...] = (
+            least_whole(
+                lambda cutoff: _one_round(laws[0].sigma, cutoff, epsilon, cap, counts, replace=replace) <= delta,
+                WEIGHT_ONE,
+            ),
+        )
+    else:
+        squares = math.fsum((WEIGHT_ONE / law.sigma) ** 2 for law in laws) + counts
+        leak = _largest_leak(epsilon, delta, squares, replace=replace)
+        cutoffs = tuple(_least_cutoff(law, leak * share, cap) for law, share in zip(laws, shares, strict=True))
+    exact = rounds_delta(
+        laws,
+        cutoffs,
+        epsilon=epsilon,
+        cap=cap,
+        replace=replace,
+        counts_law=counts_law,
+        counts_keys=counts_keys,
+        counts_weight=counts_weight,
+    )
+    return WeightedRounds(laws, cutoffs, cap, counts_law, counts_keys, counts_weight, replace, epsilon, exact)
+
+
+def _one_round(sigma: float, cutoff: int, epsilon: float, cap: int, counts: float, *, replace: bool) -> float:
+    """Return the joint δ of one round over all d ≤ ``cap`` and j ≤ d."""
+    held, novel = np.tril_indices(cap + 1)
+    held, novel = held[1:], novel[1:]
+    weights = unit_weights(cap)
+    leak = log_hidden((cutoff - weights - 0.5) / sigma)
+    shifts: Floats = (held - novel) * (weights[held] / sigma) ** 2 + counts
+    return joint_delta(epsilon, novel * leak[held], shifts, replace=replace)
+
+
+def _worst_leak(sigma: float, cutoff: int, cap: int) -> float:
+    """Return the largest λ of a round."""
+    novel = np.arange(1, cap + 1)
+    return float((novel * log_hidden((cutoff - unit_weights(cap)[1:] - 0.5) / sigma)).max())
+
+
+def _least_cutoff(law: RoundedGaussian, leak: float, cap: int) -> int:
+    """Return the least cutoff of a round whose λ is at most ``leak``."""
+    return least_whole(lambda cutoff: _worst_leak(law.sigma, cutoff, cap) <= leak, WEIGHT_ONE)
+
+
+def _composed(epsilon: float, leak: float, squares: float, *, replace: bool) -> float:
+    """Return the joint δ of one pair (λ, s²) on each side."""
+    return joint_delta(epsilon, np.array([leak]), np.array([squares]), replace=replace)
+
+
+def _largest_leak(epsilon: float, delta: float, squares: float, *, replace: bool) -> float:
+    """Return the largest λ, to a billionth and rounded down, for which the joint δ fits."""
+    low, high = 0.0, -math.log1p(-delta)
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _composed(epsilon, middle, squares, replace=replace) <= delta else (low, middle)
+    return low
+
+
+def _search(cost: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function with one valley is least, to a thousandth, by golden section."""
+    golden = (math.sqrt(5) - 1) / 2
+    inner, outer = high - golden * (high - low), low + golden * (high - low)
+    at_inner, at_outer = cost(inner), cost(outer)
+    while high - low > 1e-3:
+        if at_inner <= at_outer:
+            high, outer, at_outer = outer, inner, at_inner
+            inner = high - golden * (high - low)
+            at_inner = cost(inner)
+        else:
+            low, inner, at_inner = inner, outer, at_outer
+            outer = low + golden * (high - low)
+            at_outer = cost(outer)
+    return (low + high) / 2

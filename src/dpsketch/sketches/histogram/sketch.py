@@ -1,0 +1,344 @@
+"""The sensitive histogram: exact counts by key come in, names with private counts go out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch import files
+from dpsketch.bounding import CountedUsers, Cut, cut_of_records
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
+from dpsketch.numbers import whole_number
+from dpsketch.privacy import Unit
+from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.histogram.content import Content, Pairs, Records
+from dpsketch.sketches.histogram.keytable import KeyTable
+from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form, Found
+from dpsketch.sketches.histogram.pairs import PairTable, check_room
+from dpsketch.sketches.histogram.private import PrivateHistogram, names_of
+from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.permit import obtain
+from dpsketch.sketches.specs import check_key_type, fingerprint_of
+from dpsketch.sketches.weights import checked_total, whole_counts
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["Histogram"]
+
+Integers = npt.NDArray[np.int64]
+
+
+class Histogram(Accumulator[HistogramSpec]):
+    """The sensitive histogram: counts every key exactly, merges, and is released once its budget is charged.
+
+    Use it wherever the keys, or the pairs of users and keys, can be held: no sketch answers better. Its releases hold
+    the *names* of keys, of those that the mechanism lets pass or of a public list.
+
+    Parameters
+    ----------
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``. Users may come in any order, over any number of updates
+        and partials: they are bounded when the histogram is released.
+    grid : float, optional
+        The step to which weights are rounded.
+    key_type : {"int", "text"}, optional
+        What the keys are. By default what a column's own type says.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> histogram = dps.Histogram(unit=dps.per_record())
+    >>> histogram.update(["tea"] * 900 + ["coffee"] * 700 + ["a rare one"])
+    >>> private = histogram.release(epsilon=1.0, delta=1e-6)
+    >>> private.keys
+    ['coffee', 'tea']
+    >>> listed = histogram.release(epsilon=1.0, delta=0, keys=["tea", "milk"])
+    >>> bool(abs(listed.estimate(["tea"]).value[0] - 900) < 30)
+    True
+    """
+
+    kind: ClassVar[str] = "histogram"
+
+    def __init__(self, *, unit: Unit, grid: float = 1, key_type: KeyType | None = None) -> None:
+        self._start(HistogramSpec(unit, grid, key_type))
+        self._spec.weight_grid.refuse_without_one()
+
+    def _start(self, spec: HistogramSpec) -> None:
+        self._spec = spec
+        self._keys = KeyTable(spec.key_type)
+        self._users = KeyTable()
+        self._pairs = PairTable(spec.weight_grid.max_units)
+        self._mass = 0
+        self._skipped = 0
+        self._counted = CountedUsers()  # stays empty: users are bounded when the histogram is released
+        # Whether a partial with another secret was merged into this one, whatever it held.
+        self._apart = False
+
+    def __repr__(self) -> str:
+        return f"<Histogram by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
+
+    def empty_like(self) -> Self:
+        """Start an empty histogram that will merge with this one, and shares its secret hash."""
+        sketch = super().empty_like()
+        sketch._keys = KeyTable(self._spec.key_type, self._keys.secret)
+        sketch._users = KeyTable(None, self._users.secret)
+        return sketch
+
+    @takes_frames
+    def update(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
+        """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. Null users are skipped like
+            null keys.
+        weights : numbers, optional
+            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
+            user, the weights of a user's records of one key are added up and clipped together.
+        counts : whole numbers, optional
+            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
+            user.
+        """
+        column, found, declared = typed_column(keys, self._key_type)
+        if column.type == TEXT_FINGERPRINTS:
+            raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
+        if self._spec.unit.level == "record":
+            if users is not None:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            self._add_records(column, weights, counts)
+        else:
+            if users is None:
+                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+            if counts is not None:
+                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+            self._add_users(column, users, weights)
+        self._note_type(found, declared)
+
+    def _add_records(self, column: pa.ChunkedArray, weights: Any, counts: Any) -> None:
+        n, grid = len(column), self._spec.weight_grid
+        units: Integers | int = grid.one if weights is None else grid.units(weights, n)
+        multiples: Integers | int = 1 if counts is None else whole_counts(counts, n)
+        mass = checked_total(self._mass, units, multiples, n)
+        each = (
+            None if weights is None and counts is None and grid.one == 1 else np.broadcast_to(units * multiples, (n,))
+        )
+        kept = column.is_valid().to_numpy() if column.null_count else None
+        self._begin_change()
+        self._mass = mass
+        _, skipped = self._keys.count(column, amounts)
+        self._skipped += skipped
+        self._cut += cut_of_records(grid, n - skipped, kept, weights, counts)
+
+    def _add_users(self, column: pa.ChunkedArray, users: Any, weights: Any) -> None:
+        n, grid = len(column), self._spec.weight_grid
+        owners, _, _ = typed_column(users, self._users.key_type)
+        if len(owners) != n:
+            raise InvalidInput("users must have one entry a key; this column has another length.")
+        if owners.type == TEXT_FINGERPRINTS:
+            raise InvalidInput("a histogram tells users apart exactly, and these are fingerprints: give the users.")
+        units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
+        check_room(len(self._users) + n, len(self._keys) + n)
+        there = np.flatnonzero(_valid(column) & _valid(owners) & (units > 0))
+        skipped = n - int(np.count_nonzero(_valid(column) & _valid(owners)))
+        if len(there) < n:
+            column, owners, units = column.take(there), owners.take(there), units[there]
+        self._begin_change()
+        self._pairs.add(self._users.numbers(owners, verified=True), self._keys.numbers(column), units)
+        self._skipped += skipped
+
+    @property
+    def cut(self) -> Cut:
+        """How much the bounds on a contribution cut. Sensitive: for the data holder's eyes only."""
+        if self._spec.unit.level == "record":
+            return self._cut
+        users, _, _ = self._pairs.arrays()
+        held = np.bincount(users) if len(users) else np.zeros(0, np.int64)
+        over = int(np.maximum(held - self._spec.unit.max_keys, 0).sum())
+        return Cut(len(users), over)
+
+    def _absorb(self, other: Self) -> None:
+        self._apart |= other._apart or not np.array_equal(self._keys.secret, other._keys.secret)
+        self._mass += other._mass
+        keys = self._keys.absorb(other._keys)
+        if self._spec.unit.level == "user":
+            owners = self._users.absorb(other._users, verified=True)
+            users, held, units = other._pairs.arrays()
+            self._pairs.add(owners[users], keys[held], units)
+
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._mass, other._mass, 1, 1)
+        check_room(len(self._users) + len(other._users), len(self._keys) + len(other._keys))
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        keys: Any = None,
+        unknown: bool | None = None,
+        others: bool = False,
+        names_only: bool = False,
+        form: Form | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateHistogram:
+        """Charge the budget, draw the noise, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. Names that nobody listed beforehand need δ > 0.
+        rho : float
+            A zero-concentrated budget instead; goes with ``keys=``.
+        keys : list, NumPy, Arrow, pandas or polars column, optional
+            A public list: every key of it is answered, also if nobody has it. It must not come from the data.
+        unknown : bool, optional
+            Whether keys that are on no list may be published too, if they pass. By default: without ``keys=``.
+        others : bool
+            Whether to count "all other keys" as well. Free beside ``keys=``; else a tenth of ε goes to it.
+        names_only : bool
+            Spend all of the budget on finding names, where users have many keys: no counts are published then.
+        form : {"truncated", "laplace", "gaussian", "weighted", "rounds"}, optional
+            The mechanism. By default the best for the unit and budget, by public facts alone.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before any noise is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation; ρ where it was asked for. The exact
+        joint δ of noise and threshold is paid (see :mod:`~dpsketch.sketches.histogram.thresholds`), and the chance
+        that two texts meet in the secret hash.
+
+        Accuracy
+        --------
+        Counts carry the noise that the mechanism's words state, and nothing else: no key collides with another.
+        """
+        spec = self._spec
+        listed, places = self._listed(keys)
+        mechanism = spec.mechanism(
+            epsilon=epsilon, delta=delta, rho=rho, keys=keys, unknown=unknown, others=others, names_only=names_only,
+            form=form, hashed=self._apart,
+        )  # fmt: skip
+        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=f"histogram {fingerprint_of(spec)}")
+        order, content = self._content()
+        found: Found = permit.draw(ENTRIES, content, _ranks(order, places))
+        rest = found.others
+        if mechanism.total is not None:
+            sums, _ = content.sums(np.ones(content.size, np.bool_), spec.unit.max_keys)
+            rest = int(permit.add_noise(np.array([sums.sum()], np.int64), TOTAL)[0])
+        stated = permit.guarantee()
+        names = self._keys.names(order[found.places])
+        return PrivateHistogram.of(spec, mechanism, listed, names, found, rest, stated, permit.charge)
+
+    def _listed(self, keys: Any) -> tuple[list[Any], Integers]:
+        """Return the keys of a public list, each once, and their numbers here; −1 for those that nobody has.
+
+        A list of another type than the keys that came is one that nobody has any of, unless the type was stated.
+        """
+        if keys is None:
+            return [], np.empty(0, np.int64)
+        names = list(dict.fromkeys(names_of(keys, self._spec.key_type)))
+        column, found, _ = typed_column(names)
+        if not names or (self._keys.key_type not in (None, found)):
+            return names, np.full(len(names), -1, np.int64)
+        return names, self._keys.find(column)
+
+    def _content(self) -> tuple[Integers, Content]:
+        """Return the numbers of all keys in the order of their names, and the content in that order."""
+        order = self._keys.order()
+        if self._spec.unit.level == "record":
+            return order, Records(self._keys.units[order])
+        ranks = _inverse(order)
+        users, keys, units = self._pairs.arrays()
+        users, keys = _inverse(self._users.order())[users], ranks[keys]
+        by = np.lexsort((keys, users))
+        each = None if self._spec.weight_grid.max_units == 1 else units[by]
+        return order, Pairs(len(order), users[by], keys[by], each)
+
+    def _to_document(self) -> files.Document:
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped, "apart": self._apart}
+        order = self._keys.order()
+        arrays: dict[str, files.Array] = {f"key_{name}": array for name, array in self._keys.to_arrays(order).items()}
+        header["key_type"] = self._keys.key_type
+        if self._spec.unit.level == "user":
+            _, content = self._content()
+            assert isinstance(content, Pairs)
+            users = self._users.order()
+            header["user_type"] = self._users.key_type
+            arrays |= {f"user_{name}": array for name, array in self._users.to_arrays(users).items()}
+            arrays |= {"pair_users": content.users, "pair_keys": content.keys}
+            if content.units is not None:
+                arrays["pair_units"] = content.units
+        return files.Document("histogram", True, header, arrays)
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        header, arrays = document.header, document.arrays
+        sketch = cls.from_spec(HistogramSpec.from_json(header["spec"]))
+        sketch._keys = KeyTable.from_arrays(_type(header["key_type"]), _prefixed(arrays, "key_"))
+        sketch._mass = int(sketch._keys.units.sum())
+        sketch._skipped = whole_number("skipped", header["skipped"], low=0)
+        sketch._apart = bool(header["apart"])
+        if sketch._spec.unit.level == "user":
+            sketch._users = KeyTable.from_arrays(_type(header["user_type"]), _prefixed(arrays, "user_"))
+            users, keys, units = (arrays.get(f"pair_{name}") for name in ("users", "keys", "units"))
+            most = sketch._spec.weight_grid.max_units
+            units = units if most > 1 or not isinstance(users, np.ndarray) else np.ones(users.shape, np.int64)
+            _check_pairs(users, keys, units, len(sketch._users), len(sketch._keys), most)
+            sketch._pairs.add(np.asarray(users), np.asarray(keys), np.asarray(units))
+        return sketch
+
+
+def _valid(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy()
+    return valid
+
+
+def _inverse(order: Integers) -> Integers:
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def _ranks(order: Integers, numbers: Integers) -> Integers:
+    """Return the places in an order of keys given by number; −1 stays."""
+    found = np.full(len(numbers), -1, np.int64)
+    there = numbers >= 0
+    found[there] = _inverse(order)[numbers[there]]
+    return found
+
+
+def _type(value: Any) -> KeyType | None:
+    check_key_type(value)
+    found: KeyType | None = value
+    return found
+
+
+def _prefixed(arrays: dict[str, files.Array], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _check_pairs(users: Any, keys: Any, units: Any, people: int, names: int, most: int) -> None:
+    """Refuse pairs that no histogram writes; a file may have been written by anyone."""
+    flat = [
+        isinstance(each, np.ndarray) and each.ndim == 1 and each.dtype.kind in "iu" for each in (users, keys, units)
+    ]
+    good = all(flat) and len(users) == len(keys) == len(units)
+    if good and len(users):
+        good = 0 <= users.min() and users.max() < people and 0 <= keys.min() and keys.max() < names
+        good = good and 1 <= units.min() and units.max() <= most
+    if not good:
+        raise FileRefused("the file's pairs of users and keys are not ones that dpsketch writes.")

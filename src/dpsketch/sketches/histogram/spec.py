@@ -1,0 +1,106 @@
+"""The public spec of a histogram: its unit, its grid, and what its keys are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.histogram.mechanism import Form, Mechanism, Reach
+from dpsketch.sketches.permit import ReleasePreview
+from dpsketch.sketches.specs import check_key_type
+from dpsketch.sketches.weights import WeightGrid
+
+__all__ = ["HistogramSpec"]
+
+# What a histogram takes is as long as its list of keys, which nobody knows before: a guess for the plan's line.
+_BYTES_A_KEY = 96
+_GUESSED_KEYS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSpec:
+    """All that two histograms must share to merge. Public.
+
+    Attributes
+    ----------
+    unit : Unit
+        Whose presence a release hides.
+    grid : float
+        Weights are rounded to multiples of it.
+    key_type : {"int", "text"} or None
+        What the keys are, as the caller or a column's own type states it; None if neither does.
+    """
+
+    unit: Unit
+    grid: float = 1
+    key_type: KeyType | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        check_key_type(self.key_type)
+        object.__setattr__(self, "grid", self.weight_grid.step)
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How weights become whole units."""
+        return WeightGrid(self.grid, self.unit.max_weight)
+
+    @property
+    def memory(self) -> int:
+        """About so many bytes for ten thousand keys; it grows with the keys, or the pairs of users and keys."""
+        return _BYTES_A_KEY * _GUESSED_KEYS
+
+    @property
+    def reach(self) -> Reach:
+        """What one unit of privacy can change."""
+        return Reach(
+            keys=self.unit.max_keys,
+            units=self.weight_grid.max_units,
+            replace=self.unit.neighbours == "replace",
+            users=self.unit.level == "user",
+        )
+
+    def mechanism(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        keys: Sequence[Any] | None = None,
+        unknown: bool | None = None,
+        others: bool = False,
+        names_only: bool = False,
+        form: Form | None = None,
+        hashed: bool = False,
+    ) -> Mechanism:
+        """Choose the parameters of a release at this budget, from the spec and the options alone."""
+        return Mechanism.for_budget(
+            Budget(epsilon, delta, rho),
+            self.reach,
+            listed=keys is not None,
+            unknown=unknown,
+            others=others,
+            names_only=names_only,
+            form=form,
+            hashed=hashed and self.key_type != "int",
+        )
+
+    def preview(self, **options: Any) -> ReleasePreview:
+        """Say what a release at this budget, with these options, would promise, and how far off a listed count is."""
+        mechanism = self.mechanism(**options)
+        error = self.grid * mechanism.count_error
+        return ReleasePreview(mechanism.calibration.guarantee(self.unit), error, error)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        return {"unit": self.unit.to_json(), "grid": self.grid, "key_type": self.key_type}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a spec from :meth:`to_json`."""
+        return cls(**{**value, "unit": Unit.from_json(value["unit"])})

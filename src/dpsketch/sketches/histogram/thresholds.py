@@ -1,0 +1,319 @@
+"""From which noisy count on a key is listed, so that no name shows who was there; all from public facts.
+
+A key is listed where its count is at least 1 and count plus noise reaches the *cutoff*. A key that one unit alone holds
+has a count of at most ``weight``, and is listed with a small probability only, which is a part of δ. How likely that
+is together with what the other counts tell is exact for each mechanism below, and :func:`delta_of` recomputes it from
+what a file says, so that a claim can be checked.
+
+Cutoffs and scales are rounded up. Nothing here may be chosen by looking at data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal, assert_never
+
+import numpy as np
+
+from dpsketch import accounting
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.numbers import probability, real_number, whole_number
+from dpsketch.sketches.histogram.joint import joint_delta, least_whole, log_hidden
+from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds, weighted
+from dpsketch.truncated import Law, TruncatedLaplace
+
+__all__ = [
+    "Discovery",
+    "Mechanism",
+    "Threshold",
+    "choose",
+    "delta_of",
+    "gaussian",
+    "plain_laplace",
+    "truncated_laplace",
+]
+
+Mechanism = Literal["laplace", "truncated", "gaussian", "weighted", "rounds"]
+
+# Larger than all rounding in the closed forms.
+_UP = 1 + 1e-12
+# So much more Gaussian noise than the shared counts need alone leaves room in δ for the names.
+_ROOM = 1 + 1e-5
+# A user with at least so many keys has its names found by weights, and its counts in a second stage.
+_MANY_KEYS = 10
+# No user gives weight to more keys than this in a round: more finds fewer.
+_CAP = 100
+_COUNTS_SHARE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """One stage: every count gets noise, and is listed with it where it reaches the cutoff.
+
+    Attributes
+    ----------
+    law : Law
+        The noise of one count.
+    cutoff : int
+        The least noisy count that is listed.
+    keys, weight : int
+        A unit moves at most so many keys, each by at most so much.
+    replace : bool
+        Whether neighbours have one unit in place of another, rather than one more or less.
+    epsilon, delta : float
+        What is promised; δ is exact, up to rounding it up.
+    """
+
+    law: Law
+    cutoff: int
+    keys: int
+    weight: int
+    replace: bool
+    epsilon: float
+    delta: float
+
+    @property
+    def name(self) -> Mechanism:
+        """The mechanism, by the name that forces it."""
+        match self.law:
+            case TruncatedLaplace():
+                return "truncated"
+            case DiscreteLaplace():
+                return "laplace"
+            case RoundedGaussian():
+                return "gaussian"
+            case never:
+                assert_never(never)
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        return f"{self.law.words}; keys listed from {self.cutoff} on"
+
+
+Discovery = Threshold | WeightedRounds
+
+
+def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, replace: bool) -> float:
+    """Return the joint δ at ``epsilon`` of listing counts with such noise from such a cutoff on, rounded up.
+
+    It is 1 where these values promise nothing at this ε. For the constructors' proofs see there.
+
+    Examples
+    --------
+    >>> facts = {"epsilon": 1.0, "keys": 1, "weight": 1, "replace": False}
+    >>> delta_of(TruncatedLaplace(1.0, 14), 15, **facts) <= 1e-6 < delta_of(TruncatedLaplace(1.0, 14), 14, **facts)
+    True
+    """
+    moved = 2 * keys if replace else keys
+    match law:
+        case RoundedGaussian(sigma):
+            novel = np.arange(keys + 1.0)
+            leaks = novel * log_hidden((cutoff - weight - 0.5) / sigma)
+            return joint_delta(epsilon, leaks, (keys - novel) * (weight / sigma) ** 2, replace=replace)
+        case DiscreteLaplace(rate, sensitivity):
+            if Fraction(rate) * moved * weight > Fraction(epsilon) * sensitivity:
+                return 1.0
+            return _laplace_delta(law, cutoff - weight, epsilon, keys, replace=replace)
+        case TruncatedLaplace(rate):
+            if Fraction(rate) * moved > Fraction(epsilon) or weight != 1 or cutoff < 2:
+                return 1.0
+            return _of_many(_reached(law, cutoff - 1), moved)
+        case never:
+            assert_never(never)
+
+
+@lru_cache(maxsize=256)
+def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) -> Threshold:
+    """Return the threshold of truncated discrete Laplace noise, for units that move each key by at most 1.
+
+    Privacy
+    -------
+    Let M be the number of keys that move: ``keys``, or twice as many where one unit replaces another. The rate is
+    ε/M, k the bound, and the cutoff k + 1. A count that moves by 1 has odds within e^(ε/M) at every value that both
+    sides reach; each side reaches one value that the other does not, with probability P(k). A key of count 1 is listed
+    at z = k only, with probability P(k), and hidden with 1 − P(k) against 1. So each key is (ε/M, P(k))-private, and
+    M of them are (ε, 1 − (1 − P(k))^M)-private. All can leak at once (where counts are large: at the value that the
+    other side does not reach), so that this δ is exact.
+
+    Examples
+    --------
+    >>> truncated_laplace(1.0, 1e-6, 1, False).cutoff
+    15
+    """
+    epsilon, delta, keys, _ = _facts(epsilon, delta, keys, 1)
+    moved = 2 * keys if replace else keys
+    rate = epsilon / moved
+    while Fraction(rate) * moved > Fraction(epsilon):
+        rate = math.nextafter(rate, 0.0)
+    bound = least_whole(lambda k: _of_many(_reached(TruncatedLaplace(rate, k), k), moved) <= delta, 1)
+    return _threshold(TruncatedLaplace(rate, bound), bound + 1, epsilon, keys, 1, replace)
+
+
+@lru_cache(maxsize=256)
+def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> Threshold:
+    """Return the threshold of discrete Laplace noise, for units that move each key by at most ``weight``.
+
+    Privacy
+    -------
+    Let a = exp(−ε/(M·w)), with M as in :func:`truncated_laplace` and w the weight: shared counts move by at most w
+    each, and each has odds within e^(ε/M) at every output. A novel key has a count of at most w, and is listed with
+    probability at most r = P(w + Z ≥ T) = a^(T−w)/(1+a).
+
+    *A unit more.* Off the outputs that show a novel key the odds are at most 1 for each novel key and e^(ε/M) for each
+    shared one, so δ ≤ 1 − (1−r)^m, which m novel keys attain. *A unit less.* A novel key is hidden with 1 against
+    1 − r, an excess of 1 − e^(ε/M)·(1−r) < r over the odds e^(ε/M): with m of them δ is smaller than before.
+
+    *One in place of another.* The newcomer's novel keys show with 1 − (1−r)^j, j ≤ m. The other's are hidden with 1
+    against 1 − r: nothing beyond the odds e^(ε/M) where r ≤ 1 − e^(−ε/M), else (e^(ε/M)·(1−r)) of each remains. So
+    δ ≤ 1 − (1−r)^m·min(1, e^(ε/M)·(1−r))^m, exact wherever the last factor is 1, as it is unless δ is as large as ε/2.
+
+    Examples
+    --------
+    >>> plain_laplace(3.0, 1e-5, 1, 10, False).cutoff
+    47
+    """
+    epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
+    law = DiscreteLaplace(epsilon, (2 if replace else 1) * keys * weight)
+    beyond = least_whole(lambda gap: _laplace_delta(law, gap, epsilon, keys, replace=replace) <= delta, 1)
+    return _threshold(law, weight + beyond, epsilon, keys, weight, replace)
+
+
+@lru_cache(maxsize=256)
+def gaussian(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> Threshold:
+    """Return the threshold of rounded Gaussian noise, for units that move each key by at most ``weight``.
+
+    Privacy
+    -------
+    A unit with j novel keys and m − j shared ones shows none of the former with probability q^j,
+    q = Φ((T − w − ½)/σ) (the half is the rounding), and shifts the latter by w√(m−j)/σ. The joint δ is the largest
+    over j, or over both units' j where one replaces another (:mod:`~dpsketch.sketches.histogram.joint`). Noise and
+    names need not share δ: σ is what the counts need alone, a hundred-thousandth more, and T the least that then fits.
+
+    Examples
+    --------
+    >>> gaussian(1.0, 1e-5, 10, 1, False).cutoff
+    58
+    """
+    epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
+    reach = weight * math.sqrt((2 if replace else 1) * keys)
+    law = RoundedGaussian(reach / accounting.gaussian_mu(epsilon, delta) * _ROOM)
+
+    def fits(cutoff: int) -> bool:
+        return delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace) <= delta
+
+    return _threshold(law, least_whole(fits, weight + 1), epsilon, keys, weight, replace)
+
+
+def choose(
+    epsilon: float,
+    delta: float,
+    keys: int,
+    weight: int,
+    replace: bool,
+    *,
+    names_only: bool = False,
+    mechanism: Mechanism | None = None,
+) -> Discovery:
+    """Return the mechanism that should list the most keys with the best counts, by public facts alone.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    keys, weight : int
+        A unit moves at most so many keys, each by at most so much.
+    replace : bool
+        Whether neighbours have one unit in place of another.
+    names_only : bool
+        Whether counts are not wanted: the names get the whole budget.
+    mechanism : str, optional
+        Take this one instead: "laplace", "truncated", "gaussian", "weighted" or "rounds".
+
+    Notes
+    -----
+    The rule:
+
+    1. Units with few keys (at most 2, or below 10 where counts are wanted): of truncated Laplace (where the weight
+       is 1), Laplace and Gaussian noise the one with the least cutoff; of equal ones that with the least variance.
+    2. Units with more: each gives weight 1/√d to at most 100 of its keys, in two rounds from ε = 1 on, in one below.
+       Where counts are wanted, a second stage on the found keys gets 30 % of μ², for at most 30 keys of each unit
+       (10 below ε = 1).
+    """
+    epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
+    if mechanism is None and keys >= (3 if names_only else _MANY_KEYS):
+        mechanism = "rounds" if epsilon >= 1 else "weighted"
+    match mechanism:
+        case None:
+            found = [
+                plain_laplace(epsilon, delta, keys, weight, replace),
+                gaussian(epsilon, delta, keys, weight, replace),
+            ]
+            if weight == 1:
+                found.append(truncated_laplace(epsilon, delta, keys, replace))
+            return min(found, key=lambda each: (each.cutoff, each.law.variance))
+        case "truncated":
+            if weight != 1:
+                raise InvalidInput(
+                    f"truncated noise is for units that move each key by at most 1, not by {weight}: "
+                    "take 'laplace' or 'gaussian'."
+                )
+            return truncated_laplace(epsilon, delta, keys, replace)
+        case "laplace":
+            return plain_laplace(epsilon, delta, keys, weight, replace)
+        case "gaussian":
+            return gaussian(epsilon, delta, keys, weight, replace)
+        case "weighted" | "rounds":
+            make = weighted if mechanism == "weighted" else rounds
+            cap = min(keys, _CAP)
+            if names_only:
+                return make(epsilon, delta, cap, replace)
+            counted = min(keys, 30 if epsilon >= 1 else 10)
+            return make(
+                epsilon, delta, cap, replace, counts_keys=counted, counts_share=_COUNTS_SHARE, counts_weight=weight
+            )
+        case never:
+            assert_never(never)
+
+
+def _facts(epsilon: float, delta: float, keys: int, weight: int) -> tuple[float, float, int, int]:
+    epsilon = real_number("epsilon", epsilon)
+    if not 0 < epsilon < math.inf:
+        raise InvalidInput(f"epsilon must be positive and finite, not {epsilon!r}.")
+    keys, weight = whole_number("keys", keys, low=1), whole_number("weight", weight, low=1)
+    return float(epsilon), probability("delta", delta), keys, weight
+
+
+def _threshold(law: Law, cutoff: int, epsilon: float, keys: int, weight: int, replace: bool) -> Threshold:
+    delta = delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace)
+    return Threshold(law, cutoff, keys, weight, replace, epsilon, delta)
+
+
+def _reached(law: TruncatedLaplace, low: int) -> float:
+    """Return P(Z ≥ ``low``) for a positive ``low``; never below P(bound), which a shared count leaks."""
+    low = min(low, law.bound)
+    rate = law.epsilon
+    # Σ a^(i) from 0 to bound − low, times P(bound)·a^(low − bound).
+    terms = math.expm1(-rate * (law.bound - low + 1)) / math.expm1(-rate)
+    return law.end * math.exp(rate * (law.bound - low)) * terms * _UP
+
+
+def _of_many(chance: float, count: int) -> float:
+    """Return 1 − (1 − chance)^count, rounded up."""
+    return 1.0 if chance >= 1 else -math.expm1(count * math.log1p(-chance)) * _UP
+
+
+def _laplace_delta(law: DiscreteLaplace, gap: int, epsilon: float, keys: int, *, replace: bool) -> float:
+    """Return δ for a cutoff of ``gap`` beyond the weight."""
+    rate = law.epsilon / law.sensitivity
+    if gap < 1:
+        return 1.0
+    chance = math.exp(-rate * gap - math.log1p(math.exp(-rate))) * _UP
+    log_kept = keys * math.log1p(-chance)
+    if replace:
+        log_kept += keys * min(0.0, epsilon / (2 * keys) + math.log1p(-chance))
+    return -math.expm1(log_kept) * _UP
