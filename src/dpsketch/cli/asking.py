@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.options import JsonOption, KeyKind, OutputOption
+from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines
 from dpsketch.cli.output import print_estimates, print_json, say
-from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.release import Release
 
-__all__ = ["Confidence", "inspect", "plot", "query", "read_lines", "top"]
+__all__ = ["Confidence", "inspect", "plot", "query", "top"]
 
 ReleaseFile = Annotated[Path, typer.Argument(metavar="FILE", help="A released .dps file.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the intervals.")]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.asking import Confidence, read_lines
-from dpsketch.cli.options import JsonOption, KeyKind, StdinFormat
+from dpsketch.cli.asking import Confidence
+from dpsketch.cli.options import JsonOption, KeyKind, StdinFormat, read_lines
 from dpsketch.cli.output import print_estimates, print_json, progress_bar, say
 from dpsketch.errors import InvalidInput
 

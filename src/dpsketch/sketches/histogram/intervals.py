@@ -19,7 +19,7 @@ from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.histogram.joint import Floats, least_whole
 from dpsketch.truncated import Law, TruncatedLaplace
 
-__all__ = ["log_reaching", "ordinary", "posterior_means", "prior_exponent", "selective"]
+__all__ = ["half_width", "log_reaching", "ordinary", "posterior_means", "prior_exponent", "selective"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -106,7 +106,7 @@ def selective(counts: Integers, law: Law, cutoff: int, tail: float) -> tuple[Int
     least = max(1, cutoff - law.bound) if isinstance(law, TruncatedLaplace) else 1
     low = _first(high_enough, np.full_like(distinct, least), distinct)
     # From so far above y on, y is too low: the count reaches the cutoff with a probability of at least one half.
-    high = _first(too_high, distinct + 1, distinct + 1 + _reach(law, tail / 4)) - 1
+    high = _first(too_high, distinct + 1, distinct + 1 + half_width(law, tail / 4)) - 1
     return low[place], high[place]
 
 
@@ -123,7 +123,7 @@ def ordinary(counts: Integers, law: Law, tail: float) -> tuple[Integers, Integer
     >>> low.tolist(), high.tolist()
     ([0, 27], [5, 33])
     """
-    reach = _reach(law, tail)
+    reach = half_width(law, tail)
     return np.maximum(counts - reach, 0), np.maximum(counts + reach, 0)
 
 
@@ -227,7 +227,7 @@ def _either_side(z: Floats, upper: Callable[[Floats], Floats]) -> Floats:
     return np.where(z >= 1, tail, np.log1p(-np.exp(np.minimum(tail, 0.0))))
 
 
-def _reach(law: Law, tail: float) -> int:
+def half_width(law: Law, tail: float) -> int:
     """Return the least q with P(Z > q) ≤ ``tail``."""
     return least_whole(lambda q: float(log_reaching(law, q + 1)) <= math.log(tail), 0)
 

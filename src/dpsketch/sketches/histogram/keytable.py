@@ -157,14 +157,36 @@ class KeyTable(Changeable):
         self._total = total
         return rows, skipped
 
-    def numbers(self, keys: Any) -> Integers:
-        """Return the number of each row's key, −1 where there is none; keys that are new are added with 0 units."""
+    @property
+    def secret(self) -> Words:
+        """The key of the hash, as sensitive as the keys."""
+        return self._secret.copy()
+
+    def numbers(self, keys: Any, *, verified: bool = False) -> Integers:
+        """Return the number of each row's key, −1 where there is none; keys that are new are added with 0 units.
+
+        ``verified`` compares every text with the name of its number. Should two ever have met in the hash, the table
+        takes another secret and starts over, so that nothing rests on the hash but speed.
+        """
         column = self._column(keys)
         self._begin_change()
         self._take_type(column)
         found = np.empty(len(column), np.int64)
+        before = self._size
         self._enter(column, 0, adds=True, found=found)
+        while verified and not self._named(column, found):
+            self._rehash(before)
+            self._enter(column, 0, adds=True, found=found)
         return found
+
+    def order(self) -> Integers:
+        """Return the numbers of all keys in the order of the keys: integers by value, texts by their bytes."""
+        import pyarrow.compute as pc
+
+        if self.key_type == "int":
+            return np.argsort(self._ids[: self._size, 0].view(np.int64), kind="stable")
+        order: Integers = pc.sort_indices(self._texts(np.arange(self._size))).to_numpy().astype(np.int64)
+        return order
 
     def find(self, keys: Any) -> Integers:
         """Return the number of each row's key, −1 where it has none or the table does not have it."""
@@ -198,18 +220,17 @@ class KeyTable(Changeable):
             patterns = self._ids[asked, 0]
             integers: list[Any] = (patterns.view(np.int64) if signed else patterns).tolist()
             return integers
-        texts, edges = self._spelled(asked)
-        buffers = [None, pa.py_buffer(edges), pa.py_buffer(texts)]
-        column = pa.Array.from_buffers(pa.large_binary(), len(asked), buffers)
+        column = self._texts(asked)
         try:
             return list(column.cast(pa.large_string()).to_pylist())
         except pa.ArrowInvalid:
             return [_text(name) for name in column.to_pylist()]
 
-    def absorb(self, other: KeyTable) -> Integers:
+    def absorb(self, other: KeyTable, *, verified: bool = False) -> Integers:
         """Add another table's keys and units; return the number here of each of its keys.
 
-        Long texts are hashed anew, so the other's secret may be another.
+        Long texts are hashed anew, so the other's secret may be another. ``verified`` is that of :meth:`numbers`, for
+        tables that count nothing.
         """
         other._refuse_broken()
         if other.key_type is not None and self.key_type not in (None, other.key_type):
@@ -220,7 +241,11 @@ class KeyTable(Changeable):
         self._begin_change()
         self.key_type = self.key_type or other.key_type
         self.exact = exact
+        before = self._size
         found = self._pass_all(other._rows(), other._units[: len(other)].copy())
+        while verified and self.key_type == "text" and not self._named(other._texts(np.arange(len(other))), found):
+            self._rehash(before)
+            found = self._pass_all(other._rows(), other._units[: len(other)].copy())
         self._total = total
         return found
 
@@ -233,19 +258,22 @@ class KeyTable(Changeable):
         twin._edges = self._edges[: self._size + 1].copy()
         return twin
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def to_arrays(self, order: Integers | None = None) -> dict[str, npt.NDArray[Any]]:
         """Return all there is to keep, for :meth:`from_arrays`: sensitive, with the secret.
+
+        Keys are in the order of their numbers, or in this one: that of :meth:`order` says nothing of how they came.
 
         Integer keys are ``keys`` (uint64); text keys are ``names``, their bytes one after the other, and ``edges``,
         where each begins and where the last one ends.
         """
-        units = self._units[: self._size].copy()
+        order = np.arange(self._size) if order is None else order
+        units = self._units[order]
         arrays: dict[str, npt.NDArray[Any]] = {"secret": self._secret.copy(), "units": units}
         arrays["exact"] = np.array([self.exact], np.uint8)
         if self.key_type == "int":
-            arrays["keys"] = self._ids[: self._size, 0].copy()
+            arrays["keys"] = self._ids[order, 0]
         elif self.key_type == "text":
-            arrays["names"], arrays["edges"] = self._spelled(np.arange(self._size))
+            arrays["names"], arrays["edges"] = self._spelled(order)
         return arrays
 
     @classmethod
@@ -463,6 +491,37 @@ class KeyTable(Changeable):
         texts = np.empty(int(edges[-1]), np.uint8)
         grouping.spell(self._ids, self._edges, self._names, numbers, edges, texts)
         return texts, edges
+
+    def _texts(self, numbers: Integers) -> pa.LargeBinaryArray:
+        """Return texts as an Arrow array of bytes."""
+        texts, edges = self._spelled(numbers)
+        return pa.Array.from_buffers(pa.large_binary(), len(numbers), [None, pa.py_buffer(edges), pa.py_buffer(texts)])
+
+    def _named(self, column: pa.ChunkedArray | pa.Array, numbers: Integers) -> bool:
+        """Say whether the text of every row is the name of its number."""
+        import pyarrow.compute as pc
+
+        if self.key_type != "text":
+            return True
+        there = np.flatnonzero(numbers >= 0)
+        names = self._texts(numbers[there])
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if pa.types.is_dictionary(whole.type):
+            whole = whole.dictionary_decode()
+        same = pc.all(pc.equal(whole.take(there).cast(pa.large_binary()), names), min_count=0)
+        return bool(same.as_py())
+
+    def _rehash(self, size: int) -> None:
+        """Start over with the first ``size`` keys under another secret."""
+        rows = self._rows()
+        kept = rows.part(slice(0, size))
+        units = self._units[:size].copy()
+        fresh = KeyTable(self.key_type)
+        while len(fresh) < size:
+            fresh = KeyTable(self.key_type)
+            fresh._pass_all(kept, units)
+        for name in ("_secret", "_size", "_slots", "_ids", "_units", "_edges", "_names"):
+            setattr(self, name, getattr(fresh, name))
 
     def _rows(self) -> _Rows:
         """Return all keys as rows, to enter into another table."""

@@ -180,7 +180,7 @@ class PrivateHistogram(Release):
         if mechanism.others is not None:
             low, high = intervals.ordinary(np.array([self.rest]), mechanism.others, 1 - confidence)
             return self._estimate(self.rest, float(low[0]), float(high[0]), confidence)
-        if mechanism.total is None or mechanism.noise is None:
+        if mechanism.total is None or mechanism.noise is None or mechanism.cutoff is None:
             raise FileRefused("the file has a count of other keys without the law of its noise.")
         from scipy.special import ndtri
 
@@ -194,7 +194,8 @@ class PrivateHistogram(Release):
 
     def _estimate(self, value: float, low: float, high: float, confidence: float) -> Estimate:
         """Return a number of units as an estimate; no count is below 0."""
-        return Estimate(*(self.spec.grid * max(0.0, each) for each in (value, low, high)), confidence)
+        value, low, high = (self.spec.grid * max(0.0, each) for each in (value, low, high))
+        return Estimate(value, low, high, confidence)
 
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
@@ -268,11 +269,10 @@ class PrivateHistogram(Release):
             case None:
                 return 0.0
             case Threshold(law, cutoff):
-                return cutoff - 1 - intervals.quantile(law, tail)
+                return float(cutoff + intervals.half_width(law, tail))
             case WeightedRounds(laws, cutoffs, cap):
                 # Whoever counts on it gives it the least weight at least, and that of the last round did not pass.
-                beyond = cutoffs[-1] - 1 - intervals.quantile(laws[-1], tail)
-                return beyond / int(unit_weights(cap)[-1])
+                return (cutoffs[-1] + intervals.half_width(laws[-1], tail)) / int(unit_weights(cap)[-1])
             case never:
                 assert_never(never)
 

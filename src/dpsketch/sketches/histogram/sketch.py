@@ -131,9 +131,8 @@ class Histogram(Accumulator[HistogramSpec]):
         units: Integers | int = grid.one if weights is None else grid.units(weights, n)
         multiples: Integers | int = 1 if counts is None else whole_counts(counts, n)
         mass = checked_total(self._mass, units, multiples, n)
-        each = (
-            None if weights is None and counts is None and grid.one == 1 else np.broadcast_to(units * multiples, (n,))
-        )
+        each = units * multiples
+        amounts = None if isinstance(each, int) and each == 1 else np.ascontiguousarray(np.broadcast_to(each, (n,)))
         kept = column.is_valid().to_numpy() if column.null_count else None
         self._begin_change()
         self._mass = mass
@@ -333,12 +332,11 @@ def _prefixed(arrays: dict[str, files.Array], prefix: str) -> dict[str, Any]:
 
 def _check_pairs(users: Any, keys: Any, units: Any, people: int, names: int, most: int) -> None:
     """Refuse pairs that no histogram writes; a file may have been written by anyone."""
-    flat = [
-        isinstance(each, np.ndarray) and each.ndim == 1 and each.dtype.kind in "iu" for each in (users, keys, units)
-    ]
-    good = all(flat) and len(users) == len(keys) == len(units)
+    given = (users, keys, units)
+    good = all(isinstance(each, np.ndarray) and each.ndim == 1 and each.dtype.kind in "iu" for each in given)
+    good = good and len(users) == len(keys) == len(units)
     if good and len(users):
-        good = 0 <= users.min() and users.max() < people and 0 <= keys.min() and keys.max() < names
-        good = good and 1 <= units.min() and units.max() <= most
+        bounds = ((users, 0, people - 1), (keys, 0, names - 1), (units, 1, most))
+        good = all(low <= int(each.min()) and int(each.max()) <= high for each, low, high in bounds)
     if not good:
         raise FileRefused("the file's pairs of users and keys are not ones that dpsketch writes.")
