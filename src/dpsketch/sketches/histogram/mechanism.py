@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, assert_never, get_args
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Literal, Self, assert_never, get_args
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, PureCost, ZcdpCost
-from dpsketch.sketches.histogram.content import Content
+from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.keytable import collision_chance
 from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds_delta
 from dpsketch.sketches.histogram.thresholds import Threshold, choose, delta_of
@@ -26,12 +23,10 @@ from dpsketch.sketches.permit import Calibration, Part, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.truncated import Law, TruncatedLaplace, law_from_json
 
-__all__ = ["ENTRIES", "FORMS", "TOTAL", "Form", "Found", "Mechanism", "Reach"]
+__all__ = ["ENTRIES", "FORMS", "TOTAL", "Form", "Mechanism", "Reach"]
 
 Form = Literal["truncated", "laplace", "gaussian", "weighted", "rounds"]
 FORMS: tuple[Form, ...] = get_args(Form)
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 ENTRIES, TOTAL = "the entries", "the total"
 # No histogram holds more records than this; so many texts meet in a secret hash with this chance at most.
@@ -69,27 +64,6 @@ class Reach:
         times = 2 if self.replace else 1
         l2 = self.units * math.sqrt(times * self.keys)
         return Sensitivity(times * self.keys * self.units, math.nextafter(l2, math.inf))
-
-
-class Found(NamedTuple):
-    """What a mechanism publishes.
-
-    Attributes
-    ----------
-    places : numpy.ndarray of int64
-        The keys that were found, by their numbers in the content, increasing.
-    values : numpy.ndarray of int64
-        Their noisy counts; empty where names only are published.
-    listed : numpy.ndarray of int64
-        The noisy counts of the public list, in its order.
-    others : int or None
-        The noisy count of all other keys, where it is a part of this.
-    """
-
-    places: Integers
-    values: Integers
-    listed: Integers
-    others: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,15 +254,12 @@ class Mechanism:
     @property
     def calibration(self) -> Calibration:
         """The parts of a release by this mechanism."""
-        parts = [Part(ENTRIES, self._entries)]
+        entries = Entries(self.finding, self.noise, self.counted, self.others, self.words, self.costs[:1])
+        parts = [Part(ENTRIES, entries)]
         if self.total is not None:
             parts.append(Part(TOTAL, self.total, Sensitivity(self.total.sensitivity, float(self.total.sensitivity))))
         words = "; ".join(part.law.words for part in parts)
         return Calibration(tuple(parts), self.costs, self.epsilon, self.delta, self.rho, words)
-
-    @property
-    def _entries(self) -> Entries:
-        return Entries(self, self.costs[:1])
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as JSON-ready values; what is promised stands in the guarantee."""
@@ -322,74 +293,6 @@ class Mechanism:
 
 def _unfit() -> InvalidInput:
     return InvalidInput("this is no mechanism of a histogram: its parts do not fit each other or its guarantee.")
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """The part of a release that draws names and counts."""
-
-    mechanism: Mechanism
-    costs: tuple[Cost, ...]
-
-    @property
-    def words(self) -> str:
-        """The mechanism in a phrase."""
-        return self.mechanism.words
-
-    def draw(self, content: Content, listed: Integers) -> Found:
-        """Return what may be published of the content; ``listed`` are the places of a public list's keys, −1 for none.
-
-        A key that nobody has is not found, whatever its noise: only those of the list are published at zero.
-        """
-        known = np.zeros(content.size, np.bool_)
-        known[listed[listed >= 0]] = True
-        match self.mechanism.finding:
-            case None:
-                found = np.zeros(content.size, np.bool_)
-            case Threshold() as threshold:
-                return self._one_stage(content, listed, known, threshold)
-            case WeightedRounds() as rounds:
-                found = _in_rounds(content, known, rounds)
-            case never:
-                assert_never(never)
-        places = np.flatnonzero(found)
-        if self.mechanism.noise is None:
-            nothing = np.empty(0, np.int64)
-            return Found(places, nothing, nothing, None)
-        sums, rest = content.sums(known | found, self.mechanism.counted)
-        values = sums[places] + self.mechanism.noise.sample(len(places))
-        others = None
-        if self.mechanism.others is not None:
-            others = rest + int(self.mechanism.others.sample(1)[0])
-        return Found(places, values, self._listed(sums, listed), others)
-
-    def _one_stage(
-        self, content: Content, listed: Integers, known: npt.NDArray[np.bool_], threshold: Threshold
-    ) -> Found:
-        sums, _ = content.sums(np.ones(content.size, np.bool_), self.mechanism.counted)
-        there = np.flatnonzero((sums >= 1) & ~known)
-        noisy = sums[there] + threshold.law.sample(len(there))
-        passed = noisy >= threshold.cutoff
-        return Found(there[passed], noisy[passed], self._listed(sums, listed), None)
-
-    def _listed(self, sums: Integers, listed: Integers) -> Integers:
-        """Return the noisy counts of a public list; keys that nobody has count 0, and get noise as all others."""
-        noise = self.mechanism.noise
-        assert noise is not None
-        counts = np.zeros(len(listed), np.int64)
-        counts[listed >= 0] = sums[listed[listed >= 0]]
-        return counts + noise.sample(len(listed))
-
-
-def _in_rounds(content: Content, known: Mask, rounds: WeightedRounds) -> Mask:
-    """Find names by weights; what is known, from a list or an earlier round, takes no more weight."""
-    found = np.zeros(content.size, np.bool_)
-    for law, cutoff in zip(rounds.laws, rounds.cutoffs, strict=True):
-        weights = content.weights(~(known | found), rounds.cap)
-        there = np.flatnonzero(weights >= 1)
-        noisy = weights[there] + law.sample(len(there))
-        found[there[noisy >= cutoff]] = True
-    return found
 
 
 def _finding_to_json(finding: Threshold | WeightedRounds | None) -> dict[str, Any] | None:

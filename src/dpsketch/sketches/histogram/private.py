@@ -19,7 +19,8 @@ from dpsketch.release import Release, require_keys, typed_keys
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.histogram import intervals
-from dpsketch.sketches.histogram.mechanism import Found, Mechanism
+from dpsketch.sketches.histogram.entries import Found
+from dpsketch.sketches.histogram.mechanism import Mechanism
 from dpsketch.sketches.histogram.rounds import WeightedRounds, unit_weights
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.thresholds import Threshold

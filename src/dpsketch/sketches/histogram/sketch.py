@@ -17,8 +17,9 @@ from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.content import Content, Pairs, Records
+from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.keytable import KeyTable
-from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form, Found
+from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
 from dpsketch.sketches.histogram.pairs import PairTable, check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram, names_of
 from dpsketch.sketches.histogram.spec import HistogramSpec

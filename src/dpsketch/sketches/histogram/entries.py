@@ -1,0 +1,120 @@
+"""The part of a histogram's release that draws: names that pass, and counts with noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import Noise
+from dpsketch.privacy import Cost
+from dpsketch.sketches.histogram.content import Content
+from dpsketch.sketches.histogram.rounds import WeightedRounds
+from dpsketch.sketches.histogram.thresholds import Threshold
+from dpsketch.truncated import Law
+
+__all__ = ["Entries", "Found"]
+
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Found(NamedTuple):
+    """What a mechanism publishes.
+
+    Attributes
+    ----------
+    places : numpy.ndarray of int64
+        The keys that were found, by their numbers in the content, increasing.
+    values : numpy.ndarray of int64
+        Their noisy counts; empty where names only are published.
+    listed : numpy.ndarray of int64
+        The noisy counts of the public list, in its order.
+    others : int or None
+        The noisy count of all other keys, where it is a part of this.
+    """
+
+    places: Integers
+    values: Integers
+    listed: Integers
+    others: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The law of a release's entries.
+
+    Attributes
+    ----------
+    finding, noise, counted, others
+        As in :class:`~dpsketch.sketches.histogram.mechanism.Mechanism`.
+    words : str
+        The mechanism in a phrase.
+    costs : tuple of Cost
+        What drawing costs.
+    """
+
+    finding: Threshold | WeightedRounds | None
+    noise: Law | None
+    counted: int
+    others: Noise | None
+    words: str
+    costs: tuple[Cost, ...]
+
+    def draw(self, content: Content, listed: Integers) -> Found:
+        """Return what may be published of the content; ``listed`` are the places of a public list's keys, −1 for none.
+
+        A key that nobody has is not found, whatever its noise: only those of the list are published at zero.
+        """
+        known = np.zeros(content.size, np.bool_)
+        known[listed[listed >= 0]] = True
+        match self.finding:
+            case None:
+                found = np.zeros(content.size, np.bool_)
+            case Threshold() as threshold:
+                return self._one_stage(content, listed, known, threshold)
+            case WeightedRounds() as rounds:
+                found = _in_rounds(content, known, rounds)
+            case never:
+                assert_never(never)
+        places = np.flatnonzero(found)
+        if self.noise is None:
+            nothing = np.empty(0, np.int64)
+            return Found(places, nothing, nothing, None)
+        sums, rest = content.sums(known | found, self.counted)
+        values = sums[places] + self.noise.sample(len(places))
+        others = None
+        if self.others is not None:
+            others = rest + int(self.others.sample(1)[0])
+        return Found(places, values, self._listed(sums, listed), others)
+
+    def _one_stage(
+        self, content: Content, listed: Integers, known: npt.NDArray[np.bool_], threshold: Threshold
+    ) -> Found:
+        sums, _ = content.sums(np.ones(content.size, np.bool_), self.counted)
+        there = np.flatnonzero((sums >= 1) & ~known)
+        noisy = sums[there] + threshold.law.sample(len(there))
+        passed = noisy >= threshold.cutoff
+        return Found(there[passed], noisy[passed], self._listed(sums, listed), None)
+
+    def _listed(self, sums: Integers, listed: Integers) -> Integers:
+        """Return the noisy counts of a public list; keys that nobody has count 0, and get noise as all others."""
+        if self.noise is None:
+            raise InvalidInput("names only are published: there are no counts to draw.")
+        counts = np.zeros(len(listed), np.int64)
+        counts[listed >= 0] = sums[listed[listed >= 0]]
+        return counts + self.noise.sample(len(listed))
+
+
+def _in_rounds(content: Content, known: Mask, rounds: WeightedRounds) -> Mask:
+    """Find names by weights; what is known, from a list or an earlier round, takes no more weight."""
+    found = np.zeros(content.size, np.bool_)
+    for law, cutoff in zip(rounds.laws, rounds.cutoffs, strict=True):
+        weights = content.weights(~(known | found), rounds.cap)
+        there = np.flatnonzero(weights >= 1)
+        noisy = weights[there] + law.sample(len(there))
+        found[there[noisy >= cutoff]] = True
+    return found
