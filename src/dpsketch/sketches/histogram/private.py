@@ -110,9 +110,7 @@ class PrivateHistogram(Release):
         unit, m = self.spec.unit, self.mechanism.counted
         if unit.level == "record" or m == unit.max_keys:
             return unit.counts
-        return (
-            f"users, with at most {m} of the published keys counted each (weight at most {unit.max_weight:g} on each)"
-        )
+        return f"users, with at most {m} published keys counted each (weight at most {unit.max_weight:g} on each)"
 
     def estimate(self, keys: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate the counts of keys.
@@ -247,9 +245,7 @@ class PrivateHistogram(Release):
         mechanism, law = self.mechanism, self.mechanism.noise
         assert law is not None
         if missing.any() and not mechanism.finds:
-            raise InvalidInput(
-                "a key that was asked for is not on the public list of this release, which knows no other."
-            )
+            raise InvalidInput("a key that was asked for is not on this release's public list, and it knows no other.")
         value = np.zeros(len(places))
         low, high = np.zeros(len(places)), np.full(len(places), self._ceiling(tail))
         there = np.flatnonzero(~missing)

@@ -153,7 +153,7 @@ class Histogram(Accumulator[HistogramSpec]):
         there = np.flatnonzero(_valid(column) & _valid(owners) & (units > 0))
         skipped = n - int(np.count_nonzero(_valid(column) & _valid(owners)))
         if len(there) < n:
-            column, owners, units = column.take(there), owners.take(there), units[there]
+            column, owners, units = _taken(column, there), _taken(owners, there), units[there]
         self._begin_change()
         self._pairs.add(self._users.numbers(owners, verified=True), self._keys.numbers(column), units)
         self._skipped += skipped
@@ -272,12 +272,12 @@ class Histogram(Accumulator[HistogramSpec]):
         header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped, "apart": self._apart}
         order = self._keys.order()
         arrays: dict[str, files.Array] = {f"key_{name}": array for name, array in self._keys.to_arrays(order).items()}
-        header["key_type"] = self._keys.key_type
+        header["key_type"] = self._keys.key_type if len(order) else None
         if self._spec.unit.level == "user":
             _, content = self._content()
             assert isinstance(content, Pairs)
             users = self._users.order()
-            header["user_type"] = self._users.key_type
+            header["user_type"] = self._users.key_type if len(users) else None
             arrays |= {f"user_{name}": array for name, array in self._users.to_arrays(users).items()}
             arrays |= {"pair_users": content.users, "pair_keys": content.keys}
             if content.units is not None:
@@ -305,6 +305,11 @@ class Histogram(Accumulator[HistogramSpec]):
 def _valid(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy()
     return valid
+
+
+def _taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return column.cast(views.get(column.type, column.type)).take(rows)  # Arrow takes no rows of views
 
 
 def _inverse(order: Integers) -> Integers:
