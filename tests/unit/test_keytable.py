@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -56,6 +59,15 @@ def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(keytable, "_BLOCK", 8)
     monkeypatch.setattr(keytable, "_SMALLEST_PART", 2)
     monkeypatch.setattr(keytable, "_LEAST_SLOTS", keytable._REGIONED)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Compile before the first example of a test is timed."""
+    for keys in ([1], ["a", "a text of more than fifteen bytes"] * 400):
+        table = counted([*keys, *keys])
+        table.find(table.names([0]))
+        table.absorb(counted(range(700) if keys == [1] else [str(n) for n in range(700)]))
 
 
 # --- the hash --------------------------------------------------------------------------------------------------------
@@ -253,6 +265,25 @@ def test_texts_that_collide_without_a_key_are_two_here(secret: Any) -> None:
     assert table.units.tolist() == [1, 2]
 
 
+def test_keys_that_share_a_slot_and_a_tag_and_a_word_are_two() -> None:
+    count, length = 10**6, 15
+    texts = np.full((count, length), ord("x"), np.uint8)
+    for digit in range(7):
+        texts[:, 8 + digit] = ord("0") + np.arange(count) // 10**digit % 10
+    ids, places = np.empty((count, 2), np.uint64), np.empty(count, np.uint64)
+    data = texts.ravel()
+    data.flags.writeable = False
+    grouping.identify_texts(data, np.arange(count + 1) * length, SECRET, ids, places)
+    # All that a slot of the smallest table says of a key: its number, and the low 24 bits of the place.
+    seen = (places >> np.uint64(54) << np.uint64(24)) | (places & np.uint64(2**24 - 1))
+    order = np.argsort(seen)
+    twins = np.flatnonzero(np.diff(seen[order]) == 0)
+    assert len(twins) > 5
+    for twin in twins.tolist():
+        first, second = (texts[row].tobytes().decode() for row in order[twin : twin + 2])
+        assert contents(counted([first, second, second], secret=SECRET)) == {first: 1, second: 2}
+
+
 # --- merging ---------------------------------------------------------------------------------------------------------
 
 
@@ -443,3 +474,24 @@ def refuses(table: KeyTable) -> bool:
             refused += 1
     assert refused in (0, 5)
     return refused == 5
+
+
+def test_without_a_compiler_the_table_is_the_same() -> None:
+    code = """
+import numpy as np
+from dpsketch.sketches.histogram.keytable import KeyTable
+table = KeyTable(secret=np.array([1, 2], np.uint64))
+table.count(["a", "b", "a", None, "x" * 15, "x" * 16, "x" * 40, "x" * 16] + [str(n) for n in range(700)])
+other = KeyTable(secret=np.array([3, 4], np.uint64))
+other.absorb(table)
+print(other.names(range(6)), other.units[:6].tolist(), len(other), table.find(["699", "no"]))
+"""
+    said = []
+    for setting in ("0", "1"):
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": setting}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert said[0] == said[1]
