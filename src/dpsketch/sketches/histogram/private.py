@@ -177,7 +177,7 @@ class PrivateHistogram(Release):
         confidence = probability("confidence", confidence)
         mechanism = self.mechanism
         if mechanism.others is not None:
-            low, high = intervals.ordinary(np.array([self.rest]), mechanism.others, 1 - confidence)
+            low, high = intervals.ordinary(np.array([self.rest]), mechanism.others, (1 - confidence) / 2)
             return self._estimate(self.rest, float(low[0]), float(high[0]), confidence)
         if mechanism.total is None or mechanism.noise is None or mechanism.cutoff is None:
             raise FileRefused("the file has a count of other keys without the law of its noise.")
@@ -251,10 +251,12 @@ class PrivateHistogram(Release):
         there = np.flatnonzero(~missing)
         noisy = self.values[places[there]]
         value[there] = noisy
-        low[there], high[there] = intervals.ordinary(noisy, law, tail)
+        low[there], high[there] = intervals.ordinary(noisy, law, tail / 2)
         if mechanism.cutoff is not None:
             chosen = there[places[there] >= len(self.listed)]
-            low[chosen], high[chosen] = intervals.selective(self.values[places[chosen]], law, mechanism.cutoff, tail)
+            low[chosen], high[chosen] = intervals.selective(
+                self.values[places[chosen]], law, mechanism.cutoff, tail / 2
+            )
         grid = self.spec.grid
         low = np.maximum(low, 0)
         return Estimates(asked, grid * value, grid * low, grid * np.maximum(high, low), confidence, self.counts)
