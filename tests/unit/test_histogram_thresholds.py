@@ -167,8 +167,8 @@ def test_laplace_noise_hides_which_unit_it_was(epsilon: float, delta: float, wei
 
     exact = largest(found)
     assert exact <= found.delta <= delta
+    assert found.delta == pytest.approx(exact, rel=1e-6)
     if delta < epsilon / 2:
-        assert found.delta == pytest.approx(exact, rel=1e-6)
         assert largest(plain_laplace(epsilon, delta, 1, weight, False)) > delta
 
 
@@ -244,6 +244,44 @@ def test_blocks_of_many_keys_are_rounded_up() -> None:
     )
     assert single <= found.delta <= 1e-5
     assert single > 0.97e-5
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_blocks_of_keys_that_leak_are_rounded_up(replace: bool) -> None:
+    """With so low a cutoff a thousand novel keys are the worst that a unit can hold."""
+    from scipy.special import log_ndtr
+
+    shown = -math.expm1(1000 * log_ndtr((150 - 1.5) / 30))
+    found = delta_of(RoundedGaussian(30.0), 150, epsilon=100.0, keys=1000, weight=1, replace=replace)
+    assert shown <= found < 1.01 * shown
+
+
+@pytest.mark.parametrize(("leak", "shift"), [(0.5, 1.0), (0.01, 0.3), (2.0, 0.0)])
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_the_joint_formula_against_its_two_laws(leak: float, shift: float, epsilon: float) -> None:
+    """Names and noise as cells of their own: a name that shows, or a Gaussian cut into cells of a two-hundredth."""
+    from scipy.special import ndtr
+
+    from dpsketch.sketches.histogram.joint import joint_delta
+
+    edges = np.concatenate([[-np.inf], np.arange(-9, 11, 0.005), [np.inf]])
+
+    def law(name: int, chance: float, centre: float) -> Floats:
+        return np.array(
+            [chance if i == name else 0.0 for i in range(2)] + list((1 - chance) * np.diff(ndtr(edges - centre)))
+        )
+
+    def worst(one: Floats, other: Floats) -> float:
+        e = math.exp(epsilon)
+        return float(max(np.maximum(one - e * other, 0).sum(), np.maximum(other - e * one, 0).sum()))
+
+    shown = -math.expm1(-leak)
+    pairs = np.array([leak]), np.array([shift**2])
+    absent, present = law(0, 0.0, 0.0), law(0, shown, shift)
+    assert joint_delta(epsilon, *pairs, replace=False) == pytest.approx(worst(present, absent), rel=1e-4)
+    newcomer = law(1, shown, math.sqrt(2) * shift)
+    left = law(0, shown, 0.0)
+    assert joint_delta(epsilon, *pairs, replace=True) == pytest.approx(worst(newcomer, left), rel=1e-4)
 
 
 # Cutoffs that were worked out independently.
