@@ -83,11 +83,19 @@ class TruncatedLaplace:
 
     @property
     def end(self) -> float:
-        """The probability of ``bound``, and of −``bound``: a^k(1−a)/(1+a−2a^(k+1)) with a = exp(−ε), k the bound."""
-        epsilon, last = self.epsilon, self.epsilon * (self.bound + 1)
-        # 1 + a − 2a^(k+1), without the loss of digits that a near 1 would bring.
-        total = math.exp(-epsilon) * -math.expm1(epsilon - last) - math.expm1(-last)
-        return math.exp(-epsilon * self.bound) * -math.expm1(-epsilon) / total
+        """The probability of ``bound``, and of −``bound``."""
+        return self.reaching(self.bound)
+
+    def reaching(self, low: int) -> float:
+        """Return P(Z ≥ ``low``) for a ``low`` of at least 1: (a^low − a^(k+1))/(1 + a − 2a^(k+1)), k the bound."""
+        left = max(self.bound - low + 1, 0)
+        return math.exp(-self.epsilon * low) * -math.expm1(-self.epsilon * left) / self.divisor
+
+    @property
+    def divisor(self) -> float:
+        """1 + a − 2a^(k+1) with a = exp(−ε) and k the bound; P(z) is a^|z|·(1 − a) over this."""
+        last = self.epsilon * (self.bound + 1)
+        return math.exp(-self.epsilon) * -math.expm1(self.epsilon - last) - math.expm1(-last)
 
     @property
     def words(self) -> str:

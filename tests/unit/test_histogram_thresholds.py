@@ -358,6 +358,17 @@ def test_a_claim_is_checked_from_what_a_file_says(
         assert delta_of(found.law, found.cutoff, **{**facts, **stronger}) > found.delta
 
 
+@pytest.mark.parametrize(
+    "law", [TruncatedLaplace(0.5, 10**6), DiscreteLaplace(0.5, 1), RoundedGaussian(1e-3)], ids=repr
+)
+@pytest.mark.parametrize("cutoff", [-(10**9), 0, 1, 2, 10**12])
+def test_no_claim_of_a_file_is_too_wild_to_check(law: Law, cutoff: int) -> None:
+    for epsilon in (1e-9, 0.5, 700.0):
+        found = delta_of(law, cutoff, epsilon=epsilon, keys=1, weight=1, replace=False)
+        assert 0 <= found <= 1
+        assert cutoff > 1 or found > 0.4
+
+
 def test_few_keys_take_the_least_cutoff() -> None:
     assert choose(1.0, 1e-6, 1, 1, False).name == "truncated"
     assert choose(1.0, 1e-5, 2, 1, False).name == "truncated"

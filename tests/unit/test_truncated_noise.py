@@ -63,6 +63,9 @@ def test_variance_and_end(law: TruncatedLaplace) -> None:
     variance = mp.fsum(z * z * mass for z, mass in zip(range(-law.bound, law.bound + 1), masses, strict=True))
     assert law.variance == pytest.approx(float(variance), rel=1e-12)
     assert law.end == pytest.approx(float(masses[0]), rel=1e-12)
+    for low in range(1, law.bound + 3):
+        tail = float(mp.fsum(masses[low + law.bound :]))
+        assert law.reaching(low) == pytest.approx(tail, rel=1e-12)
 
 
 @pytest.mark.parametrize("reach", [0.01, 1.0, 30.0])

@@ -53,10 +53,9 @@ def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
         case TruncatedLaplace(rate, bound):
 
             def upper_tail(upper: Floats) -> Floats:
-                left = np.maximum(bound - upper, -1.0)
+                left = np.maximum(bound + 1 - upper, 0.0)
                 with np.errstate(divide="ignore"):
-                    terms = np.log(np.expm1(-rate * (left + 1)) / math.expm1(-rate))
-                found: Floats = math.log(law.end) + rate * left + terms
+                    found: Floats = np.log(-np.expm1(-rate * left)) - rate * upper - math.log(law.divisor)
                 return found
 
             return _either_side(z, upper_tail)

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["gaussian_excess", "joint_delta", "least_whole", "log_hidden"]
+__all__ = ["chance_of_any", "gaussian_excess", "joint_delta", "least_whole", "log_hidden", "part_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -127,3 +128,17 @@ def least_whole(holds: Callable[[int], bool], low: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def chance_of_any(chance: float, count: int) -> float:
+    """Return 1 − (1 − chance)^count, rounded up by more than any rounding of the chance."""
+    chance *= 1 + 1e-12
+    return 1.0 if chance >= 1 else -math.expm1(count * math.log1p(-chance)) * (1 + 1e-12)
+
+
+def part_of(epsilon: float, count: int) -> float:
+    """Return ε/count, rounded down: so many of them never pass ε."""
+    part = epsilon / count
+    while Fraction(part) * count > Fraction(epsilon):
+        part = math.nextafter(part, 0.0)
+    return part

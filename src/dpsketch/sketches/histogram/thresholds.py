@@ -22,7 +22,7 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.sketches.histogram.joint import joint_delta, least_whole, log_hidden
+from dpsketch.sketches.histogram.joint import chance_of_any, joint_delta, least_whole, log_hidden, part_of
 from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds, weighted
 from dpsketch.truncated import Law, TruncatedLaplace
 
@@ -39,8 +39,6 @@ __all__ = [
 
 Mechanism = Literal["laplace", "truncated", "gaussian", "weighted", "rounds"]
 
-# Larger than all rounding in the closed forms.
-_UP = 1 + 1e-12
 # So much more Gaussian noise than the shared counts need alone leaves room in δ for the names.
 _ROOM = 1 + 1e-5
 # A user with at least so many keys has its names found by weights, and its counts in a second stage.
@@ -122,7 +120,7 @@ def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, r
         case TruncatedLaplace(rate):
             if Fraction(rate) * moved > Fraction(epsilon) or weight != 1 or cutoff < 2:
                 return 1.0
-            return _of_many(_reached(law, cutoff - 1), moved)
+            return _truncated_delta(law, cutoff - 1, moved)
         case never:
             assert_never(never)
 
@@ -147,10 +145,8 @@ def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) ->
     """
     epsilon, delta, keys, _ = _facts(epsilon, delta, keys, 1)
     moved = 2 * keys if replace else keys
-    rate = epsilon / moved
-    while Fraction(rate) * moved > Fraction(epsilon):
-        rate = math.nextafter(rate, 0.0)
-    bound = least_whole(lambda k: _of_many(_reached(TruncatedLaplace(rate, k), k), moved) <= delta, 1)
+    rate = part_of(epsilon, moved)
+    bound = least_whole(lambda k: _truncated_delta(TruncatedLaplace(rate, k), k, moved) <= delta, 1)
     return _threshold(TruncatedLaplace(rate, bound), bound + 1, epsilon, keys, 1, replace)
 
 
@@ -293,21 +289,12 @@ def _threshold(law: Law, cutoff: int, epsilon: float, keys: int, weight: int, re
     return Threshold(law, cutoff, keys, weight, replace, epsilon, delta)
 
 
-def _reached(law: TruncatedLaplace, low: int) -> float:
-    """Return P(Z ≥ ``low``) for a positive ``low``; never below P(bound), which a shared count leaks."""
-    low = min(low, law.bound)
-    rate = law.epsilon
-    # Σ a^(i) from 0 to bound − low, times P(bound)·a^(low − bound).
-    terms = math.expm1(-rate * (law.bound - low + 1)) / math.expm1(-rate)
-    return law.end * math.exp(rate * (law.bound - low)) * terms * _UP
-
-
-def _of_many(chance: float, count: int) -> float:
-    """Return 1 − (1 − chance)^count, rounded up."""
-    return 1.0 if chance >= 1 else -math.expm1(count * math.log1p(-chance)) * _UP
+def _truncated_delta(law: TruncatedLaplace, low: int, moved: int) -> float:
+    """Return δ where a novel key is listed from noise of ``low`` on; never below that of the ends."""
+    return chance_of_any(law.reaching(min(low, law.bound)), moved)
 
 
 def _laplace_delta(law: DiscreteLaplace, gap: int, keys: int) -> float:
     """Return δ for a cutoff of ``gap`` beyond the weight."""
     rate = law.epsilon / law.sensitivity
-    return _of_many(math.exp(-rate * gap - math.log1p(math.exp(-rate))) * _UP, keys) if gap > 0 else 1.0
+    return chance_of_any(math.exp(-rate * gap - math.log1p(math.exp(-rate))), keys) if gap > 0 else 1.0

@@ -23,14 +23,13 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.sketches.histogram.joint import gaussian_excess, least_whole, log_hidden
+from dpsketch.sketches.histogram.joint import chance_of_any, gaussian_excess, least_whole, log_hidden, part_of
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = ["VoteMechanism", "VoteThreshold", "vote", "vote_delta"]
 
 VoteMechanism = Literal["loads", "truncated", "gaussian"]
 
-_UP = 1 + 1e-12
 _ROOM = 1 + 1e-5
 # The pairs of leaks that one unit, or two, may have are looked at one by one.
 _MOST_KEYS = 512
@@ -109,12 +108,12 @@ def vote_delta(law: Law, cutoff: int, *, epsilon: float, keys: int, replace: boo
         case TruncatedLaplace(rate, bound):
             if Fraction(rate) * moved > Fraction(epsilon) or cutoff < bound + 1 or bound < 2:
                 return 1.0
-            shown = [law.end * _UP, law.end * (1 + math.exp(rate)) * _UP]
+            shown = [law.reaching(bound), law.reaching(bound - 1)]
         case never:
             assert_never(never)
     if not replace:
-        return _of_many(shown[0], keys)
-    return _of_many(max(shown[1], _of_many(shown[0], 2)), keys)
+        return chance_of_any(shown[0], keys)
+    return chance_of_any(max(shown[1], chance_of_any(shown[0], 2)), keys)
 
 
 @lru_cache(maxsize=256)
@@ -151,9 +150,7 @@ def vote(
         return VoteThreshold(law, cutoff, keys, replace, epsilon, exact)
 
     def truncated() -> VoteThreshold:
-        rate = epsilon / moved
-        while Fraction(rate) * moved > Fraction(epsilon):
-            rate = math.nextafter(rate, 0.0)
+        rate = part_of(epsilon, moved)
         bound = least_whole(lambda k: found(TruncatedLaplace(rate, k), k + 1).delta <= delta, 2)
         return found(TruncatedLaplace(rate, bound), bound + 1)
 
@@ -177,20 +174,15 @@ def vote(
             assert_never(never)
 
 
-def _of_many(chance: float, count: int) -> float:
-    """Return 1 − (1 − chance)^count, rounded up."""
-    return 1.0 if chance >= 1 else -math.expm1(count * math.log1p(-chance)) * _UP
-
-
 def _difference_reaching(law: DiscreteLaplace, low: int) -> float:
-    """Return P(Z − Z' ≥ t) for t ≥ 1, rounded up.
+    """Return P(Z − Z' ≥ t) for t ≥ 1.
 
     P(Z − Z' = d) = ((1−a)/(1+a))²·a^d·(d + C) for d ≥ 0, with C = (1+a²)/(1−a²); summed from t on.
     """
     rate = law.epsilon / law.sensitivity
     a, gap = math.exp(-rate), -math.expm1(-rate)
     middle = (1 + a * a) / -math.expm1(-2 * rate)
-    return gap * math.exp(-rate * low) * (low + middle + a / gap) / (1 + a) ** 2 * _UP
+    return gap * math.exp(-rate * low) * (low + middle + a / gap) / (1 + a) ** 2
 
 
 def _votes_delta(epsilon: float, leak: float, square: float, places: int) -> float:
@@ -200,4 +192,4 @@ def _votes_delta(epsilon: float, leak: float, square: float, places: int) -> flo
     here, there = here[held], there[held]
     shifts = np.sqrt(square * (places - here - there))
     values = -np.expm1(-leak * here) + np.exp(-leak * here) * gaussian_excess(epsilon + (here - there) * leak, shifts)
-    return min(1.0, float(values.max()) * _UP)
+    return min(1.0, float(values.max()) * (1 + 1e-12))
