@@ -118,6 +118,13 @@ def test_truncated_noise_hides_which_record_it_was(epsilon: float, delta: float,
     assert largest(truncated_laplace(epsilon, delta, 1, False)) > 100 * delta
 
 
+def test_a_higher_cutoff_does_not_hide_the_ends_of_truncated_noise() -> None:
+    law = TruncatedLaplace(1.0, 7)
+    exact = both_ways(law, 30, 1.0, [61], [60])
+    assert exact == pytest.approx(law.end, rel=1e-9)
+    assert exact <= delta_of(law, 30, epsilon=1.0, keys=1, weight=1, replace=False)
+
+
 def test_truncated_noise_hides_a_user_with_two_keys() -> None:
     found = truncated_laplace(2.0, 1e-3, 2, False)
     counts = [0, 1, found.cutoff - 1, found.cutoff, 4 * found.cutoff]
@@ -391,6 +398,14 @@ def test_every_mechanism_can_be_forced(name: str) -> None:
     assert found.name == name
     assert found.delta <= 1e-5
     assert found.epsilon == 1.0
+
+
+def test_a_search_without_end_is_given_up() -> None:
+    from dpsketch.sketches.histogram.joint import least_whole
+
+    assert least_whole(lambda cutoff: cutoff >= 10**9 + 7, 3) == 10**9 + 7
+    with pytest.raises(InvalidInput, match="no cutoff"):
+        least_whole(lambda _: False, 3)
 
 
 def test_what_cannot_be_is_refused() -> None:

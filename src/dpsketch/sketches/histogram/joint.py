@@ -28,6 +28,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.errors import InvalidInput
+
 __all__ = ["chance_of_any", "gaussian_excess", "joint_delta", "least_whole", "log_hidden", "part_of"]
 
 Floats = npt.NDArray[np.float64]
@@ -36,6 +38,7 @@ Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-13
 # So many pairs (λ, s) are looked at one by one; further ones in blocks, each by its worst λ and worst s.
 _SINGLE = 256
+_LARGEST = 1 << 62
 _BLOCK = 1 / 128
 
 
@@ -123,6 +126,8 @@ def least_whole(holds: Callable[[int], bool], low: int) -> int:
     step = 1
     while not holds(low + step):
         low, step = low + step, 2 * step
+        if low > _LARGEST:
+            raise InvalidInput("no cutoff below 2**62 keeps this promise: state a larger epsilon or delta.")
     high = low + step
     while high - low > 1:
         middle = (low + high) // 2
