@@ -119,11 +119,13 @@ def _worst(leaks: Floats, squares: Floats) -> tuple[Floats, Floats]:
     return leaks[ends], squares[starts]  # λ rises and s² falls along the list
 
 
-def least_whole(holds: Callable[[int], bool], low: int) -> int:
-    """Return the least whole number from ``low`` on for which something holds that holds for all larger ones."""
+def least_whole(holds: Callable[[int], bool], low: int, *, step: int = 1) -> int:
+    """Return the least whole number from ``low`` on for which something holds that holds for all larger ones.
+
+    ``step`` is where to look first, beyond ``low``.
+    """
     if holds(low):
         return low
-    step = 1
     while not holds(low + step):
         low, step = low + step, 2 * step
         if low > _LARGEST:
