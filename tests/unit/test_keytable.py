@@ -180,8 +180,9 @@ def test_units_are_added_and_a_row_of_none_has_no_key() -> None:
     table = KeyTable()
     assert table.count(["a", "b", None, "a", "c"], np.array([2, 0, 5, 3, 1])) == (4, 1)
     assert contents(table) == {"a": 5, "c": 1}
-    assert table.count(pa.array(["a", "b", None, "d"]).dictionary_encode(), np.array([1, 0, 9, 4])) == (3, 1)
-    assert contents(table) == {"a": 6, "c": 1, "d": 4}
+    repeated = pa.array(["a", "b", None, "d", "a", "d"]).dictionary_encode()
+    assert table.count(repeated, np.array([1, 0, 9, 4, 2, 0])) == (5, 1)
+    assert contents(table) == {"a": 8, "c": 1, "d": 4}
 
 
 def test_unused_and_null_values_of_a_dictionary_are_no_keys() -> None:
