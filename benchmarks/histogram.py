@@ -198,7 +198,7 @@ def run() -> list[dict[str, Any]]:
                 most = max(found for found, *_ in best.values())
                 rows.append(
                     {
-                        "name": f"keys of {name}, by {level}, ε = {epsilon:g}, against the best of OpenDP and PipelineDP",
+                        "name": f"keys of {name} by {level}, ε = {epsilon:g}, against OpenDP and PipelineDP",
                         "ours": mine[0],
                         "theirs": most,
                         "ratio": mine[0] / max(most, 1e-9),
@@ -213,8 +213,8 @@ def run() -> list[dict[str, Any]]:
 def page(lines: list[Any], off: bool, claimed: float, shown: float) -> str:
     """Return the table as a page."""
     remark = (
-        f"OpenDP's `make_laplace_threshold` states δ = {claimed:.3g} for a threshold of 3 at scale 1 and lists a key that "
-        f"one record alone holds in {shown:.3g} of the draws (20,000 of them): it lists counts *at* the threshold, and "
+        f"OpenDP's `make_laplace_threshold` states δ = {claimed:.3g} for a threshold of 3 at scale 1 and lists a key "
+        f"that one record alone holds in {shown:.3g} of the draws (20,000 of them): it lists counts *at* the threshold, and "
         "its δ is that of counts above it. So that all have the δ that is stated, its thresholds here are one higher "
         "than it asks for."
     )

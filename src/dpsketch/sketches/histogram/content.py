@@ -133,4 +133,4 @@ def _capped(users: Integers, places: Integers, cap: int | Integers) -> Integers:
     ranks = np.arange(len(whose)) - np.repeat(firsts, np.diff(np.r_[firsts, len(whose)]))
     limit = cap if isinstance(cap, int) else cap[whose]
     kept = crowded[order[ranks < limit]]
-    return np.sort(np.concatenate([places[~over], kept]))
+    return np.concatenate([places[~over], kept])
