@@ -214,8 +214,8 @@ def page(lines: list[Any], off: bool, claimed: float, shown: float) -> str:
     """Return the table as a page."""
     remark = (
         f"OpenDP's `make_laplace_threshold` states δ = {claimed:.3g} for a threshold of 3 at scale 1 and lists a key "
-        f"that one record alone holds in {shown:.3g} of the draws (20,000 of them): it lists counts *at* the threshold, and "
-        "its δ is that of counts above it. So that all have the δ that is stated, its thresholds here are one higher "
+        f"that one record alone holds in {shown:.3g} of 20,000 draws: it lists counts *at* the threshold, and its δ is "
+        "that of counts above it. So that all have the δ that is stated, its thresholds here are one higher "
         "than it asks for."
     )
     text = [
