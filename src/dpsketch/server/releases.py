@@ -60,7 +60,7 @@ class Served:
             "name": self.name,
             "kind": self.kind,
             "answers": self.row.question,
-            "counts": self.release.guarantee.unit.counts,
+            "counts": self.release.counts,
             "guarantee": finite(self.release.guarantee.to_json()),
             "questions": self.questions,
             "needs_candidates": self.needs_candidates,
