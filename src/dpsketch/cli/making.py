@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from dpsketch.cli.delivery import deliver, not_in_place, room_of
 from dpsketch.cli.options import (
     Budget,
+    Engine,
     JsonOption,
     OutputOption,
     OverwriteOption,
@@ -61,6 +63,8 @@ def run(
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
     target = budget.target(lambda: _dataset_name(flags.source))
+    if like is None and not as_json:
+        _suggest(flags, budget, output)
     if dry_run:
         _preview(sketch, budget, target, as_json, options)
         return
@@ -199,6 +203,26 @@ def recover(
     with Spool.reopen(output, overwrite=overwrite) as spool:
         spool.finish()
     say(f"Put {output} in place.")
+
+
+def _suggest(flags: SketchFlags, budget: Budget, output: Path) -> None:
+    """Say once which kind answers the same question better, where one does; by what was asked alone.
+
+    Not on a cluster, where keys may be too many to hold, nor without δ, where names on no list cannot be published.
+    """
+    instead = KINDS[flags.kind].instead
+    if instead is None or flags.engine is not Engine.HERE or not budget.delta:
+        return
+    stated = {
+        "key": flags.key, "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
+        "max_weight": None if flags.max_weight == 1 else f"{flags.max_weight:g}",
+        "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
+    }  # fmt: skip
+    words = ["dpsketch", "run", instead, *flags.source]
+    for name, value in stated.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    say(f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}")
 
 
 def _releasable(path: Path) -> Any:
