@@ -14,8 +14,8 @@ import pytest
 from dpsketch import noise
 
 # The quick suite tries the same examples in every run, the full one new ones each time.
-hypothesis.settings.register_profile("same", derandomize=True)
-hypothesis.settings.register_profile("fresh", print_blob=True)
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("fresh", print_blob=True, deadline=None)
 
 
 class RepeatedBits:

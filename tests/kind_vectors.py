@@ -36,6 +36,8 @@ def _filled(sketch: Any, *records: Any, **given: Any) -> Any:
 def _sketches() -> dict[str, Callable[[], Any]]:
     plane = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
     return {
+        "histogram": lambda: _filled(dps.Histogram(unit=RECORD), [f"the key of number {key}" for key in KEYS]),
+        "histogram-user": lambda: _filled(dps.Histogram(unit=USER, key_type="int"), users=USERS),
         "counts": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=RECORD, grid=0.5, seed=7), weights=[1.5] * 8),
         "counts-user": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=USER), users=USERS),
         "counts-continual": lambda: _filled(dps.ContinualCountSketch(days=4, **TABLE, **BUDGET)),
@@ -55,6 +57,8 @@ def _released(name: str, sketch: Any) -> Any:
         return sketch.publish_day()
     if name == "counts-pan-private":
         return sketch.publish()
+    if name == "histogram":
+        return sketch.release(**BUDGET, keys=["the key of number 1", "one that nobody has"], unknown=True, others=True)
     return sketch.release(**BUDGET)
 
 
@@ -77,7 +81,10 @@ def answers(release: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"epsilon": release.guarantee.epsilon, "words": str(release.guarantee)}
     if hasattr(release, "spec"):
         found["spec"] = release.spec.to_json() if hasattr(release.spec, "to_json") else None
-    if isinstance(release, dps.PrivateDensity):
+    if isinstance(release, dps.PrivateHistogram):
+        found["keys"] = [[str(row.key), row.value, row.low, row.high] for row in release.top(10)]
+        found["others"] = None if release.others is None else release.others.to_json()
+    elif isinstance(release, dps.PrivateDensity):
         found["estimate"] = release.estimate(POINTS).to_json()
     elif isinstance(release, dps.PrivateRanges):
         found["range"] = release.range(0, 5).to_json()

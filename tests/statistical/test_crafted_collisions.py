@@ -15,9 +15,9 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.keying import keyed, random_key, random_seed
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
+from texts import colliding_texts
 
 ROWS, WIDTH, VICTIM, TRUTH, SPENT = 7, 4096, 12_345, 1000, 5000
-P1, P2, MASK = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 2**64 - 1
 
 
 def crafted(seed: int) -> list[int]:
@@ -50,24 +50,6 @@ def test_a_known_seed_lets_four_keys_move_a_victim(seeded: None) -> None:
     assert estimate(DEFAULT_SEED, attack) > TRUTH + 0.5 * SPENT
     late = [estimate(random_seed(), attack) for _ in range(5)]
     assert max(abs(value - TRUTH) for value in late) < 100
-
-
-def colliding_texts(count: int) -> list[bytes]:
-    """Different texts of 64 bytes with one XXH64: a change in the first stripe is undone by the second."""
-
-    def turned(value: int) -> int:
-        value &= MASK
-        return ((value << 31) | (value >> 33)) & MASK
-
-    lane = (42 + P1 + P2) & MASK
-    inverse = pow(P2, -1, 2**64)
-    base = turned(lane) * P1
-    found = []
-    for first in range(count):
-        state = turned(lane + first * P2) * P1
-        second = ((base - state) * inverse) & MASK
-        found.append(first.to_bytes(8, "little") + bytes(24) + second.to_bytes(8, "little") + bytes(24))
-    return found
 
 
 def test_texts_with_one_fingerprint_are_one_key_under_any_seed_unless_keyed(seeded: None) -> None:

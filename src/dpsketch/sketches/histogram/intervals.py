@@ -53,10 +53,9 @@ def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
         case TruncatedLaplace(rate, bound):
 
             def upper_tail(upper: Floats) -> Floats:
-                left = np.maximum(bound - upper, -1.0)
+                left = np.maximum(bound + 1 - upper, 0.0)
                 with np.errstate(divide="ignore"):
-                    terms = np.log(np.expm1(-rate * (left + 1)) / math.expm1(-rate))
-                found: Floats = math.log(law.end) + rate * left + terms
+                    found: Floats = np.log(-np.expm1(-rate * left)) - rate * upper - math.log(law.divisor)
                 return found
 
             return _either_side(z, upper_tail)
@@ -132,15 +131,14 @@ def prior_exponent(counts: Integers, law: Law, cutoff: int) -> float:
     from scipy.optimize import minimize_scalar
 
     cells = _PriorCells(law, cutoff)
-    near, far = cells.split(_listed(counts, cutoff))
-    if not len(near) + len(far):
+    if not len(_listed(counts, cutoff)):
         raise InvalidInput("no count was listed, and nothing can be said of how they are distributed.")
-    often = np.bincount(near, minlength=cells.size)
-    logs = math.fsum(np.log(far))
+    near, often = np.unique(counts[counts <= cells.last], return_counts=True)
+    logs = math.fsum(np.log(counts[counts > cells.last]))
 
     def surprise(s: float) -> float:
         masses, centres = cells.prior(s)
-        seen = math.fsum(np.log(cells.smeared(masses)[often > 0]) * often[often > 0]) - s * logs
+        seen = math.fsum(often * np.interp(near, cells.middles, np.log(cells.smeared(masses)))) - s * logs
         return len(counts) * math.log(cells.listed(masses, centres, s)) - seen
 
     return float(minimize_scalar(surprise, bounds=_EXPONENTS, method="bounded", options={"xatol": 1e-3}).x)
@@ -164,8 +162,7 @@ def posterior_means(counts: Integers, law: Law, cutoff: int) -> Floats:
     values = counts.astype(np.float64)
     means: Floats = values - s * law.variance / values
     near = counts <= cells.last
-    place = cells.place(counts[near])
-    means[near] = weighed[place] / likely[place]
+    means[near] = np.interp(values[near], cells.middles, weighed / likely)
     return means
 
 
@@ -178,41 +175,32 @@ class _PriorCells:
         self._width = width = 2 * int(deviation / _CELLS / 2) + 1  # odd, so that a cell has a middle
         self.last = cutoff + int(_NEAR * deviation) + 1
         below = int(20 * deviation / width) + 2
-        self.size = self.last // width + 1 + below
-        self._middles: Floats = np.arange(self.size, dtype=np.float64) * width + (width + 1) / 2
-        offsets = np.arange(-below, self.size + 1) * width - (width - 1) // 2
+        self._size = self.last // width + 1 + below
+        self.middles: Floats = np.arange(self._size, dtype=np.float64) * width + (width + 1) / 2
+        offsets = np.arange(-below, self._size + 1) * width - (width - 1) // 2
         self._noise = -np.diff(np.exp(log_reaching(law, offsets)))
         self._below = below
-
-    def split(self, counts: Integers) -> tuple[npt.NDArray[np.intp], Floats]:
-        """Return the cells of near counts, and the far counts."""
-        near = counts <= self.last
-        return self.place(counts[near]), counts[~near].astype(np.float64)
-
-    def place(self, counts: Integers) -> npt.NDArray[np.intp]:
-        """Return the cells of counts."""
-        return ((counts - 1) // self._width).astype(np.intp)
 
     def prior(self, s: float) -> tuple[Floats, Floats]:
         """Return what the prior c^(−s) gives each cell, and where its mass has its centre."""
         first = np.arange(1.0, self._width + 1)
         powers = first**-s
-        masses: Floats = self._width * np.power(self._middles, -s)
-        centres = self._middles.copy()
+        masses: Floats = self._width * np.power(self.middles, -s)
+        centres = self.middles.copy()
         masses[0] = powers.sum()
         centres[0] = (first * powers).sum() / masses[0]
         return masses, centres
 
     def smeared(self, masses: Floats) -> Floats:
         """Return the cells' masses with noise added."""
-        return np.asarray(np.convolve(masses, self._noise)[self._below : self._below + self.size], np.float64)
+        return np.asarray(np.convolve(masses, self._noise)[self._below : self._below + self._size], np.float64)
 
     def listed(self, masses: Floats, centres: Floats, s: float) -> float:
         """Return the mass of all counts that are listed, those beyond the cells included."""
         from scipy.special import zeta
 
         reaching = np.exp(log_reaching(self._law, np.ceil(self._cutoff - centres)))
-        return float((masses * reaching).sum() + zeta(s, self.size * self._width + 1))
+        return float((masses * reaching).sum() + zeta(s, self._size * self._width + 1))
 
 
 def _listed(counts: Integers, cutoff: int) -> Integers:

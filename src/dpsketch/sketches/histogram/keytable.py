@@ -264,15 +264,15 @@ class KeyTable(Changeable):
         Keys are in the order of their numbers, or in this one: that of :meth:`order` says nothing of how they came.
 
         Integer keys are ``keys`` (uint64); text keys are ``names``, their bytes one after the other, and ``edges``,
-        where each begins and where the last one ends.
+        where each begins and where the last one ends. A table without keys has neither.
         """
         order = np.arange(self._size) if order is None else order
         units = self._units[order]
         arrays: dict[str, npt.NDArray[Any]] = {"secret": self._secret.copy(), "units": units}
         arrays["exact"] = np.array([self.exact], np.uint8)
-        if self.key_type == "int":
+        if self._size and self.key_type == "int":
             arrays["keys"] = self._ids[order, 0]
-        elif self.key_type == "text":
+        elif self._size and self.key_type == "text":
             arrays["names"], arrays["edges"] = self._spelled(order)
         return arrays
 
@@ -288,10 +288,10 @@ class KeyTable(Changeable):
         secret, units = _stored(arrays, "secret", np.uint64), _stored(arrays, "units", np.int64)
         exact = _stored(arrays, "exact", np.uint8)
         rows = _Rows(0, _NO_WORDS, _NO_BYTES, _NO_EDGES)
-        if key_type == "int":
+        if len(units) and key_type == "int":
             keys = _stored(arrays, "keys", np.uint64)
             rows = _Rows(len(keys), keys, _NO_BYTES, _NO_EDGES)
-        elif key_type == "text":
+        elif len(units) and key_type == "text":
             names, edges = _stored(arrays, "names", np.uint8), _stored(arrays, "edges", np.int64)
             if not len(edges) or edges[0] != 0 or edges[-1] != len(names) or np.any(np.diff(edges) < 0):
                 raise _not_ours()
@@ -508,7 +508,7 @@ class KeyTable(Changeable):
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(whole.type):
             whole = whole.dictionary_decode()
-        same = pc.all(pc.equal(whole.take(there).cast(pa.large_binary()), names), min_count=0)
+        same = pc.all(pc.equal(whole.cast(pa.large_binary()).take(there), names), min_count=0)
         return bool(same.as_py())
 
     def _rehash(self, size: int) -> None:

@@ -115,9 +115,7 @@ class PrivateHistogram(Release):
         unit, m = self.spec.unit, self.mechanism.counted
         if unit.level == "record" or m == unit.max_keys:
             return unit.counts
-        return (
-            f"users, with at most {m} of the published keys counted each (weight at most {unit.max_weight:g} on each)"
-        )
+        return f"users, with at most {m} published keys counted each (weight at most {unit.max_weight:g} on each)"
 
     def estimate(self, keys: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate the counts of keys.
@@ -184,7 +182,7 @@ class PrivateHistogram(Release):
         confidence = probability("confidence", confidence)
         mechanism = self.mechanism
         if mechanism.others is not None:
-            low, high = intervals.ordinary(np.array([self.rest]), mechanism.others, 1 - confidence)
+            low, high = intervals.ordinary(np.array([self.rest]), mechanism.others, (1 - confidence) / 2)
             return self._estimate(self.rest, float(low[0]), float(high[0]), confidence)
         if mechanism.total is None or mechanism.noise is None or mechanism.cutoff is None:
             raise FileRefused("the file has a count of other keys without the law of its noise.")
@@ -254,18 +252,18 @@ class PrivateHistogram(Release):
         mechanism, law = self.mechanism, self.mechanism.noise
         assert law is not None
         if missing.any() and not mechanism.finds:
-            raise InvalidInput(
-                "a key that was asked for is not on the public list of this release, which knows no other."
-            )
+            raise InvalidInput("a key that was asked for is not on this release's public list, and it knows no other.")
         value = np.zeros(len(places))
         low, high = np.zeros(len(places)), np.full(len(places), self._ceiling(tail))
         there = np.flatnonzero(~missing)
         noisy = self.values[places[there]]
         value[there] = noisy
-        low[there], high[there] = intervals.ordinary(noisy, law, tail)
+        low[there], high[there] = intervals.ordinary(noisy, law, tail / 2)
         if mechanism.cutoff is not None:
             chosen = there[places[there] >= len(self.listed)]
-            low[chosen], high[chosen] = intervals.selective(self.values[places[chosen]], law, mechanism.cutoff, tail)
+            low[chosen], high[chosen] = intervals.selective(
+                self.values[places[chosen]], law, mechanism.cutoff, tail / 2
+            )
         grid = self.spec.grid
         low = np.maximum(low, 0)
         return Estimates(asked, grid * value, grid * low, grid * np.maximum(high, low), confidence, self.counts)

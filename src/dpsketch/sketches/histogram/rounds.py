@@ -234,6 +234,7 @@ def _calibrated(
             least_whole(
                 lambda cutoff: _one_round(laws[0].sigma, cutoff, epsilon, cap, counts, replace=replace) <= delta,
                 WEIGHT_ONE,
+                step=int(4 * laws[0].sigma),
             ),
         )
     else:
@@ -271,7 +272,7 @@ def _worst_leak(sigma: float, cutoff: int, cap: int) -> float:
 
 def _least_cutoff(law: RoundedGaussian, leak: float, cap: int) -> int:
     """Return the least cutoff of a round whose λ is at most ``leak``."""
-    return least_whole(lambda cutoff: _worst_leak(law.sigma, cutoff, cap) <= leak, WEIGHT_ONE)
+    return least_whole(lambda cutoff: _worst_leak(law.sigma, cutoff, cap) <= leak, WEIGHT_ONE, step=int(4 * law.sigma))
 
 
 def _composed(epsilon: float, leak: float, squares: float, *, replace: bool) -> float:

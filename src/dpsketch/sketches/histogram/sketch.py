@@ -92,7 +92,9 @@ class Histogram(Accumulator[HistogramSpec]):
         return sketch
 
     @takes_frames
-    def update(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
         """Add records.
 
         Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
@@ -111,12 +113,14 @@ class Histogram(Accumulator[HistogramSpec]):
         counts : whole numbers, optional
             So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
             user.
+        disjoint_users : bool, optional
+            Makes no difference here, where users may come again.
         """
         column, found, declared = typed_column(keys, self._key_type)
         if column.type == TEXT_FINGERPRINTS:
             raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
         if self._spec.unit.level == "record":
-            if users is not None:
+            if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
             self._add_records(column, weights, counts)
         else:
@@ -153,7 +157,7 @@ class Histogram(Accumulator[HistogramSpec]):
         there = np.flatnonzero(_valid(column) & _valid(owners) & (units > 0))
         skipped = n - int(np.count_nonzero(_valid(column) & _valid(owners)))
         if len(there) < n:
-            column, owners, units = column.take(there), owners.take(there), units[there]
+            column, owners, units = _taken(column, there), _taken(owners, there), units[there]
         self._begin_change()
         self._pairs.add(self._users.numbers(owners, verified=True), self._keys.numbers(column), units)
         self._skipped += skipped
@@ -272,12 +276,12 @@ class Histogram(Accumulator[HistogramSpec]):
         header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped, "apart": self._apart}
         order = self._keys.order()
         arrays: dict[str, files.Array] = {f"key_{name}": array for name, array in self._keys.to_arrays(order).items()}
-        header["key_type"] = self._keys.key_type
+        header["key_type"] = self._keys.key_type if len(order) else None
         if self._spec.unit.level == "user":
             _, content = self._content()
             assert isinstance(content, Pairs)
             users = self._users.order()
-            header["user_type"] = self._users.key_type
+            header["user_type"] = self._users.key_type if len(users) else None
             arrays |= {f"user_{name}": array for name, array in self._users.to_arrays(users).items()}
             arrays |= {"pair_users": content.users, "pair_keys": content.keys}
             if content.units is not None:
@@ -305,6 +309,11 @@ class Histogram(Accumulator[HistogramSpec]):
 def _valid(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy()
     return valid
+
+
+def _taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return column.cast(views.get(column.type, column.type)).take(rows)  # Arrow takes no rows of views
 
 
 def _inverse(order: Integers) -> Integers:

@@ -22,7 +22,7 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.sketches.histogram.joint import joint_delta, least_whole, log_hidden
+from dpsketch.sketches.histogram.joint import chance_of_any, joint_delta, least_whole, log_hidden, part_of
 from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds, weighted
 from dpsketch.truncated import Law, TruncatedLaplace
 
@@ -39,8 +39,6 @@ __all__ = [
 
 Mechanism = Literal["laplace", "truncated", "gaussian", "weighted", "rounds"]
 
-# Larger than all rounding in the closed forms.
-_UP = 1 + 1e-12
 # So much more Gaussian noise than the shared counts need alone leaves room in δ for the names.
 _ROOM = 1 + 1e-5
 # A user with at least so many keys has its names found by weights, and its counts in a second stage.
@@ -118,11 +116,11 @@ def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, r
         case DiscreteLaplace(rate, sensitivity):
             if Fraction(rate) * moved * weight > Fraction(epsilon) * sensitivity:
                 return 1.0
-            return _laplace_delta(law, cutoff - weight, epsilon, keys, replace=replace)
+            return _laplace_delta(law, cutoff - weight, keys)
         case TruncatedLaplace(rate):
             if Fraction(rate) * moved > Fraction(epsilon) or weight != 1 or cutoff < 2:
                 return 1.0
-            return _of_many(_reached(law, cutoff - 1), moved)
+            return _truncated_delta(law, cutoff - 1, moved)
         case never:
             assert_never(never)
 
@@ -147,10 +145,8 @@ def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) ->
     """
     epsilon, delta, keys, _ = _facts(epsilon, delta, keys, 1)
     moved = 2 * keys if replace else keys
-    rate = epsilon / moved
-    while Fraction(rate) * moved > Fraction(epsilon):
-        rate = math.nextafter(rate, 0.0)
-    bound = least_whole(lambda k: _of_many(_reached(TruncatedLaplace(rate, k), k), moved) <= delta, 1)
+    rate = part_of(epsilon, moved)
+    bound = least_whole(lambda k: _truncated_delta(TruncatedLaplace(rate, k), k, moved) <= delta, 1)
     return _threshold(TruncatedLaplace(rate, bound), bound + 1, epsilon, keys, 1, replace)
 
 
@@ -164,13 +160,13 @@ def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace:
     each, and each has odds within e^(ε/M) at every output. A novel key has a count of at most w, and is listed with
     probability at most r = P(w + Z ≥ T) = a^(T−w)/(1+a).
 
-    *A unit more.* Off the outputs that show a novel key the odds are at most 1 for each novel key and e^(ε/M) for each
-    shared one, so δ ≤ 1 − (1−r)^m, which m novel keys attain. *A unit less.* A novel key is hidden with 1 against
-    1 − r, an excess of 1 − e^(ε/M)·(1−r) < r over the odds e^(ε/M): with m of them δ is smaller than before.
+    Say that the unit at hand has j novel keys, and the one whose place it takes j' (0 where it takes none). Outputs
+    that show one of the j have probability 1 − (1−r)^j. On the others the odds are at most (1−r)^(j−j') from novel
+    keys, times e^(ε/M) for each of the at most M − j − j' shared ones. So with c = e^(−ε/M) ≤ 1
 
-    *One in place of another.* The newcomer's novel keys show with 1 − (1−r)^j, j ≤ m. The other's are hidden with 1
-    against 1 − r: nothing beyond the odds e^(ε/M) where r ≤ 1 − e^(−ε/M), else (e^(ε/M)·(1−r)) of each remains. So
-    δ ≤ 1 − (1−r)^m·min(1, e^(ε/M)·(1−r))^m, exact wherever the last factor is 1, as it is unless δ is as large as ε/2.
+        δ ≤ 1 − (1−r)^j + (1−r)^j·(1 − (1−r)^(j'−j)/c^(j+j'))⁺ ≤ 1 − (1−r)^max(j, j'),
+
+    and δ = 1 − (1−r)^m, which m novel keys attain, is exact. Where a unit leaves, j = 0 and j' ≤ m: the same.
 
     Examples
     --------
@@ -179,7 +175,7 @@ def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace:
     """
     epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
     law = DiscreteLaplace(epsilon, (2 if replace else 1) * keys * weight)
-    beyond = least_whole(lambda gap: _laplace_delta(law, gap, epsilon, keys, replace=replace) <= delta, 1)
+    beyond = least_whole(lambda gap: _laplace_delta(law, gap, keys) <= delta, 1)
     return _threshold(law, weight + beyond, epsilon, keys, weight, replace)
 
 
@@ -293,27 +289,12 @@ def _threshold(law: Law, cutoff: int, epsilon: float, keys: int, weight: int, re
     return Threshold(law, cutoff, keys, weight, replace, epsilon, delta)
 
 
-def _reached(law: TruncatedLaplace, low: int) -> float:
-    """Return P(Z ≥ ``low``) for a positive ``low``; never below P(bound), which a shared count leaks."""
-    low = min(low, law.bound)
-    rate = law.epsilon
-    # Σ a^(i) from 0 to bound − low, times P(bound)·a^(low − bound).
-    terms = math.expm1(-rate * (law.bound - low + 1)) / math.expm1(-rate)
-    return law.end * math.exp(rate * (law.bound - low)) * terms * _UP
+def _truncated_delta(law: TruncatedLaplace, low: int, moved: int) -> float:
+    """Return δ where a novel key is listed from noise of ``low`` on; never below that of the ends."""
+    return chance_of_any(law.reaching(min(low, law.bound)), moved)
 
 
-def _of_many(chance: float, count: int) -> float:
-    """Return 1 − (1 − chance)^count, rounded up."""
-    return 1.0 if chance >= 1 else -math.expm1(count * math.log1p(-chance)) * _UP
-
-
-def _laplace_delta(law: DiscreteLaplace, gap: int, epsilon: float, keys: int, *, replace: bool) -> float:
+def _laplace_delta(law: DiscreteLaplace, gap: int, keys: int) -> float:
     """Return δ for a cutoff of ``gap`` beyond the weight."""
     rate = law.epsilon / law.sensitivity
-    if gap < 1:
-        return 1.0
-    chance = math.exp(-rate * gap - math.log1p(math.exp(-rate))) * _UP
-    log_kept = keys * math.log1p(-chance)
-    if replace:
-        log_kept += keys * min(0.0, epsilon / (2 * keys) + math.log1p(-chance))
-    return -math.expm1(log_kept) * _UP
+    return chance_of_any(math.exp(-rate * gap - math.log1p(math.exp(-rate))), keys) if gap > 0 else 1.0

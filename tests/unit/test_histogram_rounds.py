@@ -1,0 +1,226 @@
+"""Names found by weights: δ against numerical enumeration, the cutoffs it gives, and what a claim is checked by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace as changed
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.special import log_ndtr, ndtr
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import RoundedGaussian
+from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds, rounds_delta, unit_weights, weighted
+
+Floats = npt.NDArray[np.float64]
+HIGH = 40.0  # a sum so far above the cutoff, in standard deviations, that it is always listed
+
+
+def recomputed(found: WeightedRounds, **facts: Any) -> float:
+    given = {
+        "epsilon": found.epsilon,
+        "cap": found.cap,
+        "replace": found.replace,
+        "counts_law": found.counts_law,
+        "counts_keys": found.counts_keys,
+        "counts_weight": found.counts_weight,
+    }
+    return rounds_delta(found.laws, found.cutoffs, **{**given, **facts})
+
+
+def sum_outputs(sigma: float, cutoff: float, mean: float, shift: float) -> tuple[Floats, Floats]:
+    """One key's output with and without a shift: "not listed", then cells of a fortieth of σ from the cutoff on.
+
+    Which cell it is in is less than what is published, so no δ of the cells passes the true one.
+    """
+    start = max(cutoff, mean - 9 * sigma)
+    edges = np.append(np.arange(start, max(mean, cutoff) + shift + 9 * sigma, sigma / 40), np.inf)
+    tails = [ndtr((centre - edges) / sigma) for centre in (mean + shift, mean)]
+    with_it, without = ([1 - tail[0], *-np.diff(tail)] for tail in tails)
+    return np.array(with_it), np.array(without)
+
+
+def enumerated(
+    laws: tuple[RoundedGaussian, ...],
+    cutoffs: tuple[int, ...],
+    epsilon: float,
+    held: list[list[tuple[int, float | None]]],
+) -> float:
+    """δ, both ways, of a unit that holds in each round these keys: (their number d, the others' sum or None if novel).
+
+    The others' sum is given in standard deviations above the cutoff.
+    """
+    with_it, without = np.ones(1), np.ones(1)
+    for law, cutoff, keys in zip(laws, cutoffs, held, strict=True):
+        for number, above in keys:
+            weight = WEIGHT_ONE / math.sqrt(number)
+            if above is None:
+                shown = float(ndtr((weight - cutoff) / law.sigma))
+                here, there = np.array([1 - shown, shown]), np.array([1.0, 0.0])
+            else:
+                here, there = sum_outputs(law.sigma, cutoff, cutoff + above * law.sigma, weight)
+            with_it, without = np.outer(with_it, here).ravel(), np.outer(without, there).ravel()
+    e = math.exp(epsilon)
+    return float(max(np.maximum(with_it - e * without, 0).sum(), np.maximum(without - e * with_it, 0).sum()))
+
+
+def holdings(cap: int) -> list[list[tuple[int, float | None]]]:
+    return [
+        [(d, None)] * novel + [(d, above)] * (d - novel)
+        for d in range(1, cap + 1)
+        for novel in range(d + 1)
+        for above in (-0.5, 0.0, HIGH)
+    ]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (1.0, 1e-5), (3.0, 1e-6)])
+def test_one_round_hides_a_user_with_two_keys(epsilon: float, delta: float) -> None:
+    found = weighted(epsilon, delta, 2, False)
+    worst = max(enumerated(found.laws, found.cutoffs, epsilon, [held]) for held in holdings(2))
+    assert 0.99 * delta < worst <= found.delta <= delta
+    lower = tuple(int(0.99 * cutoff) for cutoff in found.cutoffs)
+    assert max(enumerated(found.laws, lower, epsilon, [held]) for held in holdings(2)) > delta
+
+
+def test_two_rounds_hide_a_user_whatever_it_holds_in_each() -> None:
+    found = rounds(2.0, 1e-3, 2, False)
+    single = [held for held in holdings(2) if sum(above is not None for _, above in held) <= 1]
+    worst = max(enumerated(found.laws, found.cutoffs, 2.0, [a, b]) for a, b in product(single, single))
+    assert worst <= found.delta <= 1e-3
+
+
+@pytest.mark.parametrize("cap", [1, 2, 10, 100])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-5), (3.0, 1e-9)])
+def test_names_of_all_rounds_together_show_no_more_often_than_delta(cap: int, epsilon: float, delta: float) -> None:
+    """Users whose keys are all novel in every round, and what the counts would cost on top."""
+    for found in (rounds(epsilon, delta, cap, False), weighted(epsilon, delta, cap, False)):
+        weights = unit_weights(cap)[1:]
+        hidden = sum(
+            (np.arange(1, cap + 1) * log_ndtr((cutoff - weights - 0.5) / law.sigma)).min()
+            for law, cutoff in zip(found.laws, found.cutoffs, strict=True)
+        )
+        assert 0.1 * delta < -math.expm1(hidden) <= found.delta <= delta
+
+
+def test_weights_are_rounded_down_and_move_at_most_one_in_all() -> None:
+    weights = unit_weights(1000)
+    for d in (1, 2, 3, 10, 777, 1000):
+        assert d * int(weights[d]) ** 2 <= WEIGHT_ONE**2 < d * (int(weights[d]) + 1) ** 2
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cap", "cutoff", "sigma"),
+    [
+        (0.1, 1, 132.15, 30.75),
+        (0.1, 2, 136.54, 30.75),
+        (0.1, 10, 146.48, 30.75),
+        (1.0, 1, 16.91, 3.731),
+        (1.0, 2, 17.19, 3.731),
+        (1.0, 3, 17.38, 3.731),
+        (1.0, 10, 18.05, 3.731),
+        (1.0, 30, 18.73, 3.731),
+        (1.0, 100, 19.50, 3.731),
+        (3.0, 10, 6.93, 1.391),
+        (3.0, 100, 7.33, 1.391),
+    ],
+)
+def test_cutoffs_of_one_round(epsilon: float, cap: int, cutoff: float, sigma: float) -> None:
+    found = weighted(epsilon, 1e-5, cap, False)
+    assert found.cutoffs[0] / WEIGHT_ONE == pytest.approx(cutoff, abs=0.011)
+    assert found.laws[0].sigma / WEIGHT_ONE == pytest.approx(sigma, abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "first", "second"), [(1.0, (12.093, 70.17), (4.031, 21.92)), (3.0, (4.508, 26.11), (1.503, 8.19))]
+)
+def test_cutoffs_of_two_rounds(epsilon: float, first: tuple[float, float], second: tuple[float, float]) -> None:
+    found = rounds(epsilon, 1e-5, 100, False)
+    for law, cutoff, (sigma, wanted) in zip(found.laws, found.cutoffs, (first, second), strict=True):
+        assert law.sigma / WEIGHT_ONE == pytest.approx(sigma, rel=0.003)
+        assert cutoff / WEIGHT_ONE == pytest.approx(wanted, rel=1e-3)
+
+
+COUNTS = {"counts_keys": 30, "counts_share": 0.3}
+CASES = [
+    weighted(1.0, 1e-5, 20, False),
+    weighted(1.0, 1e-5, 20, True),
+    weighted(1.0, 1e-5, 20, False, **COUNTS),
+    weighted(0.1, 1e-9, 20, True, counts_weight=7, **COUNTS),
+    rounds(1.0, 1e-5, 20, False),
+    rounds(3.0, 1e-5, 20, True),
+    rounds(1.0, 1e-5, 20, True, counts_weight=7, **COUNTS),
+    rounds(1.0, 1e-5, 20, False, shares=(0.05, 0.15, 0.8)),
+]
+
+
+@pytest.mark.parametrize("found", CASES, ids=lambda found: found.words)
+def test_a_claim_is_checked_from_what_a_file_says(found: WeightedRounds) -> None:
+    delta = recomputed(found)
+    assert delta == found.delta
+    assert recomputed(found, epsilon=0.95 * found.epsilon) > delta
+    assert recomputed(found, cap=found.cap + 1) > delta
+    louder = changed(found, cutoffs=tuple(int(0.99 * cutoff) for cutoff in found.cutoffs))
+    assert recomputed(louder) > delta
+    assert recomputed(changed(louder, laws=tuple(RoundedGaussian(0.99 * law.sigma) for law in found.laws))) > delta
+    if not found.replace:
+        assert recomputed(found, replace=True) > 3 * delta
+    if found.counts_law:
+        assert recomputed(found, counts_law=RoundedGaussian(0.98 * found.counts_law.sigma)) > delta
+        assert recomputed(found, counts_weight=found.counts_weight + 1) > delta
+
+
+@pytest.mark.parametrize("found", CASES, ids=lambda found: found.words)
+def test_the_whole_delta_is_used(found: WeightedRounds) -> None:
+    asked = 1e-9 if found.delta < 1e-8 else 1e-5
+    assert 0.9999 * asked < found.delta <= asked
+
+
+def test_counts_share_one_gaussian_with_the_names() -> None:
+    """Where no name can leak, rounds and counts together shift by μ, less the room that was left."""
+    from dpsketch.accounting import gaussian_delta
+
+    found = weighted(1.0, 1e-5, 5, False, counts_weight=2, **COUNTS)
+    assert found.counts_law is not None
+    shift = math.hypot(WEIGHT_ONE / found.laws[0].sigma, 2 * math.sqrt(30) / found.counts_law.sigma)
+    assert 0.99e-5 < gaussian_delta(1.0, shift) < found.delta
+
+
+def test_one_unit_in_place_of_another_is_looked_at_jointly() -> None:
+    """One round's exact cutoff is below what two units at their worst would need, and all pairs of units keep δ."""
+    epsilon, delta, cap = 1.0, 1e-4, 3
+    found = weighted(epsilon, delta, cap, True)
+    (law,), (cutoff,) = found.laws, found.cutoffs
+    worst = 0.0
+    units = [(d, novel) for d in range(1, cap + 1) for novel in range(d + 1)]
+    for (d, j), (other, k) in product(units, units):
+        hidden = j * log_ndtr((cutoff - WEIGHT_ONE / math.sqrt(d)) / law.sigma)
+        others = k * log_ndtr((cutoff - WEIGHT_ONE / math.sqrt(other)) / law.sigma)
+        shift = WEIGHT_ONE * math.sqrt((d - j) / d + (other - k) / other) / law.sigma
+        loss = epsilon + others - hidden
+        excess = ndtr(shift / 2 - loss / shift) - math.exp(loss) * ndtr(-shift / 2 - loss / shift) if shift else 0.0
+        worst = max(worst, -math.expm1(hidden) + math.exp(hidden) * excess)
+    assert worst == pytest.approx(found.delta, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "facts"),
+    [
+        (weighted, {"cap": 0}),
+        (weighted, {"cap": 2000}),
+        (weighted, {"epsilon": 0.0}),
+        (weighted, {"delta": 0.0}),
+        (weighted, {"counts_share": 1.0, "counts_keys": 3}),
+        (weighted, {"counts_share": 0.3}),
+        (weighted, {"counts_keys": 3}),
+        (rounds, {"shares": (1.0,)}),
+        (rounds, {"shares": (0.5, 0.6)}),
+        (rounds, {"shares": (-0.5, 1.5)}),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, facts: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        make(**{"epsilon": 1.0, "delta": 1e-5, "cap": 5, "replace": False, **facts})

@@ -1,0 +1,196 @@
+"""What publishing the buckets of a vote costs: every neighbour of small streams, and the cutoffs it gives."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches.histogram.thresholds import gaussian
+from dpsketch.sketches.histogram.vote_thresholds import VoteThreshold, vote, vote_delta
+from dpsketch.truncated import Law, TruncatedLaplace
+
+Floats = npt.NDArray[np.float64]
+State = tuple[str | None, int, int]
+SUMMING = 1e-15  # what rounding adds to the oracle's sums
+
+
+def bucket(records: tuple[str, ...]) -> State:
+    """The key, the majority count and the load."""
+    key, count = None, 0
+    for record in records:
+        if count == 0:
+            key, count = record, 1
+        else:
+            count += 1 if record == key else -1
+    return (key if count else None, count, len(records))
+
+
+def neighbours(replace: bool) -> set[tuple[State, State]]:
+    """The states of all streams of at most five records over three keys, and of their neighbours."""
+    pairs = set()
+    for length in range(1, 6):
+        for records in product("xyz", repeat=length):
+            for place in range(length):
+                before, after = records[:place], records[place + 1 :]
+                others = [(*before, key, *after) for key in "xyz"] if replace else [before + after]
+                pairs |= {(bucket(records), bucket(other)) for other in others}
+    return pairs | {(b, a) for a, b in pairs}
+
+
+def masses(law: Law, reach: int) -> Floats:
+    match law:
+        case RoundedGaussian(sigma):
+            return np.diff([math.erf((z - 0.5) / sigma / math.sqrt(2)) / 2 for z in range(-reach, reach + 2)])
+        case DiscreteLaplace(epsilon, sensitivity):
+            weights = np.exp(-epsilon / sensitivity * np.abs(np.arange(-reach, reach + 1)))
+        case TruncatedLaplace(rate, bound):
+            z = np.abs(np.arange(-reach, reach + 1))
+            weights = np.where(z <= bound, np.exp(-rate * z), 0.0)
+    found: Floats = weights / weights.sum()
+    return found
+
+
+def outputs(law: Law, cutoff: int, state: State, size: int) -> dict[str | None, Floats]:
+    """The law of what a bucket publishes: by its key the noisy values, by None that nothing is listed."""
+    key, count, load = state
+    if key is None:
+        return {None: np.ones(1)}
+    mass = masses(law, size // 2)
+    values = np.arange(-(size // 2), size // 2 + 1)
+    if isinstance(law, DiscreteLaplace):
+        upper, lower = (load + count) // 2, (load - count) // 2
+        table = np.outer(mass, mass)
+        listed = (values + upper)[:, None] - (values + lower)[None, :] >= cutoff
+        shown = np.zeros((size + 20, size + 20))
+        shown[upper : upper + len(values), lower : lower + len(values)] = np.where(listed, table, 0.0)
+        return {key: shown.ravel(), None: np.array([table[~listed].sum()])}
+    shown = np.zeros(size + 20 + 3 * cutoff)
+    listed = values + count >= cutoff
+    shown[count : count + len(values)] = np.where(listed, mass, 0.0)
+    return {key: shown, None: np.array([mass[~listed].sum()])}
+
+
+def excess(law: Law, cutoff: int, epsilon: float, pairs: list[tuple[State, State]], size: int) -> float:
+    """δ of some buckets' states against others', all buckets together."""
+    here: dict[tuple[str | None, ...], Floats] = {(): np.ones(1)}
+    there = dict(here)
+    for one, other in pairs:
+        a, b = outputs(law, cutoff, one, size), outputs(law, cutoff, other, size)
+        here = {(*keys, key): np.outer(x, y).ravel() for keys, x in here.items() for key, y in a.items()}
+        there = {(*keys, key): np.outer(x, y).ravel() for keys, x in there.items() for key, y in b.items()}
+    e = math.exp(epsilon)
+    return sum(float(np.maximum(x - e * there.get(keys, 0.0), 0).sum()) for keys, x in here.items()) - SUMMING
+
+
+def size_of(law: Law) -> int:
+    return 2 * (law.bound if isinstance(law, TruncatedLaplace) else math.ceil(26 * math.sqrt(law.variance)))
+
+
+def high(cutoff: int) -> list[tuple[State, State]]:
+    """Larger counts than short streams reach, near the cutoff and far above."""
+    moves = [(("x", c, 0), ("x", c + 1, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
+    return [*moves, *((b, a) for a, b in moves)]
+
+
+def twice(cutoff: int) -> list[tuple[State, State]]:
+    moves = [(("x", c, 0), ("x", c + 2, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
+    return [*moves, *((b, a) for a, b in moves)]
+
+
+def test_a_record_moves_one_of_the_two_loads_and_never_changes_the_key_directly() -> None:
+    for (key, count, load), (other, c, n) in neighbours(False):
+        assert abs((load + count) - (n + c)) + abs((load - count) - (n - c)) == 2
+        assert key == other or 0 in (count, c)
+
+
+@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (2.0, 1e-5)])
+def test_votes_hide_one_record_more_or_less(mechanism: str, epsilon: float, delta: float) -> None:
+    found = vote(epsilon, delta, 1, False, mechanism=mechanism)
+    pairs = [*neighbours(False), *([] if mechanism == "loads" else high(found.cutoff))]
+
+    def largest(cutoff: int) -> float:
+        return max(excess(found.law, cutoff, epsilon, [pair], size_of(found.law)) for pair in pairs)
+
+    assert 0.9 * found.delta < largest(found.cutoff) <= found.delta <= delta < largest(found.cutoff - 1)
+
+
+@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-3), (3.0, 1e-5)])
+def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str, epsilon: float, delta: float) -> None:
+    found = vote(epsilon, delta, 1, True, mechanism=mechanism)
+    pairs = [*neighbours(True), *([] if mechanism == "loads" else twice(found.cutoff))]
+    worst = max(excess(found.law, found.cutoff, epsilon, [pair], size_of(found.law)) for pair in pairs)
+    assert worst <= found.delta <= delta
+    add_remove = vote(epsilon, delta, 1, False, mechanism=mechanism)
+    fooled = max(excess(add_remove.law, add_remove.cutoff, epsilon, [pair], size_of(add_remove.law)) for pair in pairs)
+    assert fooled > 3 * delta
+
+
+@pytest.mark.parametrize("mechanism", ["truncated", "gaussian"])
+@pytest.mark.parametrize(("replace", "keys"), [(True, 1), (False, 2)])
+def test_votes_in_two_buckets_are_hidden_together(mechanism: str, replace: bool, keys: int) -> None:
+    """Two buckets that move by one each: of a user with two keys, or of a record that goes and another that comes."""
+    epsilon, delta = 2.0, 1e-3
+    found = vote(epsilon, delta, keys, replace, mechanism=mechanism)
+    none, one = (None, 0, 0), ("x", 1, 1)
+    moves = [(none, one), (one, none), *high(found.cutoff)]
+    size = size_of(found.law)
+    worst = max(excess(found.law, found.cutoff, epsilon, [a, b], size) for a, b in product(moves, moves))
+    assert worst <= found.delta <= delta
+    if not replace:
+        assert worst > 0.9 * found.delta
+
+
+@pytest.mark.parametrize(
+    ("replace", "epsilon", "cutoff"), [(False, 0.1, 155), (False, 1.0, 17), (False, 3.0, 7), (True, 3.0, 13)]
+)
+def test_cutoffs_with_loads(replace: bool, epsilon: float, cutoff: int) -> None:
+    assert vote(epsilon, 1e-6, 1, replace, mechanism="loads").cutoff == cutoff
+
+
+@pytest.mark.parametrize(("epsilon", "cutoff"), [(0.1, 110), (1.0, 15), (3.0, 6)])
+def test_cutoffs_of_counts_alone(epsilon: float, cutoff: int) -> None:
+    found = vote(epsilon, 1e-6, 1, False)
+    assert (found.name, found.cutoff) == ("truncated", cutoff)
+
+
+@pytest.mark.parametrize("keys", [1, 2, 10, 30, 100])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_wiping_out_a_key_costs_a_user_nothing_more(keys: int, epsilon: float) -> None:
+    assert (
+        vote(epsilon, 1e-5, keys, False, mechanism="gaussian").cutoff <= gaussian(epsilon, 1e-5, keys, 1, False).cutoff
+    )
+
+
+def test_one_user_in_place_of_another_can_move_every_bucket_by_two() -> None:
+    """With √2 times the noise of one user more, as for plain counts, δ would be some eighty times what was claimed."""
+    plain = gaussian(1.0, 1e-5, 10, 1, True)
+    assert vote_delta(plain.law, plain.cutoff, epsilon=1.0, keys=10, replace=True) == pytest.approx(8e-4, rel=0.1)
+
+
+@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(("epsilon", "delta", "keys"), [(0.1, 1e-9, 1), (1.0, 1e-5, 7), (20.0, 1e-6, 2)])
+def test_a_claim_is_checked_from_what_a_file_says(
+    mechanism: str, replace: bool, epsilon: float, delta: float, keys: int
+) -> None:
+    found: VoteThreshold = vote(epsilon, delta, keys, replace, mechanism=mechanism)
+    facts = {"epsilon": epsilon, "keys": keys, "replace": replace}
+    assert found.name == mechanism
+    assert vote_delta(found.law, found.cutoff, **facts) == found.delta <= delta
+    assert vote_delta(found.law, found.cutoff - 1, **facts) > found.delta
+    for stronger in ({"epsilon": 0.9 * epsilon}, {"keys": keys + 1}):
+        assert vote_delta(found.law, found.cutoff, **{**facts, **stronger}) > found.delta
+
+
+def test_what_cannot_be_is_refused() -> None:
+    for bad in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0), (1.0, 1e-5, 1000)):
+        with pytest.raises(InvalidInput):
+            vote(*bad, False)
