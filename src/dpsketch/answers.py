@@ -58,4 +58,5 @@ def describe(release: Release, size: int) -> dict[str, Any]:
         "guarantee": release.guarantee.to_json(),
         "charge": None if charge is None else charge.to_json(),
         **release.facts(),
+        **({} if release.bare_names is None else {"names": release.bare_names}),
     }

@@ -79,9 +79,9 @@ def test_users_are_bounded_and_answers_say_what_was_counted(dpsketch: Runner, tm
     assert made.code == 0, made.err
     top = dpsketch("top", "b.dps", "--json").json
     assert {type(row["key"]) for row in top["estimates"]} == {int}
-    assert "at most 30 of the published keys" in top["counts"]
-    assert "at most 30 of the published keys" in dpsketch("query", "b.dps", 7).err
-    assert "at most 30 of the published keys" in dpsketch("inspect", "b.dps", "--json").json["counts"]
+    assert "at most 30 published keys" in top["counts"]
+    assert "at most 30 published keys" in dpsketch("query", "b.dps", 7).err
+    assert "at most 30 published keys" in dpsketch("inspect", "b.dps", "--json").json["counts"]
     assert top["guarantee"]["unit"]["max_keys"] == 60
 
 

@@ -46,6 +46,8 @@ class Served:
     @property
     def questions(self) -> list[str]:
         """What can be asked of it, by the names of the routes."""
+        if self.release.bare_names is not None:
+            return []
         return [_ROUTES.get(one, one) for one in self.row.answers]
 
     @property
