@@ -60,7 +60,7 @@ def test_a_public_list_is_answered_whole_and_needs_no_delta(dpsketch: Runner, vi
     assert top["guarantee"]["delta"] == 0
     unlisted = dpsketch("query", "u.dps", "/b")
     assert unlisted.code == 1
-    assert "not on the public list" in unlisted.err
+    assert "public list, and it knows no other" in unlisted.err
     assert "/b" not in unlisted.err
     both = ("--keys-from", "urls.txt", "--unknown", "--others")
     made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *BUDGET, *both, "-o", "both.dps")
@@ -98,6 +98,19 @@ def test_names_only_are_listed_without_counts(dpsketch: Runner, tmp_path: Path) 
     refused = dpsketch("query", "n.dps", "i1")
     assert refused.code == 1
     assert "names only" in refused.err
+
+
+def test_a_dry_run_says_what_would_be_listed_and_touches_nothing(dpsketch: Runner, visits: Path) -> None:
+    asked = ("run", "histogram", "visits.csv", "--key", "url", *BUDGET, "--dry-run", "-o", "x.dps")
+    shown = dpsketch(*asked)
+    assert shown.code == 0, shown.err
+    assert "keys listed from 15 on" in shown.out
+    assert "collisions" not in shown.out
+    assert "grows with the keys" in shown.out
+    users = ("--user", "visitor", "--max-keys", 12, "--names-only")
+    assert dpsketch(*asked, *users, "--json").json["predicted_error"] is None
+    assert "There are no counts" in dpsketch(*asked, *users).out
+    assert not (visits.parent / "x.dps").exists()
 
 
 @pytest.mark.parametrize("form", ["truncated", "laplace", "gaussian"])

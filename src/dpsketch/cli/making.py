@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Sequence
@@ -333,8 +334,8 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
     answer: dict[str, Any] = {
         "mechanism": plan.guarantee.mechanism,
         "guarantee": plan.guarantee.to_json(),
-        "noise_scale": plan.noise_scale,
-        "predicted_error": plan.predicted_error,
+        "noise_scale": plan.noise_scale if math.isfinite(plan.noise_scale) else None,
+        "predicted_error": plan.predicted_error if math.isfinite(plan.predicted_error) else None,
         "memory_bytes": sketch.spec.memory,
         "dataset": target.dataset,
     }
@@ -347,11 +348,18 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
         print_json(answer)
         return
     print(f"Would release: {plan.guarantee}")
-    print(f"Noise: standard deviation {plan.noise_scale:.4g} in one counter.")
-    print(
-        f"Error of an estimate from noise alone: standard deviation {plan.predicted_error:.4g}; collisions add to it."
-    )
-    print(f"Memory of the sketch: {sketch.spec.memory:,} bytes.")
+    if not KINDS[sketch.kind].collides:
+        print(f"Mechanism: {plan.guarantee.mechanism}.")
+        known = math.isfinite(plan.predicted_error)
+        print(f"Error of a count: standard deviation {plan.predicted_error:.4g}." if known else "There are no counts.")
+        print(f"Memory grows with the keys: about {sketch.spec.memory:,} bytes for 10,000.")
+    else:
+        print(f"Noise: standard deviation {plan.noise_scale:.4g} in one counter.")
+        print(
+            "Error of an estimate from noise alone: standard deviation "
+            f"{plan.predicted_error:.4g}; collisions add to it."
+        )
+        print(f"Memory of the sketch: {sketch.spec.memory:,} bytes.")
     if words is not None:
         print(words)
     print("Nothing was read, charged or written.")

@@ -58,6 +58,8 @@ class Kind:
         released takes them in any order.
     lists_keys : bool
         Whether its releases can list keys without being given candidates.
+    collides : bool
+        Whether keys share counters, in a memory of a fixed size; the memory of one where none do grows with the keys.
     released_once : bool
         Whether a second release of one sketch would not be private, so that the first must end it.
     release_options : tuple of Option
@@ -93,6 +95,7 @@ class Kind:
     fingerprints: bool = False
     whole_users: bool = True
     lists_keys: bool = False
+    collides: bool = True
     released_once: bool = False
     start_path: str | None = None
     options: tuple[Option, ...] = ()
@@ -181,6 +184,7 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_HISTOGRAM}:HistogramSpec",
             whole_users=False,
             lists_keys=True,
+            collides=False,
             start_path=f"{_HISTOGRAM}.command:start",
             options=(_GRID,),
             release_options=(
