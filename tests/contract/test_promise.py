@@ -48,6 +48,12 @@ def _keys(records: list[tuple[Any, str, float]]) -> Records:
     return list(keys), {"users": list(users), "weights": list(weights)}
 
 
+def _far_keys(records: list[tuple[Any, str, float]]) -> Records:
+    """Keys that differ in each of their bytes, so that no level has two of them in one place."""
+    keys, given = _keys(records)
+    return [None if key is None else key * (2**26 + 2**18 + 2**10 + 1) for key in keys], given
+
+
 def _unweighted(records: list[tuple[Any, str, float]]) -> Records:
     keys, users, _ = zip(*records, strict=True)
     return list(keys), {"users": list(users)}
@@ -67,7 +73,7 @@ PLANE = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
 SMALL = {"rows": 3, "width": 64}
 KINDS = {
     "counts": Kind(lambda unit: dps.CountSketch(**SMALL, unit=unit), _plain, _keys),
-    "heavy": Kind(lambda unit: dps.HeavyHitters(**SMALL, key_bits=10, unit=unit), _plain, _keys),
+    "heavy": Kind(lambda unit: dps.HeavyHitters(**SMALL, key_bits=33, unit=unit), _plain, _far_keys),
     "ranges": Kind(lambda unit: dps.RangeSketch(bits=6, unit=unit), _plain, _keys),
     "ranges with tables": Kind(lambda unit: dps.RangeSketch(bits=13, rows=3, width=8, unit=unit), _plain, _keys),
     "distinct": Kind(lambda unit: dps.DistinctSketch(buckets=64, unit=unit), _plain, _unweighted),

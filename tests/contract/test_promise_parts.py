@@ -264,3 +264,16 @@ def test_one_row_is_drawn_for_every_record(level: str, relation: Any) -> None:
         assert np.all(np.abs(counts - RUNS / rows) < 6.5 * math.sqrt(RUNS * 3 / 16))
     moved = (3 if user else 1) * (2 if relation == "replace" else 1)
     _affordable({"table": np.ones(moved)}, noise, budget)
+
+
+@pytest.mark.statistical
+def test_rows_of_one_batch_are_drawn_one_by_one() -> None:
+    """False-positive rate below 1e-8: two records of one update share their row in one case of four."""
+    kernel = dps.kernels.Euclidean(dim=1, bandwidth=1.0)
+    together = 0
+    for _ in range(RUNS):
+        sketch = dps.DensitySketch(kernel=kernel, rows=4, width=64, unit=dps.per_record(), placement="one_row")
+        sketch.update([[0.0], [100.0]])
+        rows = sketch.release(epsilon=1e5, delta=0.0, count_share=0.0).table.sum(axis=1)
+        together += int(rows.max() == 2)
+    assert abs(together - RUNS / 4) < 6 * math.sqrt(RUNS * 3 / 16)
