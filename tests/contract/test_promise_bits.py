@@ -107,7 +107,7 @@ def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: f
     Values far above the cutoff always survive: less their true values, they are the noise. Where δ = 0 absent keys
     survive as well, about one of the domain, and as often as their noise says.
     """
-    unit, epsilon = _unit(level, relation), 12.0 if level == "user" else 6.0
+    unit, epsilon = _unit(level, relation), 4.0 if level == "user" else 2.0
     histogram = dps.SparseHistogram(unit=unit, domain=64, expected_keys=4, threshold_share=0.5)
     large = {3: 200, 5: 300}
     keys = [key for key, count in large.items() for _ in range(count)]
@@ -128,7 +128,7 @@ def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: f
     shown = seen[:, alone].any(axis=1).mean()
     absent = [key for key in range(64) if key not in large and key not in alone]
     if delta:
-        # The least cutoff that keeps within δ; one less would pass it by e^(1/scale), 1.6 to 20 times.
+        # The least cutoff that keeps within δ; one less would pass it up to e^(1/scale) times.
         assert shown < delta + 7 * math.sqrt(delta / RUNS)
         assert not seen[:, absent].any()
     else:

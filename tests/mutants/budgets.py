@@ -48,8 +48,10 @@ PERMITS = [
     Mutant(
         "permit-marks-after-the-draw",
         "sketches/permit.py",
-        "        self._take(part, piece)\n        noisy: Integers = table + law.sample(table.size).reshape(table.shape)\n",
-        "        noisy: Integers = table + law.sample(table.size).reshape(table.shape)\n        self._take(part, piece)\n",
+        "        self._take(part, piece)\n"
+        "        noisy: Integers = table + law.sample(table.size).reshape(table.shape)\n",
+        "        noisy: Integers = table + law.sample(table.size).reshape(table.shape)\n"
+        "        self._take(part, piece)\n",
         _PERMIT,
         "an interrupted draw, which may have been seen, is drawn again",
     ),

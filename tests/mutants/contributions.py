@@ -16,7 +16,6 @@ NUMBERS = [
         "return value if operator.index(value) is not None else None",
         "tests/unit/test_numbers.py",
         "NumPy's integers, which wrap, are kept as they are",
-        top=True,
     ),
     Mutant(
         "numpy-real-kept",
@@ -77,8 +76,8 @@ NUMBERS = [
     Mutant(
         "weights-negative",
         "sketches/weights.py",
-        "        if np.any(values < 0):\n            raise InvalidInput(\"weights",
-        "        if False:\n            raise InvalidInput(\"weights",
+        '        if np.any(values < 0):\n            raise InvalidInput("weights',
+        '        if False:\n            raise InvalidInput("weights',
         "tests/unit/test_countsketch.py",
         "negative weights count",
     ),
@@ -93,8 +92,8 @@ NUMBERS = [
     Mutant(
         "grid-rounds-up",
         "sketches/weights.py",
-        'return math.floor(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))',
-        'return math.ceil(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))',
+        "return math.floor(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))",
+        "return math.ceil(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))",
         "tests/unit/test_countsketch.py tests/contract/test_grid.py",
         "the bound on a weight is a step more than was stated",
     ),
@@ -223,7 +222,6 @@ PARTIALS = [
         "if False:",
         _PARTIALS,
         "a partial is merged twice",
-        top=True,
     ),
     Mutant(
         "partials-ids-forgotten",

@@ -23,7 +23,7 @@ PATIENCE = 600.0
 
 Outcome = Literal["killed", "survived", "stale", "broken"]
 
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ class Copy:
         """The package that tests on this copy load."""
         code = "import dpsketch; print(dpsketch.__file__)"
         environment = {**os.environ, "PYTHONPATH": str(self._sources)}
-        shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
         return Path(shown.stdout.strip())
 
     @property
