@@ -38,7 +38,7 @@ NUMBERS = [
         "privacy.py",
         "if not 0 < self.epsilon <= sys.float_info.max:",
         "if False:",
-        "tests/unit/test_permit.py tests/unit/test_accounting.py tests/unit/test_countsketch.py",
+        "tests/contract/test_budget.py",
         "a budget may be negative or infinite",
     ),
     Mutant(
@@ -46,7 +46,7 @@ NUMBERS = [
         "privacy.py",
         "if not 0 <= self.delta < 1:",
         "if False:",
-        "tests/unit/test_accounting.py tests/unit/test_countsketch.py",
+        "tests/contract/test_budget.py",
         "δ may be 1, which promises nothing",
     ),
     Mutant(

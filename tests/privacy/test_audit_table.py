@@ -61,7 +61,7 @@ def test_a_fifth_less_noise_is_caught(name: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_holds_and_half_the_noise_is_caught(name: str) -> None:
     assert not violated(ROWS[name], 4000)
-    loose = 0.25 if "heavy" in name or "user-replace" in name else 0.5
+    loose = 0.25 if "heavy" in name or "replace" in name else 0.5
     assert violated(replace(ROWS[name], noise=loose), 4000)
 
 

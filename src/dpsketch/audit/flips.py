@@ -77,6 +77,10 @@ class Flipped:
             return per_user(_KEYS, neighbours=self.relation)
         return per_record(neighbours=self.relation)
 
+    def _owner(self, records: int) -> list[str] | None:
+        """Return whose the records are, where the unit is a user."""
+        return ["ann"] * records if self.level == "user" else None
+
     @property
     def _entries(self) -> int:
         """How many keys of a unit change: its own, and as many others where it is replaced."""
@@ -85,7 +89,7 @@ class Flipped:
     def _sparse(self, trials: int, confidence: float) -> tuple[str, Claim, float]:
         epsilon = 2.0
         built = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=4)
-        built.update([11], **({"users": ["ann"]} if self.level == "user" else {}))
+        built.update([11], users=self._owner(1))
         claim = Claim(*printed_promise(built.release(epsilon=epsilon, delta=0).guarantee))
         rates = _rates(lambda: _bits(built.release(epsilon=epsilon / self.noise, delta=0).table), trials)
         # The bits of the one key stand out; the others are flipped zeros.
@@ -100,16 +104,17 @@ class Flipped:
         epsilon, delta = 2.0 * self._unit.max_keys, 0.05
         built = SparseHistogram(unit=self._unit, domain=1 << 20, expected_keys=4, threshold_share=0.5)
         keys = list(range(self._unit.max_keys))
-        built.update(keys, **({"users": ["ann"] * len(keys)} if self.level == "user" else {}))
+        built.update(keys, users=self._owner(len(keys)))
         claim = Claim(*printed_promise(built.release(epsilon=epsilon, delta=delta).guarantee))
         spent = min(0.9, delta / self.noise**4)
         shown = sum(len(built.release(epsilon=epsilon, delta=spent).kept.positions) > 0 for _ in range(trials))
         low, _ = clopper_pearson(np.array([shown]), trials, 1 - confidence)
-        return "a unit that is alone on its keys", claim, math.inf if float(low[0]) > delta else 0.0
+        # Without the unit its keys are never shown, whatever ε is: all that is above δ is too much.
+        return "a unit that is alone on its keys", claim, math.inf if float(low[0]) > claim.delta else 0.0
 
     def _bitmap(self, trials: int, confidence: float) -> tuple[str, Claim, float]:
         epsilon, built = 1.5, DistinctSketch(unit=self._unit, buckets=16)
-        built.update([3], **({"users": ["ann"]} if self.level == "user" else {}))
+        built.update([3], users=self._owner(1))
         claim = Claim(*printed_promise(built.release_mergeable(epsilon=epsilon).guarantee))
         rates = _rates(lambda: _bits(built.release_mergeable(epsilon=epsilon / self.noise).bitmap), trials)
         place = int(np.argmax(rates))

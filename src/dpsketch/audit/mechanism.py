@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class Finding:
     claim : Claim
         What is claimed, at the δ of the audit.
     audited_epsilon : float
-        The lower bound on ε.
+        The lower bound on ε; infinite where no ε covers what was seen (None in JSON).
     distinguisher : str
         The one that told most.
     trials : int
@@ -123,7 +124,7 @@ class Finding:
         return {
             "name": self.name,
             "claimed_epsilon": self.claim.epsilon,
-            "audited_epsilon": self.audited_epsilon,
+            "audited_epsilon": self.audited_epsilon if math.isfinite(self.audited_epsilon) else None,
             "verdict": self.verdict,
             "delta": self.claim.delta,
             "distinguisher": self.distinguisher,
