@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ TOP = [mutant for mutant in MUTANTS if mutant.top]
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     made = Copy(tmp_path_factory.mktemp("mutants"))
     assert made.loaded().is_relative_to(made.sources)
-    return made
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize("mutant", TOP, ids=lambda mutant: mutant.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -96,6 +97,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self._sources = folder / "src"
+        self._runner: subprocess.Popen[str] | None = None
         shutil.copytree(SOURCES, self._sources)  # with times of change: machine code and byte code stay valid
 
     def judge(self, mutant: Mutant) -> Verdict:
@@ -121,17 +123,45 @@ class Copy:
         """Run tests on the copy; return pytest's code (1 for a failure, also of patience) and what failed first."""
         options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not full", "--tb=short"]
         arguments = [part.replace("␣", " ") for part in tests.split()]
-        environment = {**os.environ, "PYTHONPATH": str(self._sources), "PYTEST_ADDOPTS": ""}
-        environment.pop("PYTEST_XDIST_WORKER", None)
-        command = [sys.executable, "-m", "pytest", *options, *arguments]
-        try:
-            ended = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-            )
-        except subprocess.TimeoutExpired:
+        output = self._sources.parent / "output"
+        runner = self._running()
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        runner.stdin.write(json.dumps([options + arguments, str(output), PATIENCE]) + "\n")
+        runner.stdin.flush()
+        code = json.loads(runner.stdout.readline())
+        if code is None:
             return 1, "no end in sight"
-        found = _FAILED.findall(ended.stdout)
-        return ended.returncode, found[0] if found else ended.stdout[-2000:] + ended.stderr[-2000:]
+        text = output.read_text(errors="replace")
+        found = _FAILED.findall(text)
+        return code, found[0] if found else text[-2000:]
+
+    def _running(self) -> subprocess.Popen[str]:
+        """The process that runs pytest, started when it is first needed."""
+        if self._runner is None:
+            environment = {**os.environ, "PYTHONPATH": str(self._sources), "PYTEST_ADDOPTS": ""}
+            environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no test that is named here needs one
+            for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_CURRENT_TEST"):
+                environment.pop(name, None)
+            self._runner = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("runner.py"))],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return self._runner
+
+    def close(self) -> None:
+        """End the process that runs pytest."""
+        if self._runner is not None:
+            assert self._runner.stdin is not None
+            assert self._runner.stdout is not None
+            self._runner.stdin.close()
+            self._runner.wait()
+            self._runner.stdout.close()
+            self._runner = None
 
     def loaded(self) -> Path:
         """The package that tests on this copy load."""
@@ -174,15 +204,21 @@ def judged(
             return verdict
 
         with ThreadPoolExecutor(processes) as pool:
-            return list(pool.map(judge, mutants))
+            verdicts = list(pool.map(judge, mutants))
+        while not copies.empty():
+            copies.get().close()
+        return verdicts
 
 
 def unchanged_pass(mutants: Iterable[Mutant]) -> tuple[int, str]:
     """Run all tests that the mutants name on the sources as they are: what fails there would kill anything."""
     with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
         copy = Copy(Path(folder))
-        for tests in dict.fromkeys(mutant.tests for mutant in mutants):
-            code, by = copy.run(tests)
-            if code:
-                return code, by
+        try:
+            for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+                code, by = copy.run(tests)
+                if code:
+                    return code, by
+        finally:
+            copy.close()
     return 0, ""
