@@ -85,7 +85,7 @@ UNITS = {
 }
 # Everyone else; and what the one unit holds in the first and in the second of two neighbouring inputs.
 REST = [(11, "eve", 1.0), (50, "kim", 1.0)]
-FULL = {"record": [(33, "ann", 4.0)], "user": [(33, "ann", 4.0), (34, "ann", 4.0), (35, "ann", 9.0), (36, "ann", 4.0)]}
+FULL = {"record": [(33, "ann", 9.0)], "user": [(33, "ann", 4.0), (34, "ann", 4.0), (35, "ann", 9.0), (36, "ann", 4.0)]}
 OTHER = {"record": [(61, "ann", 4.0)], "user": [(key, "ann", 4.0) for key in (60, 61, 62)]}
 NOTHING = [(None, "ann", 1.0)]
 PAIRS = {

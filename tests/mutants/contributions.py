@@ -70,7 +70,7 @@ NUMBERS = [
         "sketches/weights.py",
         "return np.minimum(rounded, float(self.max_units)).astype(np.int64)",
         "return rounded.astype(np.int64)",
-        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-user",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-record-add",
         "weights above the bound count in full",
     ),
     Mutant(
@@ -102,7 +102,7 @@ NUMBERS = [
         "sketches/weights.py",
         "return units if batch.kept is None else units[batch.kept]",
         "return units[: len(batch.fingerprints)]",
-        "tests/unit/test_ranges.py tests/unit/test_continual.py",
+        "tests/contract/test_nulls.py",
         "after a null key, records have the weights of others",
     ),
     Mutant(
@@ -142,10 +142,10 @@ NUMBERS = [
 USERS = [
     Mutant(
         "users-one-key-more",
-        "sketches/countsketch/sketch.py",
-        "max_keys=clip.max_keys,",
-        "max_keys=clip.max_keys + 1,",
-        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-user␣and␣0.0",
+        "sketches/ranges/sketch.py",
+        "max_keys=self._spec.unit.max_keys,",
+        "max_keys=self._spec.unit.max_keys + 1,",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣ranges-user-add",
         "a user has a key more than the bound says",
     ),
     Mutant(
