@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-full check docs format bench coverage clean
+.PHONY: demo test test-full check docs format bench coverage mutants clean
 
 $(VENV)/demo.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -66,6 +66,11 @@ bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib
 # Writes its table into docs/explanation/coverage.md; fails if an interval covers less than it states.
 coverage: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.coverage
+
+# Breaks the library on purpose, in copies; writes its table into docs/explanation/mutants.md, fails on a survivor.
+mutants: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.mutants --unchanged
+	$(BIN)/python -m tests.mutants --processes 2
 
 clean:
 	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache

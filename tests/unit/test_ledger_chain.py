@@ -10,6 +10,7 @@ import pytest
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import Charge, Ledger
+from dpsketch.ledger.values import row_digest
 from dpsketch.privacy import PureCost, per_record
 
 RECORD = per_record()
@@ -173,6 +174,26 @@ def test_a_raised_total_is_named_and_never_used(ledger: Ledger, path: Path, chai
 def test_a_dataset_taken_off_the_list_is_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
     tamper(path, "DELETE FROM dpsketch_dataset WHERE name = 'web'")
     assert [(problem.dataset, problem.id) for problem in ledger.verify()] == [("web", None)]
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
+
+
+@pytest.mark.parametrize("row", [1, 3])
+def test_a_row_that_was_rewritten_with_its_digest_is_named_by_the_next(
+    ledger: Ledger, path: Path, chained: list[Charge], row: int
+) -> None:
+    """Its own digest is right again; the row after it still speaks of the row that was there."""
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    stored = dict(connection.execute(f"SELECT * FROM dpsketch_entry {WEB} = {row}").fetchone())
+    connection.close()
+    stored["costs"] = '[{"epsilon":0.01,"kind":"pure"}]'
+    tamper(
+        path, f"UPDATE dpsketch_entry SET costs = '{stored['costs']}', digest = '{row_digest(stored)}' {WEB} = {row}"
+    )
+    (problem,) = ledger.verify()
+    assert problem.id == row + 1
+    assert "does not follow" in str(problem)
     with pytest.raises(LedgerError, match="cannot be trusted"):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
 

@@ -2,7 +2,9 @@
 
 :mod:`~dpsketch.audit.core` turns runs on two neighbouring datasets into a bound, :mod:`~dpsketch.audit.distinguishers`
 are the attackers, :mod:`~dpsketch.audit.table` lists every mechanism of the library with the neighbours that are worst
-for it, and :func:`audit_mechanisms` runs them.
+for it, and :func:`audit_mechanisms` runs them. Where the law of what is drawn is known, :mod:`~dpsketch.audit.grid` and
+:mod:`~dpsketch.audit.flips` go through both units, both relations and several pairs of neighbours. Claims are read from
+the sentence that a release prints.
 """
 
 from dpsketch.audit.core import (

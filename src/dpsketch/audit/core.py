@@ -26,6 +26,7 @@ __all__ = [
     "Distinguisher",
     "Outputs",
     "Scores",
+    "clopper_pearson",
     "epsilon_lower_bound",
     "likelihood_ratio",
     "lower_bound_from_outputs",
@@ -213,8 +214,8 @@ def _certified(
     """Turn the counts of events under the two datasets into bounds on ε (either may be the likelier)."""
     # Four one-sided intervals, each wrong with probability (1 - confidence) / 4.
     wrong = (1 - confidence) / 4
-    low, high = _clopper_pearson(hits, runs, wrong)
-    low_others, high_others = _clopper_pearson(hits_others, runs_others, wrong)
+    low, high = clopper_pearson(hits, runs, wrong)
+    low_others, high_others = clopper_pearson(hits_others, runs_others, wrong)
     with np.errstate(divide="ignore"):
         bounds: Scores = np.maximum(
             np.log(np.maximum(low - delta, 0.0) / high_others), np.log(np.maximum(low_others - delta, 0.0) / high)
@@ -222,7 +223,7 @@ def _certified(
     return bounds
 
 
-def _clopper_pearson(hits: Counts, runs: int, wrong: float) -> tuple[Scores, Scores]:
+def clopper_pearson(hits: Counts, runs: int, wrong: float) -> tuple[Scores, Scores]:
     """Return one-sided lower and upper bounds on probabilities, each wrong with probability ``wrong``."""
     from scipy.special import betaincinv
 

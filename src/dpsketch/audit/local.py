@@ -10,7 +10,7 @@ import numpy as np
 from dpsketch import local
 from dpsketch.audit.core import Outputs
 from dpsketch.audit.distinguishers import frequent_outcomes, linear_discriminant
-from dpsketch.audit.mechanism import Claim, Mechanism
+from dpsketch.audit.mechanism import Claim, Mechanism, printed_promise
 
 __all__ = ["PROTOCOLS", "protocol"]
 
@@ -55,7 +55,7 @@ def protocol(name: str, noise: float = 1.0) -> Mechanism:
     return Mechanism(
         f"local-{name}",
         "a person who holds something else",
-        Claim(claimed.guarantee.epsilon),
+        Claim(*printed_promise(claimed.guarantee)),
         runs(one),
         runs(other),
         {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, TypedDict
@@ -12,14 +14,20 @@ import numpy.typing as npt
 from dpsketch import accounting
 from dpsketch.audit.core import Distinguisher, Outputs, lower_bound_from_outputs
 from dpsketch.audit.distinguishers import Moved, additive_likelihood_ratio, linear_discriminant
+from dpsketch.errors import InvalidInput
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Guarantee, PureCost
+from dpsketch.privacy import GaussianCost, Guarantee
 
-__all__ = ["DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Parts", "additive", "claim_of", "repeated"]
+__all__ = [
+    "DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Parts", "additive", "claim_of", "printed_promise",
+    "repeated",
+]  # fmt: skip
 
 # What composes at every δ (Gaussian noise, moments) is restated at this one, where few trials see the most.
 DELTA = 0.2
+
+_PRINTED = re.compile(r"ε = (?P<epsilon>[0-9.e+-]+)(?:, δ = (?P<delta>[0-9.e+-]+))?, for ")
 
 # What is published, part by part, with the noise of each part.
 Parts = Sequence[tuple[npt.NDArray[Any], Noise]]
@@ -89,7 +97,7 @@ class Finding:
     claim : Claim
         What is claimed, at the δ of the audit.
     audited_epsilon : float
-        The lower bound on ε.
+        The lower bound on ε; infinite where no ε covers what was seen (None in JSON).
     distinguisher : str
         The one that told most.
     trials : int
@@ -116,7 +124,7 @@ class Finding:
         return {
             "name": self.name,
             "claimed_epsilon": self.claim.epsilon,
-            "audited_epsilon": self.audited_epsilon,
+            "audited_epsilon": self.audited_epsilon if math.isfinite(self.audited_epsilon) else None,
             "verdict": self.verdict,
             "delta": self.claim.delta,
             "distinguisher": self.distinguisher,
@@ -171,11 +179,27 @@ class _Release(Protocol):
     def guarantee(self) -> Guarantee: ...
 
 
+def printed_promise(promise: Guarantee) -> tuple[float, float]:
+    """Read (ε, δ) from the sentence that a guarantee prints: that is what people are told."""
+    found = _PRINTED.search(str(promise))
+    if found is None:
+        raise InvalidInput("this release promises nothing, so there is no claim to audit.")
+    return float(found["epsilon"]), float(found["delta"] or 0)
+
+
 def claim_of(promise: Guarantee) -> Claim:
-    """Restate what a release promises: pure ε as it is, others at the δ of audits, by what is charged for them."""
-    if all(isinstance(cost, PureCost) for cost in promise.costs):
-        return Claim(promise.epsilon)
-    return Claim(accounting.compose(list(promise.costs), delta=DELTA), DELTA)
+    """Restate what a release prints: pure ε as it is, others at the δ of audits.
+
+    Gaussian noise that is just (ε, δ)-private is described by one number, so that the printed pair says what it is at
+    any other δ. Moments are restated by what is charged for them, unless the sentence promises more than that.
+    """
+    epsilon, delta = printed_promise(promise)
+    if delta == 0:
+        return Claim(epsilon)
+    charged = list(promise.costs)
+    if all(isinstance(cost, GaussianCost) for cost in charged) or accounting.compose(charged, delta=delta) > epsilon:
+        return Claim(accounting.gaussian_epsilon(accounting.gaussian_mu(epsilon, delta), DELTA), DELTA)
+    return Claim(accounting.compose(charged, delta=DELTA), DELTA)
 
 
 def repeated(run: Callable[[], npt.NDArray[Any]]) -> Callable[[int], Outputs]:

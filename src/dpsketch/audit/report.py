@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch import plots
 from dpsketch.audit.mechanism import Finding
-from dpsketch.audit.table import PUBLISHED, SHIPPED
+from dpsketch.audit.table import PUBLISHED, ROWS, SHIPPED
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability, whole_number
 
@@ -50,7 +50,7 @@ class Report:
 
 def known_mechanisms() -> list[str]:
     """Return the names of all mechanisms that can be audited, shipped ones first."""
-    return [*SHIPPED, *PUBLISHED]
+    return [*SHIPPED, *PUBLISHED, *ROWS]
 
 
 def audit_mechanisms(
@@ -88,12 +88,15 @@ def audit_mechanisms(
     if trials < 100:
         raise InvalidInput(f"an audit needs at least 100 trials, not {trials}; below a thousand it sees little.")
     chosen = _chosen(names)
-    findings = []
+    findings: list[Finding] = []
     for done, name in enumerate(chosen):
         if progress is not None:
             progress(name, done, len(chosen))
-        make = SHIPPED[name] if name in SHIPPED else PUBLISHED[name]
-        findings.append(make().audit(trials, confidence))
+        if name in ROWS:
+            findings += ROWS[name].audit(trials, confidence)
+        else:
+            make = SHIPPED[name] if name in SHIPPED else PUBLISHED[name]
+            findings.append(make().audit(trials, confidence))
     return Report(tuple(findings), confidence)
 
 

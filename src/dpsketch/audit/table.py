@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from dpsketch.audit import counts, densities, local, moments, published, sparse, trees
+from dpsketch.audit.flips import FLIPS, Flipped
+from dpsketch.audit.grid import GRID, Grid
 from dpsketch.audit.mechanism import Mechanism
 
-__all__ = ["PUBLISHED", "SHIPPED"]
+__all__ = ["PUBLISHED", "ROWS", "SHIPPED"]
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
 SHIPPED: dict[str, Callable[..., Mechanism]] = {
@@ -51,3 +53,6 @@ PUBLISHED: dict[str, Callable[[], Mechanism]] = {
     "race-as-published": published.race,
     "moments-as-published": published.moments,
 }
+
+# Kinds by unit, relation and pair of neighbours, where the law of what is drawn is known; several findings each.
+ROWS: dict[str, Grid | Flipped] = {**GRID, **FLIPS}

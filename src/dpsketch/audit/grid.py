@@ -1,0 +1,292 @@
+"""Every kind that adds noise, under both units and both relations, on five pairs of neighbours each.
+
+The pairs: the *worst* one that a search finds; the same with the unit's records *first* in the stream; a unit that
+holds a *null* beside one that holds something; keys that *collide*, with each other or with those of others; and a unit
+that holds far more than the bounds let pass, which must be *clipped*. Records go in by ``update``, what comes out is
+what ``release`` published, and the claim is the sentence that it printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import kernels
+from dpsketch.audit.lattice import gaussian_bound, laplace_bound, seen_numbers
+from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
+from dpsketch.numbers import probability, whole_number
+from dpsketch.privacy import Neighbours, Unit, per_record, per_user
+from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
+from dpsketch.sketches.countsketch.shares import Share
+from dpsketch.sketches.density import DensitySketch
+from dpsketch.sketches.distinct import DistinctSketch
+from dpsketch.sketches.heavy import HeavyHitters
+from dpsketch.sketches.ranges import RangeSketch
+
+__all__ = ["GRID", "PAIRS", "Grid"]
+
+Law = Literal["gaussian", "laplace"]
+Level = Literal["record", "user"]
+# One record: its key (None for a null), whose it is, and its weight.
+Records = list[tuple[int | None, str, float]]
+# All numbers that were published, and the sentence beside them.
+Shown = tuple[npt.NDArray[Any], Any]
+# Publishes for a budget, given as the arguments of ``release``.
+Release = Callable[[Any], Shown]
+
+PAIRS = ("worst", "first", "null", "colliding", "clipped")
+_KEYS, _WEIGHT = 3, 2.0
+_REST: Records = [(1, "eve", 1.0), (2, "kim", 1.0)]
+_SEED = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind as the table sees it: how records become something that is released again and again."""
+
+    fill: Callable[[Unit, Records], Release]
+    laws: tuple[Law, ...] = ("gaussian", "laplace")
+    levels: tuple[Level, ...] = ("record", "user")
+    weight: float = _WEIGHT
+    keys: int = 130
+
+
+def _columns(unit: Unit, records: Records, *, weighted: bool = True) -> tuple[list[int | None], dict[str, Any]]:
+    keys = [key for key, _, _ in records]
+    given: dict[str, Any] = {"users": [user for _, user, _ in records]} if unit.level == "user" else {}
+    if weighted:
+        given["weights"] = [weight for _, _, weight in records]
+    return keys, given
+
+
+def _released(sketch: Any, parts: Callable[[Any], list[npt.NDArray[Any]]]) -> Release:
+    def release(asked: Any) -> Shown:
+        made = sketch.release(**asked)
+        return np.concatenate([part.ravel() for part in parts(made)]), made.guarantee
+
+    return release
+
+
+def _counts(unit: Unit, records: Records) -> Release:
+    sketch = CountSketch(rows=3, width=2, unit=unit, seed=_SEED, key_type="int")
+    keys, given = _columns(unit, records)
+    sketch.update(keys, **given)
+    return _released(sketch, lambda made: [made.table])
+
+
+def _share(unit: Unit, records: Records) -> Release:
+    sketch = CountSketch(rows=3, width=2, unit=unit, seed=_SEED, key_type="int")
+    keys, given = _columns(unit, records)
+    sketch.update(keys, **given)
+
+    def release(asked: Any) -> Shown:
+        made = sketch.release(**asked, share=Share(2, 1.0, 0))
+        return made.table.ravel() * made.spec.grid, made.guarantee
+
+    return release
+
+
+def _heavy(unit: Unit, records: Records) -> Release:
+    sketch = HeavyHitters(rows=1, width=4, key_bits=9, unit=unit, seed=_SEED)
+    keys, given = _columns(unit, records)
+    sketch.update([None if key is None else key * 197 % 512 for key in keys], **given)  # far apart in every level
+    return _released(sketch, lambda made: [made.total, made.dense, made.tables])
+
+
+def _ranges(bits: int, unit: Unit, records: Records) -> Release:
+    sketch = RangeSketch(bits=bits, rows=1, width=4, unit=unit, seed=_SEED)
+    keys, given = _columns(unit, records)
+    sketch.update(keys, **given)
+    return _released(sketch, lambda made: [made.dense, made.tables])
+
+
+def _distinct(unit: Unit, records: Records) -> Release:
+    sketch = DistinctSketch(buckets=64, unit=unit, seed=_SEED)
+    keys, given = _columns(unit, records, weighted=False)
+    sketch.update(keys, **given)
+    return _released(sketch, lambda made: [np.array([made.ones])])
+
+
+def _density(unit: Unit, records: Records) -> Release:
+    sketch = DensitySketch(kernel=kernels.Euclidean(dim=1, bandwidth=1.0), rows=3, width=16, unit=unit, seed=_SEED)
+    keys, given = _columns(unit, records, weighted=False)
+    sketch.update([[np.nan if key is None else 1.7 * key] for key in keys], **given)
+    return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
+
+
+def _continual(unit: Unit, records: Records) -> Release:
+    """Publish four days, the records on the second; every node of the tree is shown."""
+
+    def life(asked: Any) -> Shown:
+        sketch = ContinualCountSketch(days=4, rows=1, width=4, unit=unit, seed=_SEED, key_type="int", **asked)
+        keys, given = _columns(unit, records)
+        for day in range(4):
+            sketch.day(keys if day == 1 else [1], **(given if day == 1 else {}))
+        nodes = [(1, 1), (2, 2), (3, 3), (4, 4), (1, 2), (3, 4), (1, 4)]
+        return np.concatenate([sketch.between(*node).table.ravel() for node in nodes]), sketch.guarantee
+
+    return life
+
+
+def _pan_private(unit: Unit, records: Records) -> Release:
+    """Seize the state after the records; the publication beside it has fresh noise."""
+
+    def life(asked: Any) -> Shown:
+        sketch = PanPrivateCountSketch(rows=3, width=2, unit=unit, seed=_SEED, key_type="int", **asked)
+        keys, given = _columns(unit, records)
+        sketch.update(keys, **given)
+        seized = sketch.snapshot()
+        made = sketch.publish()
+        return np.concatenate([seized.ravel(), (made.table - seized).ravel()]), made.guarantee
+
+    return life
+
+
+_KINDS: dict[str, Kind] = {
+    "counts": Kind(_counts),
+    "shares": Kind(_share, laws=("gaussian",)),
+    "continual": Kind(_continual, levels=("record",)),
+    "pan-private": Kind(_pan_private, levels=("record",)),
+    "heavy": Kind(_heavy),
+    "ranges": Kind(partial(_ranges, 4), keys=16),
+    "ranges-tables": Kind(partial(_ranges, 13), keys=60),
+    "density": Kind(_density, weight=1.0),
+    "distinct": Kind(_distinct, laws=("laplace",), weight=1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One kind with one law, unit and relation: five pairs of neighbours, on the same many releases.
+
+    Attributes
+    ----------
+    kind : str
+        Its name in the table.
+    law : {"gaussian", "laplace"}
+        The noise.
+    level, relation
+        The unit.
+    noise : float
+        How much of the noise due is really drawn: 1, except where the audit itself is tested.
+    """
+
+    kind: str
+    law: Law
+    level: Level
+    relation: Neighbours
+    noise: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        relation = "replace" if self.relation == "replace" else "add"
+        return f"table-{self.kind}-{self.law}-{self.level}-{relation}"
+
+    def audit(self, trials: int, confidence: float) -> list[Finding]:
+        """Release ``trials`` times, and bound ε from below on each pair."""
+        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
+        budget = Budget.gaussian(self.noise) if self.law == "gaussian" else Budget.pure(self.noise)
+        fill = partial(_KINDS[self.kind].fill, self._unit)
+        exact = self._exact(fill)
+        release = fill(_REST)
+        noise = np.array([release(budget.spent)[0] for _ in range(trials)], dtype=np.float64) - exact(_REST)
+        claim = Claim(*printed_promise(release(budget.claimed)[1]))
+        findings = []
+        for pair, (one, other) in self._pairs(exact).items():
+            seen, shift = seen_numbers(noise, exact(one) - exact(other))
+            if self.law == "gaussian":
+                found = gaussian_bound(seen, shift, claim.delta, confidence)
+            else:
+                found = laplace_bound(seen, shift, confidence)
+            words = f"{_WORDS[pair]}, {'replaced' if self.relation == 'replace' else 'added'}"
+            findings.append(Finding(f"{self.name}-{pair}", words, claim, found, "likelihood ratio", trials, True))
+        return findings
+
+    @property
+    def _unit(self) -> Unit:
+        weight = _KINDS[self.kind].weight
+        if self.level == "user":
+            return per_user(_KEYS, max_weight=weight, neighbours=self.relation)
+        return per_record(max_weight=weight, neighbours=self.relation)
+
+    def _exact(self, fill: Callable[[Records], Release]) -> Callable[[Records], npt.NDArray[Any]]:
+        """Return what is published of records where nothing is added: the budget is as large as one can be."""
+        everything = {"rho": 1e9} if self.law == "gaussian" else {"epsilon": 1e6, "delta": 0.0}
+        return lambda records: np.rint(fill(records)(everything)[0])
+
+    def _pairs(self, exact: Callable[[Records], npt.NDArray[Any]]) -> dict[str, tuple[Records, Records]]:
+        """Return two neighbouring streams for each pair."""
+        kind, user = _KINDS[self.kind], self.level == "user"
+        count, weight = (_KEYS if user else 1), kind.weight
+
+        def holding(keys: list[int], weight: float = weight) -> Records:
+            return [(key, "ann", weight) for key in keys]
+
+        runs = [holding(list(range(first, first + count))) for first in range(kind.keys - count)]
+        spread = [holding([(first + 5 * i) % kind.keys for i in range(count)]) for first in range(kind.keys)]
+        nothing: Records = [(None, "ann", 1.0)] if self.relation == "replace" else []
+        far = self._farther(exact)
+
+        def farthest(base: Records) -> tuple[Records, Records]:
+            """Return what moves most against nothing, and what then moves most in its place."""
+            one = max(chain(runs, spread), key=lambda each: far(base + each, base + nothing))
+            if self.relation == "add_remove":
+                return one, nothing
+            return one, max(chain(runs, spread, [nothing]), key=lambda each: far(base + one, base + each))
+
+        one, other = farthest(_REST)
+        crowded = max(runs, key=lambda each: float(np.abs(exact(_REST + each) - exact(_REST)).max()))
+        beside: Records = [(key, "eve", 1.0) for key, _, _ in crowded[:1]]
+        much = holding(list(range(0, kind.keys, 2)), 50 * weight)
+        if not user:
+            much = holding([5], 50 * weight)
+        if kind.weight == 1.0:
+            much = [(key, who, 1.0) for key, who, _ in much]
+        null: Records = [(None, "ann", 1.0)]
+        return {
+            "worst": (_REST + one, _REST + other),
+            "first": (one + _REST, other + _REST),
+            "null": (_REST + (one if self.relation == "replace" else []), _REST + null),
+            "colliding": (beside + crowded, beside + nothing),
+            "clipped": (_REST + much, _REST + nothing),
+        }
+
+    def _farther(self, exact: Callable[[Records], npt.NDArray[Any]]) -> Callable[[Records, Records], float]:
+        """Return how far two streams lie apart, in the norm that the noise is made for."""
+        power = 2 if self.law == "gaussian" else 1
+        known: dict[str, npt.NDArray[Any]] = {}
+
+        def shown(records: Records) -> npt.NDArray[Any]:
+            name = repr(records)
+            if name not in known:
+                known[name] = exact(records)
+            return known[name]
+
+        return lambda one, other: float(np.sum(np.abs(shown(one) - shown(other)) ** power))
+
+
+_WORDS = {
+    "worst": "the unit that moves most",
+    "first": "the unit that moves most, first in the stream",
+    "null": "a unit that holds a null",
+    "colliding": "a unit whose keys share their cells with each other or with somebody else's",
+    "clipped": "a unit that holds far more than the bounds let pass",
+}
+
+
+def _grid() -> Iterator[Grid]:
+    for name, kind in _KINDS.items():
+        for law in kind.laws:
+            for level in kind.levels:
+                yield Grid(name, law, level, "add_remove")
+                yield Grid(name, law, level, "replace")
+
+
+GRID: dict[str, Grid] = {grid.name: grid for grid in _grid()}

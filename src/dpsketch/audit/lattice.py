@@ -1,0 +1,91 @@
+"""Lower bounds on ε where the law of the noise is known: by what one unit moves, and by the noise that was seen.
+
+A release that adds noise shows a table plus draws. What an attacker gains from a pair of neighbours follows from how
+far the two tables lie apart and from the noise; the first is exact, the second is measured on releases, jointly with
+everything else that was published in the same release and in the one before it. So noise that is too small, noise that
+two parts share and noise that two releases share all show, and none of the library's own sensitivities is used.
+
+**Gaussian noise.** The best linear attacker has μ² = vᵀΣ⁻¹v, with v what the unit moves (0 where it moves nothing, as
+in the release before it came) and Σ the covariance of the noise. With the sample covariance S of n runs of d numbers,
+n·(vᵀΣ⁻¹v)/(vᵀS⁻¹v) has the χ² law of n − d + 1 degrees of freedom for noise of mean zero (Muirhead 1982, Theorem
+3.2.12), whence a lower bound on μ, and on ε at any δ.
+
+**Laplace noise.** What is left of a number's noise after a regression on all others has the scale b; the loss is
+Σ |v|/b. The mean size of n draws passes its expectation by a factor 1 + z/√n with the probability of a normal variable
+to pass z.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.accounting import gaussian_epsilon
+
+__all__ = ["gaussian_bound", "laplace_bound", "seen_numbers"]
+
+Floats = npt.NDArray[np.float64]
+_MOST_MOVED = 40
+_MOST_BESIDE = 8
+
+
+def seen_numbers(noise: Floats, moved: Floats) -> tuple[Floats, Floats]:
+    """Choose the numbers that the attacker looks at, and pair each run with the one before it.
+
+    Parameters
+    ----------
+    noise : numpy.ndarray
+        The noise of each run (rows), number by number.
+    moved : numpy.ndarray
+        By how much the unit moves each number.
+
+    Returns
+    -------
+    seen, shift
+        The noise of what is looked at, in pairs of runs, the release before the unit came last; and how far each of
+        these numbers is moved.
+    """
+    size = np.abs(moved)
+    loud = np.argsort(-size, kind="stable")[: min(_MOST_MOVED, int(np.count_nonzero(size)))]
+    silent = np.flatnonzero(size == 0)
+    beside = silent[:: max(1, len(silent) // _MOST_BESIDE)][:_MOST_BESIDE]
+    used = np.concatenate([loud, beside])
+    pairs = len(noise) // 2
+    before, after = noise[: 2 * pairs : 2, used], noise[1 : 2 * pairs : 2, used]
+    return np.concatenate([after, before], axis=1), np.concatenate([moved[used], np.zeros(len(used))])
+
+
+def gaussian_bound(seen: Floats, shift: Floats, delta: float, confidence: float) -> float:
+    """Bound ε at ``delta`` from below for Gaussian noise."""
+    from scipy.special import chdtri
+
+    runs, numbers = seen.shape
+    if not np.any(shift):
+        return 0.0
+    # Noise that is the same everywhere leaves a covariance without an inverse: then something shows without noise.
+    covariance = seen.T @ seen / runs
+    loudest = float(np.trace(covariance)) / numbers
+    if float(np.linalg.eigvalsh(covariance)[0]) <= 1e-9 * loudest:
+        covariance += np.eye(numbers) * 1e-9 * max(loudest, 1e-12)
+    square = float(shift @ np.linalg.solve(covariance, shift))
+    least = float(chdtri(runs - numbers + 1, confidence)) / runs
+    return float(gaussian_epsilon(math.sqrt(square * least), delta)) if square < 1e12 else math.inf
+
+
+def laplace_bound(seen: Floats, shift: Floats, confidence: float) -> float:
+    """Bound ε from below for Laplace noise."""
+    from scipy.special import ndtri
+
+    runs, numbers = seen.shape
+    places = np.flatnonzero(shift)
+    if not len(places):
+        return 0.0
+    covariance = seen.T @ seen / runs + np.eye(numbers) * 1e-9
+    precision = np.linalg.inv(covariance)
+    # What a regression on all other numbers leaves of each; a regression on so many takes that much off by chance.
+    left = (seen @ precision)[:, places] / np.diag(precision)[places] * math.sqrt(runs / max(1, runs - numbers))
+    mean = np.mean(np.abs(left), axis=0) * (1 + float(ndtri(confidence)) / math.sqrt(runs))
+    # E|Z| = 1/sinh(1/b) for discrete Laplace noise of scale b.
+    return float(np.sum(np.abs(shift[places]) * np.arcsinh(1 / np.maximum(mean, 1e-12))))

@@ -1,0 +1,51 @@
+"""What is no budget is refused by every kind, in the same words and before anything is drawn or ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from sensitive import MERGING, ROWS, Row, everything
+
+RELEASED = [row for row in MERGING if row.name != "pan-private"]
+REFUSED = [
+    ({"epsilon": 0, "delta": 1e-6}, "epsilon must be positive and finite"),
+    ({"epsilon": -1.0, "delta": 0}, "epsilon must be positive and finite"),
+    ({"epsilon": np.inf, "delta": 0}, "epsilon must be positive and finite"),
+    ({"epsilon": np.nan, "delta": 0}, "not NaN"),
+    ({"epsilon": 1.0, "delta": 1.0}, "delta must be at least 0 and below 1"),
+    ({"epsilon": 1.0, "delta": -1e-6}, "delta must be at least 0 and below 1"),
+    ({"epsilon": 1.0}, "say delta="),
+    ({}, "needs a budget"),
+    ({"rho": 0.0}, "rho must be positive"),
+    ({"rho": 0.1, "epsilon": 1.0}, "not both"),
+]
+
+
+@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row.name)
+def test_what_is_no_budget_is_refused(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = row.filled(0)
+    before = everything(sketch)
+    for law in (RoundedGaussian, DiscreteLaplace):
+        monkeypatch.setattr(law, "sample", lambda *_: pytest.fail("noise was drawn"))
+    for budget, words in REFUSED:
+        with pytest.raises(InvalidInput, match=words):
+            sketch.release(**budget)
+    assert everything(sketch) == before
+
+
+@pytest.mark.parametrize("kind", [dps.ContinualCountSketch, dps.PanPrivateCountSketch])
+def test_it_is_refused_at_the_start_where_it_is_charged_there(kind: Any) -> None:
+    days = {"days": 4} if kind is dps.ContinualCountSketch else {}
+    for budget, words in REFUSED:
+        with pytest.raises(InvalidInput, match=words):
+            kind(rows=3, width=8, unit=dps.per_record(), key_type="int", **days, **budget)
+
+
+def test_every_kind_is_tried() -> None:
+    assert {row.name for row in ROWS} - {row.name for row in RELEASED} == {"continual", "pan-private"}

@@ -1,0 +1,208 @@
+"""Mutants of what people report and of what is answered: local protocols, devices, collectors, intervals, decoding."""
+
+from __future__ import annotations
+
+from tests.mutants.gate import Mutant
+
+_EXACT = "tests/privacy/test_local_privacy.py"
+_CLIENT = "tests/unit/test_local_client.py"
+_COLLECTING = "tests/unit/test_local_protocols.py tests/unit/test_local_exchange.py"
+
+LOCAL = [
+    Mutant(
+        "local-twice-epsilon",
+        "local/odds.py",
+        "exponent = math.floor(Fraction(epsilon) * 2**_WORKING_BITS / shares)",
+        "exponent = math.floor(2 * Fraction(epsilon) * 2**_WORKING_BITS / shares)",
+        _EXACT,
+        "reports are drawn at twice their ε",
+    ),
+    Mutant(
+        "local-odds-rounded-up",
+        "local/odds.py",
+        "return Fraction(total >> (_WORKING_BITS - _KEPT_BITS), 2**_KEPT_BITS)",
+        "return Fraction((total >> (_WORKING_BITS - _KEPT_BITS)) + 1, 2**_KEPT_BITS)",
+        _EXACT,
+        "the odds of a report pass e^ε by a hair",
+    ),
+    Mutant(
+        "local-bit-kept-too-often",
+        "local/odds.py",
+        "return (share.numerator << bits) // share.denominator",
+        "return (share.numerator << bits) // share.denominator + (1 << bits) // 100",
+        _EXACT,
+        "a bit is kept one time in a hundred more often than it may be",
+    ),
+    Mutant(
+        "local-two-bits-as-one",
+        "local/count_mean.py",
+        '        """Two items differ in two bits."""\n        return 2',
+        '        """Two items differ in two bits."""\n        return 1',
+        _EXACT,
+        "each of the two bits in which items differ gets all of ε",
+    ),
+    Mutant(
+        "local-cap-forgotten",
+        "local/hashed.py",
+        "return self.cap * self.odds + self.buckets - self.cap",
+        "return self.odds + self.buckets - 1",
+        _EXACT,
+        "a set of many items is reported as if it had one",
+    ),
+    Mutant(
+        "local-direct-mass",
+        "local/subset_direct.py",
+        "return self.max_items * self.odds + self.domain_size",
+        "return self.max_items * self.odds + self.domain_size - self.max_items",
+        _EXACT,
+        "the dummies of a padded set are forgotten",
+    ),
+    Mutant(
+        "local-flips-turned",
+        "local/bits.py",
+        "return (words >= np.uint64(self.threshold)).astype(np.uint8)",
+        "return (words > np.uint64(2**64 - self.threshold)).astype(np.uint8)",
+        _EXACT,
+        "bits are flipped as often as they should be kept",
+    ),
+    Mutant(
+        "device-forgets-answers",
+        "local/client.py",
+        'if self._terms.unchanged == "same" and digest in memory.answers:',
+        "if False:",
+        _CLIENT,
+        "a device draws anew for what has not changed, and is averaged out",
+    ),
+    Mutant(
+        "device-forgets-periods",
+        "local/client.py",
+        "if period is not None and period in memory.sent:",
+        "if False:",
+        _CLIENT,
+        "a device reports twice for one period",
+    ),
+    Mutant(
+        "device-without-limit",
+        "local/client.py",
+        "if (memory.made + 1) * self._protocol.epsilon > self._terms.budget * (1 + _SLACK):",
+        "if False:",
+        _CLIENT,
+        "a device goes past its budget",
+    ),
+    Mutant(
+        "device-draws-before-it-pays",
+        "local/client.py",
+        "        memory.made += 1\n        self._memory.save(memory)\n        columns",
+        "        memory.made += 1\n        columns",
+        _CLIENT,
+        "a device draws before its charge is on the disk",
+    ),
+    Mutant(
+        "device-unlocked",
+        "local/device.py",
+        "        with locked(self._lock):\n            yield self.look()\n",
+        "        yield self.look()\n",
+        "tests/integration/test_local_device.py",
+        "two processes spend one device's budget",
+    ),
+    Mutant(
+        "device-rolled-back",
+        "local/device.py",
+        "if known is not None and (memory.secret != known[0] or memory.made < known[1]):",
+        "if False:",
+        "tests/integration/test_local_device.py tests/unit/test_local_client.py",
+        "a device's file is put back, and its budget with it",
+    ),
+    Mutant(
+        "collector-counts-twice",
+        "local/collector.py",
+        '        if not self._ids.insert_all(columns["id"]):\n',
+        '        if self._ids.insert_all(columns["id"]) is None:\n',
+        _COLLECTING,
+        "one report is counted twice",
+    ),
+    Mutant(
+        "collector-takes-anything",
+        "local/collector.py",
+        "return has_id & self._protocol.plausible(columns)",
+        "return has_id",
+        _COLLECTING,
+        "a report that no protocol could make is counted",
+    ),
+    Mutant(
+        "collector-forgets-seeds",
+        "local/collector.py",
+        "        self._for_tests |= for_tests\n",
+        "",
+        _COLLECTING,
+        "reports from a seed are called private",
+    ),
+]
+
+INTERVALS = [
+    Mutant(
+        "interval-one-sided",
+        "sketches/countsketch/intervals.py",
+        "u = float(betaincinv(half, half, (1 + confidence) / 2))",
+        "u = float(betaincinv(half, half, confidence))",
+        "tests/statistical/test_coverage_table.py tests/statistical/test_seed_coverage.py",
+        "the interval of a median leaves out twice as much as it says",
+    ),
+    Mutant(
+        "interval-one-rank-less",
+        "sketches/countsketch/intervals.py",
+        "math.ceil(level * (len(sizes) + 1)) - 1)",
+        "math.ceil(level * (len(sizes) + 1)) - 2)",
+        "tests/unit/test_countsketch.py tests/unit/test_decoding.py tests/statistical/test_decoding_coverage.py",
+        "an interval ends one quantile too early",
+    ),
+    Mutant(
+        "interval-few-cells",
+        "sketches/countsketch/intervals.py",
+        "return float(stdtrit(freedom, (1 + confidence) / 2)) / max(normal_quantile(confidence), 1e-12)",
+        "return 1.0",
+        "tests/statistical/test_decoding_coverage.py",
+        "a table of few cells is taken for the law of its errors",
+    ),
+    Mutant(
+        "interval-of-the-chosen",
+        "sketches/countsketch/private.py",
+        "half = self._half_width(location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))",
+        "half = self._half_width(location, confidence)",
+        "tests/unit/test_countsketch.py tests/statistical/test_countsketch_tables.py",
+        "the largest of many are given the interval of one",
+    ),
+    Mutant(
+        "interval-distinct-noise",
+        "sketches/distinct/private.py",
+        "reach = -math.log1p(-confidence) * sensitivity / epsilon",
+        "reach = 0.0",
+        "tests/unit/test_distinct.py tests/statistical/test_coverage_table.py",
+        "the interval of a distinct count forgets the noise",
+    ),
+    Mutant(
+        "interval-local-one-sided",
+        "local/intervals.py",
+        'return float(-ndtri((1 - probability("confidence", confidence)) / 2))',
+        'return float(-ndtri(1 - probability("confidence", confidence)))',
+        "tests/unit/test_local_protocols.py tests/statistical/test_coverage_table.py",
+        "the interval of a share leaves out twice as much as it says",
+    ),
+    Mutant(
+        "decoding-explains-itself",
+        "_compiled/messages.py",
+        "            rest = max(total - weight * precisions[r], 1e-12 * total)\n"
+        "            shift = (moved - weight * precisions[r] * gap) / rest\n",
+        "            rest = total\n            shift = moved / rest\n",
+        "tests/unit/test_decoding.py",
+        "a cell is cleared of what it said itself",
+    ),
+    Mutant(
+        "top-without-order",
+        "sketches/countsketch/private.py",
+        'order = np.argsort(-values, kind="stable")[:n]',
+        'order = np.argsort(values, kind="stable")[:n]',
+        "tests/unit/test_countsketch.py",
+        "the smallest candidates are returned as the largest",
+    ),
+]

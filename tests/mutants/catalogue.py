@@ -1,0 +1,24 @@
+"""All mutants, in the order of the path: what is drawn, what is paid, what goes in, what is answered."""
+
+from __future__ import annotations
+
+from tests.mutants import answers, budgets, contributions, releases
+from tests.mutants.gate import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS: list[Mutant] = [
+    *releases.COUNTS,
+    *releases.TREES,
+    *releases.DENSITIES,
+    *releases.OTHERS,
+    *budgets.PERMITS,
+    *budgets.LEDGER,
+    *budgets.ACCOUNTING,
+    *budgets.WORDS,
+    *contributions.NUMBERS,
+    *contributions.USERS,
+    *contributions.PARTIALS,
+    *answers.LOCAL,
+    *answers.INTERVALS,
+]

@@ -1,0 +1,224 @@
+"""Apply a mutant to a copy of the sources, run the tests that must notice it, and say which of them did."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Literal
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src"
+# A mutant may hang, as one without a lock may; that counts as noticed.
+PATIENCE = 600.0
+
+Outcome = Literal["killed", "survived", "stale", "broken"]
+
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to break the library.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    file : str
+        The file it changes, below ``src/dpsketch``.
+    old, new : str
+        The text that is replaced, which must be there once, and what replaces it.
+    tests : str
+        What must fail: files or tests, with ``-k`` if need be, as on pytest's command line.
+    breaks : str
+        What it breaks, in words.
+    top : bool
+        Whether it is one of the few that every run of the suite tries.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+    breaks: str
+    top: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The file that it changes."""
+        return SOURCES / "dpsketch" / self.file
+
+    def applied(self) -> str | None:
+        """The file's text with the change, or None where the text to be changed is not there just once."""
+        text = self.path.read_text()
+        return text.replace(self.old, self.new) if text.count(self.old) == 1 and self.old != self.new else None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it changes a compiled loop: then no machine code may be taken from before."""
+        return self.file.startswith("_compiled/")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    mutant: Mutant
+    outcome: Outcome
+    by: str
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as JSON-ready values."""
+        return {
+            "name": self.mutant.name,
+            "file": self.mutant.file,
+            "breaks": self.mutant.breaks,
+            "outcome": self.outcome,
+            "by": self.by,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+class Copy:
+    """A copy of the sources with whatever machine code they have, in which one mutant at a time is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self._sources = folder / "src"
+        self._runner: subprocess.Popen[str] | None = None
+        shutil.copytree(SOURCES, self._sources)  # with times of change: machine code and byte code stay valid
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Try a mutant."""
+        changed = mutant.applied()
+        if changed is None:
+            return Verdict(mutant, "stale", "", 0.0)
+        path = self._sources / "dpsketch" / mutant.file
+        began = time.monotonic()
+        path.write_text(changed)
+        if mutant.compiled:
+            self._forget_machine_code()
+        try:
+            code, by = self.run(mutant.tests)
+        finally:
+            shutil.copy2(mutant.path, path)
+            if mutant.compiled:
+                self._forget_machine_code()
+        outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"
+        return Verdict(mutant, outcome, by, time.monotonic() - began)
+
+    def run(self, tests: str) -> tuple[int, str]:
+        """Run tests on the copy; return pytest's code (1 for a failure, also of patience) and what failed first."""
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not full", "--tb=short"]
+        arguments = [part.replace("␣", " ") for part in tests.split()]
+        output = self._sources.parent / "output"
+        runner = self._running()
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        runner.stdin.write(json.dumps([options + arguments, str(output), PATIENCE]) + "\n")
+        runner.stdin.flush()
+        code = json.loads(runner.stdout.readline())
+        if code is None:
+            return 1, "no end in sight"
+        text = output.read_text(errors="replace")
+        found = _FAILED.findall(text)
+        return code, found[0] if found else text[-2000:]
+
+    def _running(self) -> subprocess.Popen[str]:
+        """The process that runs pytest, started when it is first needed."""
+        if self._runner is None:
+            environment = {**os.environ, "PYTHONPATH": str(self._sources), "PYTEST_ADDOPTS": ""}
+            environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no test that is named here needs one
+            for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_CURRENT_TEST"):
+                environment.pop(name, None)
+            self._runner = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("runner.py"))],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return self._runner
+
+    def close(self) -> None:
+        """End the process that runs pytest."""
+        if self._runner is not None:
+            assert self._runner.stdin is not None
+            assert self._runner.stdout is not None
+            self._runner.stdin.close()
+            self._runner.wait()
+            self._runner.stdout.close()
+            self._runner = None
+
+    def loaded(self) -> Path:
+        """The package that tests on this copy load."""
+        code = "import dpsketch; print(dpsketch.__file__)"
+        environment = {**os.environ, "PYTHONPATH": str(self._sources)}
+        shown = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        return Path(shown.stdout.strip())
+
+    @property
+    def sources(self) -> Path:
+        """The copied sources."""
+        return self._sources
+
+    def _forget_machine_code(self) -> None:
+        for path in self._sources.rglob("*.nb[ic]"):
+            path.unlink()
+
+
+def judged(
+    mutants: Sequence[Mutant], *, processes: int = 1, tell: Callable[[Verdict], None] = lambda _: None
+) -> list[Verdict]:
+    """Try mutants, several at a time, each process in a copy of its own; return the verdicts in order."""
+    with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
+        copies: SimpleQueue[Copy] = SimpleQueue()
+        for number in range(processes):
+            copy = Copy(Path(folder) / str(number))
+            if not copy.loaded().is_relative_to(copy.sources):
+                raise RuntimeError("the tests would load another dpsketch than the copy that is changed.")
+            copies.put(copy)
+
+        def judge(mutant: Mutant) -> Verdict:
+            copy = copies.get()
+            try:
+                verdict = copy.judge(mutant)
+            finally:
+                copies.put(copy)
+            tell(verdict)
+            return verdict
+
+        with ThreadPoolExecutor(processes) as pool:
+            verdicts = list(pool.map(judge, mutants))
+        while not copies.empty():
+            copies.get().close()
+        return verdicts
+
+
+def unchanged_pass(mutants: Iterable[Mutant]) -> tuple[int, str]:
+    """Run all tests that the mutants name on the sources as they are: what fails there would kill anything."""
+    with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
+        copy = Copy(Path(folder))
+        try:
+            for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+                code, by = copy.run(tests)
+                if code:
+                    return code, by
+        finally:
+            copy.close()
+    return 0, ""

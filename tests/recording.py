@@ -1,0 +1,68 @@
+"""Record every random draw of a release: a hook on the laws and mechanisms themselves, which tests install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches.distinct.mergeable import Flips
+from dpsketch.sketches.moment.calibration import Floor
+from dpsketch.sketches.sparse.alp import Projection
+from dpsketch.sketches.sparse.threshold import Threshold
+from second_opinion import Draw, Record
+
+
+def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
+    match law:
+        case RoundedGaussian(sigma):
+            return Draw("gaussian", {"sigma": sigma}, data[0])
+        case DiscreteLaplace(epsilon, sensitivity):
+            return Draw("laplace", {"scale": sensitivity / epsilon}, data[0])
+        case Flips(threshold):
+            return Draw("flips", {"threshold": threshold})
+        case Projection(alpha=alpha, scale=scale):
+            return Draw("projection", {"alpha": alpha, "scale": scale})
+        case Threshold(rule, noise, cutoff):
+            return Draw("threshold", {"rule": rule, "scale": noise.sensitivity / noise.epsilon, "cutoff": cutoff})
+        case Floor(cost, height):
+            return Draw("floor", {"p": cost.p, "size": cost.size, "height": height})
+    raise AssertionError("something draws that has no row here")
+
+
+@contextmanager
+def recording() -> Iterator[list[Draw]]:
+    """Note all draws inside the block; what a mechanism samples within itself is its own."""
+    draws: list[Draw] = []
+    within = 0
+
+    def noting(whole: Any) -> Any:
+        def draw(self: Any, *data: Any) -> Any:
+            nonlocal within
+            if not within:
+                draws.append(_drawn(self, data))
+            within += 1
+            try:
+                return whole(self, *data)
+            finally:
+                within -= 1
+
+        return draw
+
+    patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, Projection, Threshold, Floor)]
+    for each in patches:
+        each.start()
+    try:
+        yield draws
+    finally:
+        for each in patches:
+            each.stop()
+
+
+def record_of(release: Any, draws: list[Draw], kind: str | None = None, **more: Any) -> Record:
+    """What was drawn for a release, and what is public of it."""
+    spec = release.public_spec() if hasattr(release, "public_spec") else release.spec.to_json()
+    return Record(kind or release.kind, spec, draws, str(release.guarantee), more)

@@ -1,0 +1,291 @@
+"""A second opinion on what a release promises, from a record of what it drew and from what it printed.
+
+Nothing here is the library's: how far a unit moves each part is worked out once more from the published spec, the unit
+and the promise are read from the printed sentence, and δ is computed by formulas of its own, in logarithms. A record is
+plain values: the kind, the spec, each draw with its law and size, and the sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+_SENTENCE = re.compile(
+    r"(?:ρ = (?P<rho>\S+) zero-concentrated, hence )?ε = (?P<epsilon>[^,\s]+)(?:, δ = (?P<delta>[^,\s]+))?, for each "
+    r"(?P<level>record|user)(?: with all their records)? (?P<change>added or removed|replaced by another) "
+    r"\((?:at most (?P<keys>\d+) keys?, )?weight at most (?P<weight>[^\s)]+)"
+)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw: its law by name, the law's numbers, and how many values were drawn."""
+
+    law: str
+    numbers: dict[str, Any]
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that was drawn for a release, and all that is public of it."""
+
+    kind: str
+    spec: dict[str, Any]
+    draws: list[Draw]
+    words: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a sentence says."""
+
+    epsilon: float
+    delta: float
+    level: str
+    replaced: bool
+    keys: int
+    weight: float
+
+    @classmethod
+    def read(cls, words: str) -> Promise:
+        """Read a printed guarantee."""
+        found = _SENTENCE.match(words)
+        if found is None:
+            raise ValueError("this sentence promises nothing")
+        return cls(
+            float(found["epsilon"]),
+            float(found["delta"] or 0),
+            found["level"],
+            found["change"] == "replaced by another",
+            int(found["keys"] or 1),
+            float(found["weight"]),
+        )
+
+    def is_for(self, unit: dict[str, Any]) -> bool:
+        """Whether the sentence speaks of the unit that the spec has."""
+        stated = (self.level, self.replaced, self.keys)
+        same = stated == (unit["level"], unit["neighbours"] == "replace", unit["max_keys"])
+        return same and math.isclose(self.weight, unit["max_weight"], rel_tol=1e-5)
+
+
+# How much is spent: μ² of Gaussian noise, and ε of all the rest, with its δ.
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What draws come to, for one unit."""
+
+    square: float = 0.0
+    pure: float = 0.0
+    delta: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.square + other.square, self.pure + other.pure, self.delta + other.delta)
+
+    def epsilon(self, delta: float) -> float:
+        """The ε at a δ."""
+        left = delta - self.delta
+        if left < -1e-18:
+            return math.inf
+        return self.pure + gaussian_epsilon(math.sqrt(self.square), left)
+
+
+def gaussian_log_delta(epsilon: float, mu: float) -> float:
+    """ln of Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ)."""
+    first = float(log_ndtr(mu / 2 - epsilon / mu))
+    second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    if second >= first:
+        return -math.inf
+    return first + math.log1p(-math.exp(second - first))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least ε of Gaussian noise with this μ at a δ."""
+    if mu == 0:
+        return 0.0
+    if delta <= 0:
+        return math.inf
+    goal = math.log(delta)
+    if gaussian_log_delta(0.0, mu) <= goal:
+        return 0.0
+    high = mu * (mu / 2 + math.sqrt(-2 * goal)) + 1e-9
+    return float(brentq(lambda epsilon: max(gaussian_log_delta(epsilon, mu), -1e6) - goal, 0.0, high, xtol=1e-13))
+
+
+def additive(draw: Draw, l1: float, l2: float) -> Spent:
+    """What a table that one unit moves so far costs under this noise."""
+    if draw.law == "gaussian":
+        return Spent(square=(l2 / draw.numbers["sigma"]) ** 2)
+    if draw.law == "laplace":
+        return Spent(pure=l1 / draw.numbers["scale"])
+    raise ValueError("this is no additive noise")
+
+
+# How far one unit moves each part.
+
+
+def _table(rows: int, width: int, promise: Promise, units: int) -> tuple[float, float]:
+    """A CountSketch: L1 and L2. A user's own table is clipped just above its root mean square; squares are whole."""
+    times = 2 if promise.replaced else 1
+    if promise.level == "record":
+        return times * units * rows, times * units * math.sqrt(rows)
+    mean = units**2 * rows * promise.keys
+    clip = min(math.floor(mean * (1 + 3 * math.sqrt(2 / (rows * width))) + 1e-9), units**2 * rows * promise.keys**2)
+    return times * units * rows * promise.keys, times * math.sqrt(clip)
+
+
+def _units(promise: Promise, spec: dict[str, Any]) -> int:
+    return math.floor(promise.weight / spec["grid"] + 1e-9)
+
+
+def _counts(record: Record, promise: Promise) -> Spent:
+    (draw,) = record.draws
+    spec = record.spec
+    _whole(draw, spec["rows"] * spec["width"])
+    return additive(draw, *_table(spec["rows"], spec["width"], promise, _units(promise, spec)))
+
+
+def _pan_private(record: Record, promise: Promise) -> Spent:
+    """State and publication: one record is in one of the two."""
+    state, publication = record.draws
+    alone = [_counts(Record("", record.spec, [draw], ""), promise) for draw in (state, publication)]
+    return max(alone, key=lambda spent: (spent.square, spent.pure))
+
+
+def _continual(record: Record, promise: Promise) -> Spent:
+    """A record is in one node of every height: so many of all the draws."""
+    heights = int(math.log2(record.more["days"])) + 1
+    spec = record.spec
+    l1, l2 = _table(spec["rows"], spec["width"], promise, _units(promise, spec))
+    if len({str(draw.numbers) for draw in record.draws}) != 1 or len(record.draws) != record.more["nodes"]:
+        raise ValueError("not every node was drawn once, with one law")
+    return additive(record.draws[0], heights * l1, math.sqrt(heights) * l2)
+
+
+def _heavy(record: Record, promise: Promise) -> Spent:
+    total, dense, inner, leaf = record.draws
+    spec, units, times = record.spec, _units(promise, record.spec), 2 if promise.replaced else 1
+    cells, most = spec["rows"] * spec["width"], promise.keys * _units(promise, record.spec)
+    _whole(total, 1)
+    _whole(leaf, cells)
+    tables = inner.size // cells
+    _whole(inner, tables * cells)
+    bound = _table(spec["rows"], spec["width"], promise, units)
+    spent = additive(total, most, most)
+    spent += additive(dense, times * most, units * math.sqrt(times * promise.keys))
+    spent += additive(leaf, *bound)
+    for _ in range(tables):
+        spent += additive(inner, *bound)
+    return spent
+
+
+def _ranges(record: Record, promise: Promise) -> Spent:
+    root, dense, *tables = record.draws
+    spec, times = record.spec, 2 if promise.replaced else 1
+    most = promise.keys * _units(promise, spec)
+    first = spec["bits"] % spec["level_bits"] or spec["level_bits"]
+    depths = list(range(first, spec["bits"] + 1, spec["level_bits"]))
+    levels, left = 0, dense.size
+    while left > 0:
+        left -= 1 << depths[levels]
+        levels += 1
+    if left:
+        raise ValueError("not every cell of a level was drawn")
+    spent = additive(root, most, most)
+    for _ in range(levels):
+        spent += additive(dense, times * most, math.sqrt(times) * most)
+    for table in tables:
+        _whole(table, (len(depths) - levels) * spec["rows"] * spec["width"])
+        for _ in range(len(depths) - levels):
+            spent += additive(table, times * most * spec["rows"], times * most * math.sqrt(spec["rows"]))
+    return spent
+
+
+def _density(record: Record, promise: Promise) -> Spent:
+    table, *count = record.draws
+    spec, times = record.spec, 2 if promise.replaced else 1
+    rows = spec["rows"] if spec["placement"] == "every_row" else 1
+    _whole(table, spec["rows"] * spec["width"])
+    spent = additive(table, times * promise.keys * rows, promise.keys * math.sqrt(times * rows))
+    for draw in count:
+        _whole(draw, 1)
+        spent += additive(draw, promise.keys, promise.keys)
+    return spent
+
+
+def _distinct(record: Record, promise: Promise) -> Spent:
+    (draw,) = record.draws
+    _whole(draw, 1)
+    return additive(draw, promise.keys, promise.keys)
+
+
+def _bitmap(record: Record, promise: Promise) -> Spent:
+    """Ones are fair coins, zeros ones with probability q: so many bits are set, and as many cleared."""
+    (draw,) = record.draws
+    flip = draw.numbers["threshold"] / 2**64
+    loss = max(math.log(0.5 / flip), math.log((1 - flip) / 0.5))
+    if promise.replaced:
+        loss = math.log(0.5 / flip) + math.log((1 - flip) / 0.5)
+    return Spent(pure=promise.keys * loss)
+
+
+def _sparse(record: Record, promise: Promise) -> Spent:
+    """ALP by the odds of an unflipped bit and the columns that a unit takes; the threshold by its noise and cutoff."""
+    table, *threshold = record.draws
+    units, times = _units(promise, record.spec), 2 if promise.replaced else 1
+    entries, alpha = times * promise.keys, table.numbers["alpha"]
+    step = alpha * units * table.numbers["scale"] / 2**48
+    whole = math.floor(step / alpha)
+    spent = Spent(pure=entries * (whole * math.log1p(alpha) + math.log1p(step - alpha * whole)))
+    for draw in threshold:
+        scale = draw.numbers["scale"]
+        spent += Spent(pure=entries * units / scale)
+        if draw.numbers["rule"] == "stability":
+            reached = math.exp(-(draw.numbers["cutoff"] - units) / scale) / (1 + math.exp(-1 / scale))
+            spent += Spent(delta=-math.expm1(promise.keys * math.log1p(-reached)))
+    return spent
+
+
+def _moment(record: Record, promise: Promise) -> Spent:
+    """Coordinates whose scale grows by at most r = 1 + Δ/floor lose at most ln r/p each."""
+    spent = Spent()
+    for draw in record.draws:
+        p, height = draw.numbers["p"], draw.numbers["height"]
+        changed = promise.keys * promise.weight**p
+        spent += Spent(pure=draw.numbers["size"] * math.log1p(changed / height) / p)
+    return spent
+
+
+def _whole(draw: Draw, size: int) -> None:
+    if draw.size != size:
+        raise ValueError("a part was not drawn number by number")
+
+
+_KINDS = {
+    "counts": _counts,
+    "counts-pan-private": _pan_private,
+    "counts-continual": _continual,
+    "heavy": _heavy,
+    "ranges": _ranges,
+    "density": _density,
+    "distinct": _distinct,
+    "distinct-bitmap": _bitmap,
+    "sparse": _sparse,
+    "moment": _moment,
+    "moments": _moment,
+}
+
+
+def opinion(record: Record) -> tuple[float, float]:
+    """The ε that was really spent at the δ that is printed, and the ε that is printed."""
+    promise = Promise.read(record.words)
+    if not promise.is_for(record.spec["unit"]):
+        raise ValueError("the sentence speaks of another unit than the spec")
+    return _KINDS[record.kind](record, promise).epsilon(promise.delta), promise.epsilon
