@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,22 @@ def test_what_may_be_released_once_is_paid_for_once(ledger: Ledger) -> None:
     assert len(ledger.history("web")) == 1
     assert ledger.datasets() == ["web"]
     ledger.charge("web", [PureCost(0.25)], unit=RECORD, once=["third"])
+    assert ledger.verify() == []
+
+
+def test_of_several_that_charge_one_secret_one_may(ledger: Ledger) -> None:
+    """Each names a dataset of its own."""
+
+    def charged(place: int) -> bool:
+        try:
+            ledger.charge(f"copy {place}", [PureCost(0.25)], unit=RECORD, once=["secret"])
+        except ReleaseRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(charged, range(8))) == 1
+    assert len(ledger.datasets()) == 2
     assert ledger.verify() == []
 
 
