@@ -35,7 +35,7 @@ def _measured(number: int, only: str | None, quick: bool) -> list[Row]:
 def main() -> int:
     """Run the cases, print the table, and say whether all rows hold."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a fortieth of the releases; limits allow for it")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the releases; limits allow for it")
     parser.add_argument("--only", metavar="KIND", help="kinds whose name contains this")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows here too")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at a time; one a core")

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
-from benchmarks.coverage.measuring import BUDGETS, Answer, Case
+from benchmarks.coverage.measuring import BUDGETS, RELEASES, Answer, Case
 
 Floats = npt.NDArray[np.float64]
 
-RECORDS = 4000
+RECORDS = 2000
+ASKED = 20
 BOUNDS = [(-10, 10), (-10, 10)]
 
 SHAPES: dict[str, Callable[[np.random.Generator], Floats]] = {
@@ -29,7 +30,7 @@ def density(shape: str, rows: int, budget: str) -> Iterator[Case]:
         sketch = dps.DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=seed, bounds=BOUNDS)
         sketch.update(points)
         private = sketch.release(**BUDGETS[budget])
-        for where, asked in (("near", points[:50]), ("far from", rng.uniform(7, 10, (50, 2)))):
+        for where, asked in (("near", points[:ASKED]), ("far from", rng.uniform(7, 10, (ASKED, 2)))):
             truth = kernel.similarity(asked, points).sum(axis=1)
             for estimator in ("mean", "median_of_means"):
                 found = private.estimate(asked, estimator=estimator)
@@ -37,7 +38,7 @@ def density(shape: str, rows: int, budget: str) -> Iterator[Case]:
             yield Answer.of(f"density {where} the data", truth / RECORDS, private.density(asked))
         yield Answer.of("count", RECORDS, private.count())
 
-    yield Case("DensitySketch", f"{shape}, {rows} rows", budget, 200, trial)
+    yield Case("DensitySketch", f"{shape}, {rows} rows", budget, RELEASES, trial)
 
 
 def pictures(budget: str) -> Iterator[Case]:
@@ -49,7 +50,7 @@ def pictures(budget: str) -> Iterator[Case]:
         curve = sketch.release(**BUDGETS[budget]).curve(size=60)
         yield Answer.of("curve", kernel.similarity(curve.x[:, np.newaxis], values).mean(axis=1), curve)
 
-    yield Case("DensitySketch", "one coordinate, 100 rows", budget, 200, trial)
+    yield Case("DensitySketch", "one coordinate, 100 rows", budget, RELEASES // 2, trial)
 
 
 def cases() -> Iterator[Case]:

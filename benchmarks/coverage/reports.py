@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import dpsketch as dps
-from benchmarks.coverage.measuring import Answer, Case
+from benchmarks.coverage.measuring import RELEASES, Answer, Case
 from dpsketch import local
 
 PEOPLE = 4000
@@ -47,13 +47,15 @@ def shares(name: str, protocol: Any, items: int) -> Iterator[Case]:
         # Fresh hash functions, where there are any.
         each = replace(protocol, seed=seed) if hasattr(protocol, "seed") else protocol
         collector = each.collector().add(each.report(held[:, 0] if items == 1 else held.tolist()))
-        yield Answer.of("estimate", truth, collector.estimate(np.arange(KEYS)))
-        frequent = np.argsort(-truth)[:20]
-        yield Answer.of("estimate, the 20 most frequent", truth[frequent], collector.estimate(frequent))
+        found = collector.estimate(np.arange(KEYS))
+        yield Answer.of("estimate", truth, found)
+        some = np.argsort(-truth)[:20]
+        frequent = (truth[some], found.value[some], found.low[some], found.high[some])
+        yield Answer("estimate, the 20 most frequent", *frequent)
         top = collector.top(20, candidates=np.arange(KEYS))
         yield Answer.of("top 20, jointly", truth[np.array(top.key)], top, joint=True)
 
-    yield Case(name, f"{PEOPLE:,} people, {items} keys each, ε = {EPSILON:g}", BUDGET, 400, trial)
+    yield Case(name, f"{PEOPLE:,} people, {items} keys each, ε = {EPSILON:g}", BUDGET, RELEASES, trial)
 
 
 def sizes() -> Iterator[Case]:
@@ -65,7 +67,7 @@ def sizes() -> Iterator[Case]:
         truth = (many[:, np.newaxis] > protocol.thresholds).mean(axis=0)
         yield Answer.of("estimate", truth, collector.estimate(protocol.thresholds))
 
-    yield Case("SetSizes", f"{PEOPLE:,} people, ε = {EPSILON:g}", BUDGET, 400, trial)
+    yield Case("SetSizes", f"{PEOPLE:,} people, ε = {EPSILON:g}", BUDGET, RELEASES, trial)
 
 
 def strings() -> Iterator[Case]:
@@ -83,7 +85,7 @@ def strings() -> Iterator[Case]:
         found = protocol.find(collector)
         yield Answer.of("find, jointly", [truth.get(key, 0.0) for key in found.key], found, joint=True)
 
-    yield Case("PrefixHeavyHitters", f"{PEOPLE:,} people, ε = 4", BUDGET, 400, trial)
+    yield Case("PrefixHeavyHitters", f"{PEOPLE:,} people, ε = 4", BUDGET, RELEASES, trial)
 
 
 def mining() -> Iterator[Case]:
@@ -92,7 +94,7 @@ def mining() -> Iterator[Case]:
         found = local.SVIM(epsilon=4.0, top=10).run(held.tolist(), domain=np.arange(KEYS))
         yield Answer.of("run, each key", truth[np.array(found.key)], found)
 
-    yield Case("SVIM", f"{PEOPLE:,} people, {ITEMS} keys each, ε = 4", BUDGET, 200, trial)
+    yield Case("SVIM", f"{PEOPLE:,} people, {ITEMS} keys each, ε = 4", BUDGET, RELEASES, trial)
 
 
 def tables(delta: float) -> Iterator[Case]:
@@ -107,7 +109,9 @@ def tables(delta: float) -> Iterator[Case]:
         truth = np.bincount(held.ravel(), minlength=100)
         yield Answer.of("estimate", truth, collector.collected().estimate(np.arange(100)))
 
-    yield Case("LocalCountSketch", "300 people, 2 keys each, ε = 8", "δ > 0" if delta else "δ = 0", 40, trial)
+    yield Case(
+        "LocalCountSketch", "300 people, 2 keys each, ε = 8", "δ > 0" if delta else "δ = 0", RELEASES // 5, trial
+    )
 
 
 def cases() -> Iterator[Case]:

@@ -8,11 +8,14 @@ interrupted after it began to change refuses everything from then on, and what w
 refuses them. A method that changes the object checks all it was given, calls ``_begin_change``, which sets the mark,
 and then changes what it has to. Only a clean return of the public method lifts the mark; an exception on the way, of
 whatever kind and at whatever moment, leaves it. Lifting it is the last thing that is done before the caller goes on.
+
+One thread at a time is in such a method. A method that is given another such object, as a merge is, holds both, so that
+none is read in the middle of its change; locks are taken in one order by all, so that no two wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from threading import RLock, get_ident
 from types import FunctionType, TracebackType
@@ -68,32 +71,41 @@ class Changeable:
 class _Guard:
     """Lifts the mark that its own thread has set, if what it guards returns."""
 
-    __slots__ = ("_guarded", "_thread")
+    __slots__ = ("_guarded", "_held", "_locks", "_thread")
 
-    def __init__(self, guarded: Changeable) -> None:
+    def __init__(self, guarded: Changeable, given: Iterable[object]) -> None:
         self._guarded = guarded
         self._thread = get_ident()
+        together = {id(each): each._turn for each in (guarded, *given) if isinstance(each, Changeable)}
+        self._locks = [together[place] for place in sorted(together)]
+        self._held: list[RLock] = []
 
     def __enter__(self) -> None:
-        self._guarded._turn.acquire()
         try:
+            for lock in self._locks:
+                lock.acquire()
+                self._held.append(lock)
             self._guarded._refuse_broken()
-        except SketchBroken:
-            self._guarded._turn.release()
+        except BaseException:
+            self._release()
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._guarded._turn.release()
+        self._release()
         if kind is None and self._guarded._changed_by == self._thread:
             self._guarded._changed_by = None
+
+    def _release(self) -> None:
+        while self._held:
+            self._held.pop().release()
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def guarded(self: Changeable, *args: Any, **kwargs: Any) -> Any:
-        with _Guard(self):
+        with _Guard(self, (*args, *kwargs.values())):
             return method(self, *args, **kwargs)
 
     return guarded

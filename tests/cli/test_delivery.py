@@ -155,7 +155,13 @@ def test_a_sketch_and_its_release_are_never_both_there(place: Place, step: str, 
     ended = place.run(*release("m.sketch"), step=step, how=how)
     assert ended.code in (-9, 1)
     assert "out.dps" not in place.names()
-    if step in ("charge", "draw", "fit", "close", "write"):
+    if step == "write":
+        # Its charge is closed, and part of it may have been seen: the ledger pays for no second one.
+        assert (place.folder / "m.sketch").read_bytes() == before
+        assert "was charged before, as row 1 of dataset 'd'" in place.run(*release("m.sketch")).err
+        assert place.charges() == [True]
+        return
+    if step in ("charge", "draw", "fit", "close"):
         # Nothing was published: the sketch is as it was, and out comes one release.
         assert (place.folder / "m.sketch").read_bytes() == before
         place.ok(*release("m.sketch"))
@@ -176,11 +182,31 @@ def test_a_draw_from_a_sketch_that_was_used_up_meanwhile_is_thrown_away(place: P
     """Killed when its release was whole; then the sketch is released to another file. One release is all there is."""
     place.run(*release("m.sketch"), step="finish")
     assert place.names() == {"c.sketch", "m.sketch", "n.sketch", ".out.dps.unfinished"}
-    place.ok(*release("m.sketch", output="other.dps"))
+    # The same ledger would not pay for it.
+    assert "was charged before" in place.run(*release("m.sketch", output="other.dps")).err
+    place.ok("release", "m.sketch", *BUDGET, "--no-ledger", "-o", "other.dps")
     late = place.run("recover", "out.dps")
     assert late.code == 1
     assert "used up by another command" in late.err
     assert place.names() == {"c.sketch", "n.sketch", "other.dps"}
+
+
+def test_a_copied_sketch_is_paid_for_once(place: Place) -> None:
+    """Another process cannot know that a copy was released, but the ledger of both can, whichever dataset is named."""
+    for name in ("again.sketch", "moved.sketch"):
+        shutil.copy(place.folder / "m.sketch", place.folder / name)
+    place.ok(*release("m.sketch"))
+    for command in (
+        release("again.sketch", output="again.dps"),
+        ["release", "again.sketch", "--epsilon", "0.5", "--delta", "1e-6", "--dataset", "d", "-o", "again.dps"],
+        ["release", "moved.sketch", *BUDGET, "--dataset", "other", "-o", "again.dps"],
+    ):
+        refused = place.run(*command)
+        assert refused.code == 1
+        assert "was charged before, as row 1 of dataset 'd'" in refused.err
+    assert place.names() == {"c.sketch", "n.sketch", "again.sketch", "moved.sketch", "out.dps"}
+    assert place.charges() == [True]
+    assert place.ledger.datasets() == ["d"]
 
 
 @pytest.mark.parametrize("step", ["write", "overwrite", "place"])

@@ -169,10 +169,12 @@ def test_users_are_bounded_and_parts_merge_to_one_pass(dpsketch, words, tmp_path
 
 
 def test_parties_share_the_noise(dpsketch, words, tmp_path) -> None:
-    dpsketch("build", "counts", words, "--key", "word", "-o", "a.sketch")
+    share = ["--parties", "3", "--party"]
     for party in ("0", "1", "2"):
-        share = ["--parties", "3", "--party", party]
-        made = dpsketch("release", "a.sketch", *BUDGET, *share, "-o", f"{party}.dps", "--dataset", f"of {party}")
+        dpsketch("build", "counts", words, "--key", "word", "-o", f"{party}.sketch")
+        made = dpsketch(
+            "release", f"{party}.sketch", *BUDGET, *share, party, "-o", f"{party}.dps", "--dataset", f"of {party}"
+        )
         assert made.code == 0, made.err
     merged = dpsketch("merge", "0.dps", "1.dps", "2.dps", "-o", "all.dps")
     assert merged.code == 0, merged.err
@@ -182,6 +184,11 @@ def test_parties_share_the_noise(dpsketch, words, tmp_path) -> None:
     refused = dpsketch("merge", "0.dps", "1.dps", "-o", "two.dps")
     assert refused.code == 1
     assert dpsketch("merge", "0.dps", "1.dps", "--missing", "1", "-o", "two.dps").code == 0
+    assert dpsketch("release", "0.sketch", *BUDGET, *share, "1", "-o", "again.dps", "--dataset", "again").code == 0
+    twice = dpsketch("merge", "0.dps", "again.dps", "2.dps", "-o", "twice.dps")
+    assert twice.code == 1
+    assert "one sketch is in two of the shares" in twice.err
+    assert not (tmp_path / "twice.dps").exists()
 
 
 def test_local_reports(dpsketch, words, tmp_path) -> None:

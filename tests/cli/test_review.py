@@ -28,6 +28,22 @@ def test_a_table_without_records_looks_like_one_with_a_record(dpsketch: Any, tmp
             assert dps.load("out.dps").spec.key_type == expected
 
 
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_json_lines_without_records_look_like_those_with_a_record(dpsketch: Any, tmp_path: Path, content: str) -> None:
+    """They have no header, so that a file without a line is whole."""
+    (tmp_path / "none.jsonl").write_text(content)
+    (tmp_path / "one.jsonl").write_text('{"key": "7"}\n')
+    for options, expected in (([], "text"), (["--key-type", "int"], "int")):
+        for source in ("none.jsonl", "one.jsonl"):
+            made = dpsketch("run", "counts", source, "--key", "key", *options, *BUDGET, "--overwrite", "-o", "out.dps")
+            assert made.code == 0, made.err
+            assert dps.load("out.dps").spec.key_type == expected
+    assert dpsketch("build", "counts", "none.jsonl", "one.jsonl", "--key", "key", "-o", "both.sketch").code == 0
+    user = ["--user", "who", "--max-keys", "2"]
+    made = dpsketch("run", "counts", "none.jsonl", "--key", "key", *user, *BUDGET, "--no-ledger", "-o", "users.dps")
+    assert made.code == 0, made.err
+
+
 def test_the_names_of_several_sources_are_not_published(dpsketch: Any, tmp_path: Path) -> None:
     names = [write(tmp_path / f"patient-{i}.csv", "key", "a") for i in range(3)]
     for options in ([], ["--dataset", "d"], ["--no-ledger"]):

@@ -8,6 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,23 @@ def test_one_open_charge_is_shared_by_many_and_closed_by_one(url: str) -> None:
     assert [problem for problem in ledger.verify() if problem.dataset == dataset] == []
 
 
+def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str) -> None:
+    """Datasets have locks of their own, and each charge names another dataset: the table's key decides."""
+    ledger, secret = Ledger(postgresql_url), str(uuid.uuid4())
+    names = [f"copy {uuid.uuid4()}" for _ in range(8)]
+
+    def charged(dataset: str) -> bool:
+        try:
+            ledger.charge(dataset, [PureCost(0.5)], unit=per_record(), once=[secret])
+        except ReleaseRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(charged, names)) == 1
+    assert len(set(names) & set(ledger.datasets())) == 1
+
+
 def test_a_ledger_without_the_table_of_deliveries_gets_it(postgresql_url: str) -> None:
     """As SQLite's, a database of an earlier version is read as it is and brought up when it is charged."""
     import psycopg
@@ -182,6 +200,7 @@ def test_a_ledger_without_the_table_of_deliveries_gets_it(postgresql_url: str) -
     charge = ledger.charge(dataset, [PureCost(0.5)], unit=per_record())
     with psycopg.connect(postgresql_url) as connection:
         connection.execute("DROP TABLE dpsketch_delivery")
+        connection.execute("DROP TABLE dpsketch_once")
     assert ledger.history(dataset)[0].written is None
     assert ledger.verify([charge]) == []
     payment = Payment(ledger, "new")

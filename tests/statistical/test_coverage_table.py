@@ -17,7 +17,7 @@ CHOSEN = (
     ("PanPrivateCountSketch", "Zipf, 5×1024", "δ > 0"),
     ("ContinualCountSketch", "flat, 7 days, 5×1024", "δ = 0"),
     ("SparseHistogram", "2,000 keys to 40, 2,000 expected", "δ = 0"),
-    ("RangeSketch", "lognormal, 12 bits", "δ > 0"),
+    ("RangeSketch", "lognormal, 12 bits, 5×1,024", "δ > 0"),
     ("SubsetHashing", "4,000 people, 4 keys each, ε = 2", "local"),
 )
 

@@ -124,7 +124,7 @@ def test_texts_of_up_to_24_bytes(record_property: Callable[[str, object], None])
     ],
 )
 def test_what_is_found_was_predicted(skew: float, threshold: float, budget: dict[str, float]) -> None:
-    """Recall and precision within 0.05, the length of the list within 6%, the error within 40%.
+    """Recall and precision within 0.05, the length of the list within 6%, the error within 30%.
 
     A list has about 100 keys, so a figure varies by about 0.015 from seed to seed: 1e-3 a figure; the seeds are fixed.
     """
@@ -137,7 +137,7 @@ def test_what_is_found_was_predicted(skew: float, threshold: float, budget: dict
     assert figures.precision == pytest.approx(guess.precision, abs=0.05)
     assert figures.lenient_recall == pytest.approx(guess.lenient_recall, abs=0.05)
     assert figures.found == pytest.approx(guess.found, rel=0.06)
-    assert figures.error == pytest.approx(guess.error, rel=0.4)
+    assert figures.error == pytest.approx(guess.error, rel=0.3)
     # The twin: for half of the noise, or twice as much, something else is predicted where noise matters.
     wrong = private.spec.predict(
         threshold=threshold, counts=data.counts, **{**budget, "epsilon": budget["epsilon"] / 8}

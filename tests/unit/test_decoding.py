@@ -132,15 +132,17 @@ def test_sums_that_no_counter_holds_are_refused(sign: int) -> None:
     with noise.seeded_noise_for_tests_only(1):
         private = sketch.release(epsilon=1.0, delta=1e-6)
     document = private.to_document()
-    document.arrays["table"] = np.array([[sign * (2**62 + 5), 1]])
-    large = dps.PrivateCountSketch.from_document(document)
+
+    def of(*cells: int) -> dps.PrivateCountSketch:
+        document.arrays["table"] = np.array([cells])
+        return dps.PrivateCountSketch.from_document(document)
+
+    large, other = of(sign * (2**62 + 5), 1), of(sign * (2**62 + 5), 2)
     with pytest.raises(dps.errors.CounterOverflow, match="2\\*\\*63"):
-        _ = large + large
+        _ = large + other
     with pytest.raises(dps.errors.CounterOverflow):
-        _ = large - large
-    document.arrays["table"] = np.array([[sign * (2**62 - 1), 1]])
-    small = dps.PrivateCountSketch.from_document(document)
-    assert (small + small).table.tolist() == [[sign * (2**63 - 2), 2]]
-    document.arrays["table"] = np.array([[-(2**63), 0]])
+        _ = large - other
+    small = of(sign * (2**62 - 1), 1)
+    assert (small + of(sign * (2**62 - 1), 2)).table.tolist() == [[sign * (2**63 - 2), 3]]
     with pytest.raises(dps.errors.CounterOverflow):
-        _ = small - dps.PrivateCountSketch.from_document(document)
+        _ = small - of(-(2**63), 0)

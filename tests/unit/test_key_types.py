@@ -228,6 +228,26 @@ def test_lists_and_columns_of_one_type_go_together() -> None:
         listed.update(["a"])
 
 
+@pytest.mark.parametrize("kind", ["moment", "moments"])
+@pytest.mark.parametrize(("records", "stated"), [([5], None), (["a"], None), (np.array([5]), "int")])
+def test_a_moments_spec_has_a_type_only_where_one_is_stated(kind: str, records: Any, stated: str | None) -> None:
+    """It may have been read off values, and a spec is public; it is held against later keys all the same."""
+    sketch, wrong = SENSITIVE[kind][0](), [5] if isinstance(records[0], str) else ["a"]
+    sketch.update([])
+    part, other = sketch.empty_like(), sketch.empty_like()
+    part.update(records)
+    other.update(wrong)
+    assert part.spec.key_type == stated
+    restored = type(part).from_sensitive_bytes(part.to_sensitive_bytes(include_secret=True))
+    sketch.merge(restored)
+    for each in (part, restored, sketch):
+        assert each.spec.key_type == stated
+        with pytest.raises(SpecMismatch):
+            each.update(wrong)
+        with pytest.raises(SpecMismatch, match="key_type"):
+            each.merge(other)
+
+
 def test_a_share_publishes_no_type_read_from_values() -> None:
     for stream in STREAMS:
         sketch = SENSITIVE["counts"][0]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,59 @@ def test_a_charge_without_a_binding_is_delivered_when_it_is_made(ledger: Ledger)
         pay(ledger)
 
 
+def test_what_may_be_released_once_is_paid_for_once(ledger: Ledger) -> None:
+    def paid(binding: str, cost: float = 0.25) -> Payment:
+        payment = Payment(ledger, binding)
+        payment.charge("web", [PureCost(cost)], unit=RECORD, note="n", once=["secret", "other"])
+        return payment
+
+    with pytest.raises(BudgetExceeded):
+        paid("x", 2.0)
+    paid("x")
+    assert paid("x").resumed  # nothing was written for it
+    for refused in (
+        lambda: paid("y"),
+        lambda: ledger.charge("web", COSTS, unit=RECORD, once=["secret"]),
+        lambda: ledger.charge("new", COSTS, unit=RECORD, once=["other", "third"]),
+    ):
+        with pytest.raises(ReleaseRefused, match="as row 1 of dataset 'web'"):
+            refused()
+    again = paid("x")
+    again.close()
+    with pytest.raises(ReleaseRefused, match="charged before"):
+        paid("x")
+    assert len(ledger.history("web")) == 1
+    assert ledger.datasets() == ["web"]
+    ledger.charge("web", [PureCost(0.25)], unit=RECORD, once=["third"])
+    assert ledger.verify() == []
+
+
+def test_of_several_that_charge_one_secret_one_may(ledger: Ledger) -> None:
+    """Each names a dataset of its own."""
+
+    def charged(place: int) -> bool:
+        try:
+            ledger.charge(f"copy {place}", [PureCost(0.25)], unit=RECORD, once=["secret"])
+        except ReleaseRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(charged, range(8))) == 1
+    assert len(ledger.datasets()) == 2
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("change", ["name = 'y'", "charge = 'y'", "digest = 'z'", "id = 7", "dataset = 'other'"])
+def test_an_edited_row_of_what_is_released_once_is_found(ledger: Ledger, path: Path, change: str) -> None:
+    ledger.charge("web", [PureCost(0.25)], unit=RECORD, once=["secret"])
+    tamper(path, f"UPDATE dpsketch_once SET {change}")
+    assert ledger.verify() != []
+    if "name" not in change:
+        with pytest.raises((LedgerError, ReleaseRefused)):
+            ledger.charge("web", [PureCost(0.25)], unit=RECORD, once=["secret"])
+
+
 @pytest.mark.parametrize(
     "change", ["state = 'charged'", "binding = 'x'", "charge = 'y'", "digest = 'z'", "id = 2", "dataset = 'other'"]
 )
@@ -137,9 +191,10 @@ def test_a_deleted_row_opens_nothing(ledger: Ledger, path: Path) -> None:
 
 
 def test_a_ledger_of_an_earlier_version_is_read_verified_and_charged(ledger: Ledger, path: Path) -> None:
-    """It has no table of deliveries; its chain stays as it was."""
+    """It has no tables of deliveries and of what is released once; its chain stays as it was."""
     charge = ledger.charge("web", [PureCost(0.25)], unit=RECORD)
     tamper(path, "DROP TABLE dpsketch_delivery")
+    tamper(path, "DROP TABLE dpsketch_once")
     old = Ledger(path)
     assert old.spent("web").releases == 1
     assert old.history("web")[0].written is None

@@ -33,6 +33,7 @@ from dpsketch.sketches.moment import (
     size_for_error,
 )
 from dpsketch.sketches.moment.calibration import Floor, calibrate, floors_of
+from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -349,6 +350,32 @@ def test_the_ledger_is_charged_once_and_a_refusal_charges_nothing(tmp_path: Path
     with pytest.raises(BudgetExceeded):
         second.release(epsilon=0.1, delta=1e-6, ledger=ledger, dataset="web")
     assert second.release(**BUDGET).charge is None
+
+
+@pytest.mark.parametrize("make", [sketch, lambda: MomentProfile(p=[0.5, 1], size=20, unit=per_record())])
+def test_a_ledger_pays_for_one_release_of_a_secret(make: Any, tmp_path: Path) -> None:
+    """Two copies, released by two processes, would give away what they were not charged for."""
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.create("small", epsilon=0.1, delta=1e-6, unit=per_record())
+    ledger.create("web", epsilon=9.0, delta=1e-5, unit=per_record())
+    one = make()
+    copies = [type(one).from_sensitive_bytes(one.to_sensitive_bytes()) for _ in range(3)]
+    with pytest.raises(BudgetExceeded):
+        one.release(**BUDGET, ledger=ledger, dataset="small")
+    one.release(**BUDGET, ledger=ledger, dataset="web")
+    _RELEASED.clear()  # as another process knows of it
+    for copied, dataset in zip(copies, ("web", "web", "elsewhere"), strict=True):
+        with pytest.raises(ReleaseRefused, match=r"was charged before.*Nothing was charged"):
+            copied.release(epsilon=0.5, delta=1e-6, ledger=ledger, dataset=dataset)
+    assert ledger.spent("web").releases == 1
+    assert "elsewhere" not in ledger.datasets()
+    make().release(**BUDGET, ledger=ledger, dataset="web")
+    assert ledger.verify() == []
+    assert not any(one_of(copies[0]) in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def one_of(built: Any) -> bytes:
+    return str(getattr(built, "_sketches", [built])[0]._check).encode()
 
 
 def test_seeded_secrets_promise_nothing() -> None:

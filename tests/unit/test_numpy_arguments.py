@@ -107,8 +107,9 @@ def continual() -> dps.ContinualCountSketch:
 
 
 def shares() -> list[Any]:
-    sketch = sketch_of(dps.CountSketch, rows=3, width=16)
-    return [sketch.release(epsilon=1, delta=0.001, share=dps.Share(3, 0.6, party)) for party in range(2)]
+    sketches = [sketch_of(dps.CountSketch, rows=3, width=16) for _ in range(2)]
+    shared = enumerate(sketches)
+    return [each.release(epsilon=1, delta=0.001, share=dps.Share(3, 0.6, party)) for party, each in shared]
 
 
 def merged(missing: int) -> Any:

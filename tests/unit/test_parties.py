@@ -101,10 +101,16 @@ def test_nothing_is_promised_where_no_honest_party_may_be_left() -> None:
     assert merge_releases(shares(parties=3)[:1], missing=2).guarantee.epsilon > 1.7
 
 
-def test_zero_concentrated_shares() -> None:
+def test_zero_concentrated_shares_promise_what_a_sum_of_rounded_shares_keeps() -> None:
     made = shares(parties=4, budget={"rho": 0.02})
-    assert merge_releases(made).guarantee.rho == 0.02
-    assert merge_releases(made[1:], missing=1).guarantee.rho == pytest.approx(0.02 * 4 / 3)
+    # The gap between the sum and a Gaussian is a δ, of which ρ knows nothing.
+    for merged, present in ((merge_releases(made), 4), (merge_releases(made[1:], missing=1), 3)):
+        mu = math.sqrt(2 * 0.02 * 4 / present)
+        assert merged.guarantee.rho is None
+        assert merged.guarantee.delta == 1e-6
+        assert merged.guarantee.epsilon == pytest.approx(accounting.gaussian_epsilon(mu, 1e-6), rel=1e-9)
+    # Where one honest party's share has to do, nothing is summed that must hide a record.
+    assert merge_releases(shares(parties=4, honest=0.25, budget={"rho": 0.02})).guarantee.rho == 0.02
 
 
 def test_a_party_counts_once() -> None:
@@ -120,6 +126,68 @@ def test_a_party_counts_once() -> None:
         merge_releases([nameless[0], nameless[0]])
     with pytest.raises(ReleaseRefused, match="more than the 2"):
         merge_releases([*nameless, sketch().release(**BUDGET, share=Share(2, 1.0))])
+
+
+def pooled(*parts: dps.CountSketch) -> dps.CountSketch:
+    whole = sketch()
+    for part in parts:
+        whole.merge(part)
+    return whole
+
+
+def shared(one: dps.CountSketch, party: int | None = None) -> dps.PrivateCountSketch:
+    return one.release(**BUDGET, share=Share(2, 1.0, party))
+
+
+def test_one_sketch_is_one_party(tmp_path: Path) -> None:
+    """A record in two shares would count twice under noise that was made for once."""
+    one, other = sketch(), sketch()
+    one.update(["tea"])
+    copied = dps.CountSketch.from_sensitive_bytes(one.to_sensitive_bytes())
+    again = copied.release(**BUDGET, share=Share(2, 1.0, 1))
+    again.save(tmp_path / "again.dps")
+    for second in (shared(one, 1), shared(one), again, dps.load(tmp_path / "again.dps"), shared(pooled(other, one), 1)):
+        with pytest.raises(ReleaseRefused, match="one sketch is in two of the shares"):
+            merge_releases([shared(one, 0), second])
+    first, last = shared(pooled(one, other), 0), shared(pooled(sketch(), sketch()), 1)
+    assert merge_releases([first, last]).guarantee.epsilon == 1.0
+
+
+def test_one_sketch_of_very_many_partials_is_one_party() -> None:
+    parts = [sketch(rows=1, width=2) for _ in range(300)]
+    whole, other = sketch(rows=1, width=2), sketch(rows=1, width=2)
+    for part in parts:
+        whole.merge(part)
+    with pytest.raises(ReleaseRefused, match="one sketch is in two"):
+        merge_releases([shared(whole, 0), shared(whole, 1)])
+    for part in parts[:150]:
+        other.merge(part)
+    with pytest.raises(ReleaseRefused, match="one sketch is in two"):
+        merge_releases([shared(whole, 0), shared(other, 1)])
+
+
+def test_a_shares_names_tell_neither_ids_nor_how_many_nor_what_was_counted() -> None:
+    one = sketch()
+    whole = pooled(one, sketch(), sketch())
+    few, many = shared(one).share.names, shared(whole).share.names
+    assert len(few) == len(many) == len(set(few)) == len(set(many))
+    assert not {*few, *many} & (one.partial_ids | whole.partial_ids)
+    # A sketch from before there were ids is known by its content, which no public name may follow from.
+    document = files.decode(one.to_sensitive_bytes(), allow_sensitive=True)
+    del document.arrays["partials"]
+    old, copied = (dps.CountSketch.from_sensitive_bytes(files.encode(document)) for _ in range(2))
+    assert old.partial_ids == copied.partial_ids
+    assert not set(shared(old).share.names) & set(shared(copied).share.names)
+
+
+def test_a_share_from_before_there_were_names_is_merged() -> None:
+    old = []
+    for one in shares(parties=2):
+        document = one.to_document()
+        del document.header["share"]["names"]
+        old.append(dps.load(files.encode(document)))
+        assert "names" not in old[-1].to_document().header["share"]
+    assert merge_releases(old).guarantee.epsilon == 1.0
 
 
 def test_only_what_belongs_together_is_merged() -> None:

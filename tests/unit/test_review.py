@@ -12,8 +12,8 @@ import pytest
 
 import dpsketch as dps
 import forgery
-from dpsketch import accounting, kinds
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch import accounting, files, kinds
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost, PureCost
 from dpsketch.sketches.weights import WeightGrid
@@ -111,11 +111,49 @@ def test_what_releases_were_made_under_holds_for_their_sum() -> None:
     sketch.update(["tea"], users=["ann"], disjoint_users=True)
     stated = sketch.release(**BUDGET)
     plain = counts(unit=unit, key_type="text").release(**BUDGET)
-    for combined in (stated + plain, plain + stated, plain - stated, (plain + plain) + stated):
+    other = counts(unit=unit, key_type="text").release(**BUDGET)
+    for combined in (stated + plain, plain + stated, plain - stated, (plain + other) + stated):
         assert combined.guarantee.holds
         assert "not checked" in str(combined.guarantee)
         assert str(combined.guarantee).count("may be in both") == 1
-    assert "not checked" not in str((plain + plain).guarantee)
+    assert "not checked" not in str((plain + other).guarantee)
+
+
+def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:
+    """Added to itself its noise adds up to 2σ, and the sum would state √2·σ; subtracted, it leaves nothing."""
+    first, second, third = (counts(key_type="text").release(**BUDGET) for _ in range(3))
+    first.save(tmp_path / "first.dps")
+    (first - second).save(tmp_path / "change.dps")
+    same, change = dps.load(tmp_path / "first.dps"), dps.load(tmp_path / "change.dps")
+    for combine in (
+        lambda: first + first,
+        lambda: first - first,
+        lambda: first + same,
+        lambda: (first + second) + first,
+        lambda: (third + same) - first,
+        lambda: change + second,
+        lambda: (first + second) + (second + third),
+    ):
+        with pytest.raises(ReleaseRefused, match="one release is in both"):
+            combine()
+    assert (first + second + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
+    assert (change + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
+    plain = files.decode(files.encode(change.to_document()), allow_sensitive=False)
+    assert len(plain.header["terms"]) == 2
+    assert "terms" not in first.to_document().header
+
+
+def test_two_releases_that_came_out_alike_are_two(tmp_path: Path) -> None:
+    """Of a single counter two draws are equal now and then; charges tell them apart."""
+    ledger = dps.Ledger(tmp_path / "budget.db")
+    made = [
+        dps.CountSketch(rows=1, width=2, unit=dps.per_record(), key_type="text").release(
+            epsilon=60.0, delta=0, ledger=ledger, dataset="web"
+        )
+        for _ in range(2)
+    ]
+    assert made[0].table.tolist() == made[1].table.tolist()
+    assert (made[0] + made[1]).noise_scale > made[0].noise_scale
 
 
 def test_a_sum_says_why_it_promises_nothing() -> None:

@@ -80,7 +80,6 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "half a surrogate in JSON": ("t.jsonl", f'{{"k": "{SECRET}\\ud800"}}\n'.encode(), "not a JSON object"),
     "an endless line of JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b"x" * (5 << 20) + b'"}\n', "megabyte"),
     "a long second line of JSON": ("t.jsonl", b'{"k": "a"}\n{"k": "' + b"x" * (5 << 20) + b'"}\n', "more than 2 MB"),
-    "blank JSON": ("t.jsonl", b"\n\n", "is empty"),
     "gzip cut short": ("t.csv.gz", gzip.compress(f"k,b\n{SECRET},1\n".encode())[:-6], "could not be read"),
     "gzip that is none": ("t.csv.gz", f"k,b\n{SECRET},1\n".encode(), "is not gzip: it looks like text"),
     "CSV that is gzip": ("t.csv", gzip.compress(f"k,b\n{SECRET},1\n".encode()), "it looks like gzip"),

@@ -257,7 +257,8 @@ def shares(seen: str, noise: float = 1.0) -> Mechanism:
     if seen == "alone":
         promise = share(without, 0, budget.claimed).guarantee
     else:
-        promise = merge_releases([share(without, party, budget.claimed) for party in range(4)]).guarantee
+        parties = [share(_records([1, 2], rows=3), party, budget.claimed) for party in range(4)]
+        promise = merge_releases(parties).guarantee
     return Mechanism(
         f"shares-{seen}",
         "a record added at one party" + ("" if seen == "alone" else ", seen by two dishonest parties of four"),

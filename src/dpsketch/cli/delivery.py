@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.cli.options import Budget, Target
 from dpsketch.cli.output import say
-from dpsketch.cli.spool import Spool, reason_of
+from dpsketch.cli.spool import Ending, Spool, reason_of
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseNotWritten, ReleaseRefused
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def deliver(
     target: Target,
     spool: Spool,
     *,
-    source: Path | None = None,
-    ends: bool = False,
+    repeatable: bool = False,
+    ends: Sequence[Ending] = (),
     options: dict[str, Any] | None = None,
 ) -> Any:
     """Release a sketch into a file, and return the release.
@@ -56,10 +57,10 @@ def deliver(
         What is released, for what, and who pays.
     spool : Spool
         The place that was reserved.
-    source : Path, optional
-        The file that the sketch was read from, if it came from one: it can then be released again.
-    ends : bool
-        Whether that file must be destroyed before the release is there.
+    repeatable : bool
+        Whether the sketch came from a file: it can then be released again.
+    ends : sequence of Ending
+        The files that must be destroyed before the release is there.
     options : dict, optional
         More arguments of ``release``.
     """
@@ -71,9 +72,9 @@ def deliver(
         private = sketch.release(**budget.amount, ledger=payment, dataset=target.dataset, **(options or {}))
         data = files.encode(private.to_document())
         try:
-            spool.fit(data, [source] if ends and source is not None else [])
+            spool.fit(data, ends)
         except OSError as error:
-            if payment is None or source is not None:
+            if payment is None or repeatable:
                 raise
             place = _elsewhere(spool.output, data, payment, error)
         if payment is not None:
@@ -87,7 +88,7 @@ def deliver(
         paid = payment is not None and payment.made is not None
         if isinstance(error, ReleaseRefused) or not (paid or place.complete):
             raise
-        raise ReleaseNotWritten(_what_is_left(payment, place, closed, source is not None, error)) from error
+        raise ReleaseNotWritten(_what_is_left(payment, place, closed, repeatable, error)) from error
     if place is not spool:
         raise ReleaseNotWritten(
             f"{spool.output} could not be written: its disk has no room for it. The release is paid for "

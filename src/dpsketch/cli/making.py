@@ -24,7 +24,7 @@ from dpsketch.cli.options import (
     with_groups,
 )
 from dpsketch.cli.output import print_json, progress_bar, say
-from dpsketch.cli.spool import Spool
+from dpsketch.cli.spool import Ending, Spool
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseNotWritten
 from dpsketch.sketches.kinds import KINDS
 
@@ -148,6 +148,7 @@ def _merge_partials(sketches: list[Path], spool: Spool, disjoint_users: bool) ->
 
     if len({os.path.realpath(path) for path in sketches}) < len(sketches):
         raise InvalidInput("a .sketch file is given twice, and each of its records would count twice. Name it once.")
+    parts = [Ending.of(path) for path in sketches]
     merged = load_sensitive(sketches[0])
     stated = {"disjoint_users": True} if disjoint_users else {}
     for path in sketches[1:]:
@@ -156,7 +157,7 @@ def _merge_partials(sketches: list[Path], spool: Spool, disjoint_users: bool) ->
     if once:
         for path in sketches:
             _refuse_lasting(path)
-    _save(spool, merged.to_sensitive_bytes(), sensitive=True, ends=sketches if once else [])
+    _save(spool, merged.to_sensitive_bytes(), sensitive=True, ends=parts if once else [])
     say(f"Merged {len(sketches)} sketches into {spool.output}.")
     if once:
         say("Destroyed the parts: they share one secret, which is good for one release only.")
@@ -184,13 +185,15 @@ def release(
         _preview(asked, budget, target, as_json, budget.arguments(KINDS[asked.kind], asked.spec))
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
+        ending = Ending.of(sketch)
         loaded = _releasable(sketch)
         spool.make_room(room_of(loaded))
         once = KINDS[files.read(sketch, allow_sensitive=True).kind].released_once
         if once:
             _refuse_lasting(sketch)
         options = _share(loaded, parties, honest, party) | budget.arguments(KINDS[loaded.kind], loaded.spec)
-        private = deliver(loaded, budget, target, spool, source=sketch, ends=once, options=options)
+        ends = [ending] if once else []
+        private = deliver(loaded, budget, target, spool, repeatable=True, ends=ends, options=options)
     _tell(private, target, output, as_json)
     if once:
         say(f"Destroyed {sketch}: a sketch of this kind is private for one release only.")
@@ -241,7 +244,7 @@ def _refuse_lasting(path: Path) -> None:
         raise FileRefused(f"{path} must be destroyed when it is used, and may not be written. Make it writable.")
 
 
-def _save(spool: Spool, data: bytes, *, sensitive: bool, ends: Sequence[Path] = ()) -> None:
+def _save(spool: Spool, data: bytes, *, sensitive: bool, ends: Sequence[Ending] = ()) -> None:
     """Write a file that nothing was paid for."""
     try:
         spool.fit(data, ends)

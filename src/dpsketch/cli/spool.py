@@ -8,6 +8,12 @@ between left there is whole or not, which its digest tells; if it is whole, ``dp
 Some content ends other files: a sketch that may be released once, parts that share one secret. They are named behind
 the content until they are overwritten. So there is no moment at which both could be used: before the content is whole
 they are there alone, and whoever finds it whole overwrites them first.
+
+Of two commands that end the same file the first one has it for good: it overwrites the file with a mark of its own,
+under a lock, and whoever finds another's mark throws its own content away. Several files are locked and looked at, in
+one order for all commands, before the first of them is marked. One loss is left: of two commands that end *some* files
+in common, one that is killed between two of its marks may find the other's later, and has destroyed a part by then.
+Nothing is ever there twice.
 """
 
 from __future__ import annotations
@@ -16,18 +22,61 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import BinaryIO, Self
 
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
 
-__all__ = ["Spool", "reason_of"]
+__all__ = ["Ending", "Spool", "reason_of"]
 
 _MAGIC = b"dpsketch, ends: "
 _TAIL = len(_MAGIC) + 8
+_MARK = b"dpsketch, ended by: "
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A file that a content ends: which one it was when it was read, so that another of its name is left alone.
+
+    Attributes
+    ----------
+    path : str
+        Where it is.
+    device, inode, size : int
+        Which file it is.
+    mark : str
+        What the command that ends it overwrites it with, so that it knows its own work again.
+    """
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    mark: str
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Note a file that is about to be read, and will be ended."""
+        state = path.stat()
+        return cls(os.path.realpath(path), state.st_dev, state.st_ino, state.st_size, secrets.token_hex(16))
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[BinaryIO]:
+        """Hold the file alone; one that is another than was read, or has another command's mark, counts as gone."""
+        with Path(self.path).open("r+b") as file:
+            _lock(file.fileno(), wait=True)
+            found, there = os.fstat(file.fileno()), Path(self.path).stat()
+            begin = file.read(len(_MARK) + len(self.mark))
+            taken = begin.startswith(_MARK) and begin != _MARK + self.mark.encode()
+            same = (found.st_dev, found.st_ino, found.st_size) == (self.device, self.inode, self.size)
+            if taken or not same or not os.path.samestat(found, there):
+                raise FileNotFoundError(errno.ENOENT, "replaced by another file", self.path)
+            yield file
 
 
 class Spool:
@@ -51,7 +100,7 @@ class Spool:
         self._file = -1
         self._length = 0
         self._sensitive = True
-        self._ends: list[dict[str, Any]] = []
+        self._ends: list[Ending] = []
 
     @classmethod
     def reserve(cls, output: Path, *, overwrite: bool) -> Self:
@@ -108,9 +157,9 @@ class Spool:
         else:
             self.discard()
 
-    def fit(self, data: bytes, ends: Sequence[Path] = ()) -> None:
+    def fit(self, data: bytes, ends: Sequence[Ending] = ()) -> None:
         """Take exactly the room of a content, of which nothing is written yet, and note which files it ends."""
-        self._ends = [{"path": os.path.realpath(path), **_identity(path)} for path in ends]
+        self._ends = sorted(ends, key=lambda end: end.path)
         self._fit(len(data) + len(self._tail()))
 
     def write(self, data: bytes, *, sensitive: bool) -> None:
@@ -134,14 +183,16 @@ class Spool:
         FileRefused
             The target came into being meanwhile. The content is kept.
         """
-        ends = [Path(end["path"]) for end in self._ends]
         try:
-            for path, end in zip(ends, self._ends, strict=True):
-                _overwrite(path, end)
-            os.ftruncate(self._file, self._length)
-            os.fsync(self._file)
-            for path in ends:
-                path.unlink()
+            with contextlib.ExitStack() as held:
+                ended = [(held.enter_context(end.held()), end) for end in self._ends]
+                for file, end in ended:
+                    _overwrite(file, end)
+                # From here on they are nobody's but this content's, by their marks.
+                os.ftruncate(self._file, self._length)
+                os.fsync(self._file)
+                for end in self._ends:
+                    Path(end.path).unlink()
         except FileNotFoundError:
             self.complete = False
             self.discard()
@@ -200,20 +251,21 @@ class Spool:
         """Read what lies there; say whether it is whole."""
         from dpsketch import files
 
-        data, ends = _read_all(self._file), []
+        data = _read_all(self._file)
+        ends: list[Ending] = []
         try:
             if data.endswith(_MAGIC):
                 start = len(data) - _TAIL
                 length = start - int.from_bytes(data[start : start + 8], "little")
-                data, ends = data[:length], json.loads(data[length:start])
+                data, ends = data[:length], [Ending(**end) for end in json.loads(data[length:start])]
             document = files.decode(data, allow_sensitive=True)
-        except (DpsketchError, ValueError):
+        except (DpsketchError, TypeError, ValueError):
             return False
         self._length, self._sensitive, self._ends, self.complete = len(data), document.sensitive, ends, True
         return True
 
     def _tail(self) -> bytes:
-        text = json.dumps(self._ends).encode()
+        text = json.dumps([asdict(end) for end in self._ends]).encode()
         return text + len(text).to_bytes(8, "little") + _MAGIC
 
     def _place(self) -> None:
@@ -256,14 +308,14 @@ def _refusing(output: Path) -> Iterator[None]:
         raise FileRefused(f"cannot write {output}: {reason_of(error)}. Nothing was read, charged or written.") from None
 
 
-def _lock(file: int) -> bool:
-    """Hold a file alone until it is closed or the process ends; say whether nobody else does."""
+def _lock(file: int, *, wait: bool = False) -> bool:
+    """Hold a file alone until it is closed or the process ends; say whether nobody else does, or wait until then."""
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows: the user sees to it that no two commands have one output
         return True
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -295,21 +347,16 @@ def _read_all(file: int) -> bytes:
         return stream.read()
 
 
-def _identity(path: Path) -> dict[str, int]:
-    state = path.stat()
-    return {"device": state.st_dev, "inode": state.st_ino, "size": state.st_size}
-
-
-def _overwrite(path: Path, expected: dict[str, Any]) -> None:
-    """Overwrite a sensitive file with zeros; one that is another than expected counts as gone."""
-    with path.open("r+b") as file:
-        state = os.fstat(file.fileno())
-        if (state.st_dev, state.st_ino, state.st_size) != (expected["device"], expected["inode"], expected["size"]):
-            raise FileNotFoundError(errno.ENOENT, "replaced by another file", str(path))
-        for start in range(0, state.st_size, 1 << 20):
-            file.write(bytes(min(1 << 20, state.st_size - start)))
-        file.flush()
-        os.fsync(file.fileno())
+def _overwrite(file: BinaryIO, end: Ending) -> None:
+    """Overwrite a sensitive file with a mark, then with zeros, down to the disk."""
+    file.seek(0)
+    file.write(_MARK + end.mark.encode())
+    file.flush()
+    os.fsync(file.fileno())
+    for start in range(file.tell(), end.size, 1 << 20):
+        file.write(bytes(min(1 << 20, end.size - start)))
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _rename_new(path: Path, target: Path) -> None:

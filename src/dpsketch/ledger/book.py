@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import delivery
+from dpsketch.ledger import delivery, singles
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
@@ -117,7 +117,9 @@ class Ledger:
 
         self._store.write(dataset, work)
 
-    def charge(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "") -> Charge:
+    def charge(
+        self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "", once: Sequence[str] = ()
+    ) -> Charge:
         """Charge a release; to be called before its noise is drawn.
 
         A dataset that nobody created is recorded without a total, which the charge says by ``total=None``.
@@ -132,20 +134,27 @@ class Ledger:
             The release's unit.
         note : str
             What was released, in the caller's own words; no datum of a record belongs here.
+        once : sequence of str
+            Names of what the release uses up, such as digests of secrets: no charge to any dataset of this ledger can
+            name one of them again.
 
         Raises
         ------
         BudgetExceeded
             The total does not cover it. Nothing was charged.
+        ReleaseRefused
+            What may be released once was charged before. Nothing was charged.
         """
-        return self._pay(dataset, costs, unit, note, None)[0]
+        return self._pay(dataset, costs, unit, note, once, None)[0]
 
     def _pay(
-        self, dataset: str, costs: Sequence[Cost], unit: Unit, note: str, binding: str | None
+        self, dataset: str, costs: Sequence[Cost], unit: Unit, note: str, once: Sequence[str], binding: str | None
     ) -> tuple[Charge, bool]:
         """Charge a release, or find its open charge where it is bound; say whether it was found."""
         _check_charge(dataset, costs)
         _check_text(note, "a note", longest=1000)
+        for name in once:
+            _check_text(name, "a name of what is released once", longest=200)
 
         def work(connection: Connection) -> tuple[Charge, bool]:
             state = read_state(connection, dataset)
@@ -159,6 +168,7 @@ class Ledger:
                     entry = paid.get(row)
                     if entry is not None and _pays_for(entry, digest, costs, unit, note):
                         return Charge(dataset, row, digest, state.total), True
+            singles.refuse_charged(connection, once)
             after = state.costs + Counter(costs)
             if state.total is not None and not _fits(after, state.total):
                 raise BudgetExceeded(_preview(dataset, state, costs).words)
@@ -166,6 +176,7 @@ class Ledger:
             charge = Charge(dataset, link.rows - 1, link.head, state.total)
             if binding is not None:
                 delivery.bind(connection, charge, binding)
+            singles.add(connection, charge, once)
             return charge, False
 
         return self._store.write(dataset, work)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import delivery
+from dpsketch.ledger import delivery, singles
 from dpsketch.ledger.store import tables
 from dpsketch.ledger.values import Charge, Entry, Kind, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
@@ -63,7 +63,7 @@ def append(
     note: str = "",
 ) -> Link:
     """Add a row to a chain, or begin one; return its new end."""
-    datasets, entries, _ = tables()
+    datasets, entries, *_ = tables()
     row = {
         "dataset": dataset,
         "id": 0 if link is None else link.rows,
@@ -140,7 +140,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
     """Return everything in the ledger that is not as it was written, and every charge that it does not hold."""
     from sqlalchemy import select
 
-    datasets, entries, _ = tables()
+    datasets, entries, *_ = tables()
     heads = {row["name"]: row for row in connection.execute(select(datasets)).mappings()}
     names = sorted({*heads, *connection.execute(select(entries.c.dataset).distinct()).scalars()})
     problems: list[Problem] = []
@@ -154,6 +154,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
         else:
             problems.append(Problem(name, None, "was deleted from the list of datasets, but its rows are there."))
     problems += delivery.find_problems(connection, digests)
+    problems += singles.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
         if found is None:

@@ -61,11 +61,13 @@ class Payment(Ledger):
         """The folder of the ledger's file; None for a database."""
         return None if self._store.file is None else self._store.file.parent
 
-    def charge(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "") -> Charge:
+    def charge(
+        self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "", once: Sequence[str] = ()
+    ) -> Charge:
         """Charge the release, or take up the charge that was made for it before; once."""
         if self.made is not None:
             raise LedgerError("this payment has been made, and pays for one release only.")
-        self.made, self.resumed = self._pay(dataset, costs, unit, note, self._binding)
+        self.made, self.resumed = self._pay(dataset, costs, unit, note, once, self._binding)
         return self.made
 
     def close(self) -> None:

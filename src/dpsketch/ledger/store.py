@@ -29,13 +29,14 @@ T = TypeVar("T")
 
 _PATIENCE = 120
 _TRIES = 50
-# Serialisation failure and deadlock: the standard's and PostgreSQL's codes for "try the transaction again".
-_RETRY = ("40001", "40P01")
+# Serialisation failure, deadlock, and a row that another transaction has just added: PostgreSQL's codes for what a
+# second try decides.
+_RETRY = ("40001", "40P01", "23505")
 
 
 @lru_cache(maxsize=1)
-def tables() -> tuple[Table, Table, Table]:
-    """Return the tables of datasets (with each chain's head), of entries, and of what became of paid releases."""
+def tables() -> tuple[Table, Table, Table, Table]:
+    """Return the tables: datasets (with each chain's head), entries, deliveries, and what is released once."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
@@ -63,7 +64,15 @@ def tables() -> tuple[Table, Table, Table]:
         Column("id", BigInteger, primary_key=True, autoincrement=False),
         *(Column(name, Text, nullable=False) for name in ("charge", "binding", "state", "digest")),
     )
-    return datasets, entries, deliveries
+    singles = Table(
+        "dpsketch_once",
+        metadata,
+        Column("name", Text, primary_key=True),
+        Column("dataset", Text, nullable=False),
+        Column("id", BigInteger, nullable=False),
+        *(Column(name, Text, nullable=False) for name in ("charge", "digest")),
+    )
+    return datasets, entries, deliveries, singles
 
 
 class Store:

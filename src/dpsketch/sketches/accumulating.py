@@ -13,7 +13,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec, refuse_mismatch
 
-__all__ = ["Accumulator", "agreed_spec", "stated_spec"]
+__all__ = ["Accumulator", "agreed_spec", "stated_spec", "stored_type"]
 
 SpecT = TypeVar("SpecT", bound=UnitSpec)
 
@@ -116,13 +116,18 @@ class Accumulator(Partial, Generic[SpecT]):
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a sensitive sketch from a decoded file; older ones do not say what keys they have seen."""
         sketch = super().from_document(document)
-        seen = document.header.get("seen")
-        if seen not in ("int", "text", None):
-            raise FileRefused("the file's type of keys is not one that dpsketch writes.")
-        sketch._seen = seen
+        sketch._seen = stored_type(document)
         if "cut" in document.header:
             sketch._cut = Cut.from_json(document.header["cut"])
         return sketch
+
+
+def stored_type(document: files.Document) -> KeyType | None:
+    """Return what keys a sensitive sketch has seen; a file may have been written by anyone."""
+    seen: KeyType | None = document.header.get("seen")
+    if seen not in ("int", "text", None):
+        raise FileRefused("the file's type of keys is not one that dpsketch writes.")
+    return seen
 
 
 def stated_spec(spec: Any, declared: KeyType | None) -> Any:

@@ -21,10 +21,14 @@ from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismat
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
 
-__all__ = ["Partial", "Sensitive", "ids_array", "stored_ids"]
+__all__ = ["Partial", "Sensitive", "ids_array", "public_names", "stored_ids"]
 
 _ARRAY = "partials"
 _ID_BYTES = 16
+# Ids that follow from a file's content begin so; of random ones, one in four thousand million does.
+_OF_CONTENT = "00000000"
+# So many names stand for a sketch in public, however many partials it has.
+_NAMES = 64
 
 
 class Sensitive(Changeable):
@@ -140,8 +144,29 @@ def stored_ids(document: files.Document, name: str) -> frozenset[str]:
     """
     ids = document.arrays.get(name)
     if ids is None:
-        return frozenset({hashlib.sha256(files.encode(document)).hexdigest()[: 2 * _ID_BYTES]})
+        digest = hashlib.sha256(files.encode(document)).hexdigest()
+        return frozenset({(_OF_CONTENT + digest)[: 2 * _ID_BYTES]})
     known = isinstance(ids, list) and 0 < len(ids) == len(set(ids))
     if not known or not all(isinstance(each, bytes) and len(each) == _ID_BYTES for each in ids):
         raise FileRefused(f"the file's {name} are not ids that dpsketch writes.")
     return frozenset(each.hex() for each in ids if isinstance(each, bytes))
+
+
+def public_names(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return names by which two public files can be told to hold one partial, and nothing else about either.
+
+    Privacy
+    -------
+    A name is a digest of a random id, which nobody can turn back. There are always equally many: fewer partials are
+    filled up with names that nothing has, since how many there are may follow from how many records there were. Of
+    more partials the first ones in an order that only their ids tell have names. So two files of one sketch, or of
+    up to 64 partials each, are always told; of more, those that have a large part of their partials in common. An id
+    that follows from a file's content (see :func:`stored_ids`) has no name, as it would be a digest of records.
+    """
+    known = sorted((each for each in ids if not each.startswith(_OF_CONTENT)), key=lambda each: _hashed("order", each))
+    names = [_hashed("name", each) for each in known[:_NAMES]]
+    return tuple(sorted([*names, *(random_id() for _ in range(_NAMES - len(names)))]))
+
+
+def _hashed(purpose: str, partial: str) -> str:
+    return hashlib.sha256(f"dpsketch partial {purpose} {partial}".encode()).hexdigest()[: 2 * _ID_BYTES]

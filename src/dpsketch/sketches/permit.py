@@ -13,7 +13,7 @@ A release is made in three steps, and no kind can take them in another order:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, assert_never
@@ -365,6 +365,7 @@ def obtain(
     dataset: str | None,
     *,
     note: str,
+    once: Sequence[str] = (),
     for_tests: bool = False,
 ) -> Permit:
     """Charge a release to a dataset's budget, and return the permit to draw its parts.
@@ -379,6 +380,8 @@ def obtain(
         Where to charge. Without either nothing is charged; a dataset alone is charged to the default ledger.
     note : str
         What the ledger's row says of the release; public.
+    once : sequence of str
+        Names of what only one release may be made of, such as a secret. A ledger refuses to pay for it again.
     for_tests : bool
         Whether a secret that was drawn before came from a seeded source.
     """
@@ -389,7 +392,7 @@ def obtain(
     names = [part.name for part in calibration.parts]
     if len(set(names)) < len(names):
         raise ReleaseRefused("two parts of this release have one name; nothing was charged.")
-    charge = _charged(ledger, dataset, calibration.costs, unit, note)
+    charge = _charged(ledger, dataset, calibration.costs, unit, note, once)
     return Permit(calibration, unit, charge, for_tests=for_tests)
 
 
@@ -402,7 +405,12 @@ def _promised(costs: tuple[Cost, ...], epsilon: float, delta: float, rho: float 
 
 
 def _charged(
-    ledger: Ledger | str | None, dataset: str | None, costs: tuple[Cost, ...], unit: Unit, note: str
+    ledger: Ledger | str | None,
+    dataset: str | None,
+    costs: tuple[Cost, ...],
+    unit: Unit,
+    note: str,
+    once: Sequence[str],
 ) -> Charge | None:
     if ledger is None and dataset is None:
         return None
@@ -414,7 +422,7 @@ def _charged(
         ledger = Ledger.default()
     elif isinstance(ledger, str):
         ledger = Ledger(ledger)
-    return ledger.charge(dataset, costs, unit=unit, note=note)
+    return ledger.charge(dataset, costs, unit=unit, note=note, once=once)
 
 
 def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:

@@ -170,7 +170,8 @@ def _file(path: Path) -> File:
     kind = _SUFFIXES[suffix]
     if compression and kind in ("parquet", "arrow"):
         raise SourceError(f"{place} is compressed as a whole, which {FORMAT_NAMES[kind]} is never. Unpack it first.")
-    if not size:
+    # JSON lines have no header: without a line they hold no record, and nothing is missing.
+    if not size and (kind != "jsonl" or compression):
         raise SourceError(f"{place} is empty: not even its columns are named. Check how it was written.")
     file = File(path, kind, compression, size)
     check_magic(head, file, compression or kind)

@@ -130,6 +130,9 @@ def read_json_lines(location: File | StandardInput, columns: Columns) -> Iterato
     try:
         head = guarded(lambda: stream.peek(_HEAD), explain)
         check_magic(head, location, location.format)
+        if len(head) < _HEAD and not head.removeprefix(_BOM).strip():
+            yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
+            return
         schema = guarded(lambda: _json_schema(head, location, columns), explain)
         reader = guarded(
             lambda: pyarrow.json.open_json(
@@ -167,7 +170,7 @@ def _json_schema(head: bytes, location: File | StandardInput, columns: Columns) 
         if all(name in types and name in seen for name in columns.names):
             break
     if not seen:
-        what = "is empty: it holds no record" if whole else "has a first line of more than a megabyte"
+        what = "holds objects without a field" if whole else "has a first line of more than a megabyte"
         raise SourceError(f"{location} {what}. Write one object a line.")
     for name in columns.names:
         if name not in seen:

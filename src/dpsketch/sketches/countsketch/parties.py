@@ -17,6 +17,7 @@ from dpsketch.sketches.countsketch.adding import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share, SharedNoise, ShareTerms
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
+from dpsketch.sketches.partials import public_names
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import COUNTER_LIMIT
@@ -32,6 +33,7 @@ Table = npt.NDArray[np.int64]
 def release_share(
     table: Table,
     mass: int,
+    partials: frozenset[str],
     spec: CountSketchSpec,
     share: Share,
     budget: Budget,
@@ -45,6 +47,8 @@ def release_share(
     ----------
     table, mass : numpy.ndarray, int
         A sketch's counters, and the bound on each of them.
+    partials : frozenset of str
+        The ids of the partials in it.
     spec : CountSketchSpec
         The sketch's spec.
     share : Share
@@ -64,7 +68,9 @@ def release_share(
     name = noise.random_id() if share.party is None else str(share.party)
     words = f"This is one of {share.parties} shares, and the guarantee is that of this share by itself."
     stated = permit.guarantee(caveat=words if caveat is None else f"{words} {caveat}")
-    terms = ShareTerms(share.parties, share.honest, **budget.keywords, finer=calibration.finer, name=name)
+    terms = ShareTerms(
+        share.parties, share.honest, **budget.keywords, finer=calibration.finer, name=name, names=public_names(partials)
+    )
     finer_spec = replace(spec, grid=spec.grid / calibration.finer)
     laws = (permit.calibration.law(COUNTERS),)
     return PrivateCountSketch(finer_spec, noisy, laws, stated, permit.charge, terms)
@@ -152,6 +158,12 @@ def _agreed(releases: Sequence[PrivateCountSketch]) -> tuple[ShareTerms, CountSk
         )
     if len({one.name for one in known}) < len(known):
         raise ReleaseRefused("one party's share was given twice; its records would count twice. Give one a party.")
+    named = [name for one in known for name in set(one.names)]
+    if len(set(named)) < len(named):
+        raise ReleaseRefused(
+            "one sketch is in two of the shares, by itself or merged into others; each of its records would count, and "
+            "show, twice. Each party releases one share of records that no other party has."
+        )
     key_type = next((release.spec.key_type for release in releases if release.spec.key_type), None)
     specs = [replace(release.spec, key_type=release.spec.key_type or key_type) for release in releases]
     for spec in specs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from dpsketch import files, plots
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
@@ -65,6 +66,8 @@ class PrivateCountSketch(Release):
         Where this is one of several parties' shares: what it needs to be merged with the others.
     signed : bool
         Whether counts may be negative: in what changed between two releases.
+    terms : tuple of str
+        Where releases were combined: a digest of each. Empty in a release that was drawn as one.
     """
 
     kind: ClassVar[str] = "counts"
@@ -76,6 +79,7 @@ class PrivateCountSketch(Release):
     charge: Charge | None = None
     share: ShareTerms | None = None
     signed: bool = False
+    terms: tuple[str, ...] = ()
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -267,6 +271,8 @@ class PrivateCountSketch(Release):
 
         Raises
         ------
+        ReleaseRefused
+            If one release is in both: its noise would add up to twice its size, not to √2 of it.
         CounterOverflow
             If a counter might pass what 64 bits hold. A sketch counts up to 2**62, so two releases always fit unless
             they are near that limit or sums themselves.
@@ -283,16 +289,30 @@ class PrivateCountSketch(Release):
             # One of them takes the question's type, and so does the result.
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
+        ours, theirs = self.terms or (self._digest(),), other.terms or (other._digest(),)
+        if not set(ours).isdisjoint(theirs):
+            raise ReleaseRefused(
+                "cannot combine: one release is in both, and its noise would count double, or cancel, as no interval "
+                "says. Add or subtract each release once."
+            )
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         table = sum_of_tables([self.table, other.table], [1, sign])
         signed = sign < 0 or self.signed or other.signed
-        return PrivateCountSketch(spec, table, self.noise + other.noise, stated, signed=signed)
+        return PrivateCountSketch(spec, table, self.noise + other.noise, stated, signed=signed, terms=ours + theirs)
+
+    def _digest(self) -> str:
+        """Return what tells this release from others: its counters, and its charge where it has one."""
+        digest = hashlib.sha256(self.table.astype("<i8").tobytes())
+        digest.update(b"" if self.charge is None else self.charge.digest.encode())
+        return digest.hexdigest()
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         noise = [law.to_json() for law in self.noise]
         share = None if self.share is None else self.share.to_json()
-        more = {"signed": True} if self.signed else {}
+        more: dict[str, Any] = {"signed": True} if self.signed else {}
+        if self.terms:
+            more["terms"] = list(self.terms)
         header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise, share=share, **more)
         return files.Document("counts", False, header, {"table": self.table})
 
@@ -311,7 +331,15 @@ class PrivateCountSketch(Release):
             read_charge(document),
             None if share is None else ShareTerms.from_json(share),
             document.header.get("signed") is True,
+            _read_terms(document),
         )
+
+
+def _read_terms(document: files.Document) -> tuple[str, ...]:
+    terms = document.header.get("terms", [])
+    if not isinstance(terms, list) or not all(isinstance(each, str) for each in terms):
+        raise FileRefused("the file's list of combined releases is not one that dpsketch writes.")
+    return tuple(terms)
 
 
 def _scaled(found: Estimate, factor: float) -> Estimate:

@@ -94,6 +94,9 @@ class ShareTerms:
         A share is counted in the sketch's grid divided by this power of two.
     name : str
         The party's number, or a random name.
+    names : tuple of str
+        Public names of the partials in the sketch (:func:`~dpsketch.sketches.partials.public_names`): two shares that
+        have one in common hold the same records. Empty in files from before there were any.
     """
 
     parties: int
@@ -103,6 +106,7 @@ class ShareTerms:
     rho: float | None
     finer: int
     name: str
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         share = self.share  # refuses parties and fractions that there cannot be
@@ -113,6 +117,9 @@ class ShareTerms:
         hold_whole(self, "finer", low=1, high=2**40)
         if not isinstance(self.name, str):
             raise InvalidInput("a share's name is text.")
+        if not all(isinstance(each, str) for each in self.names):
+            raise InvalidInput("the names of a share's partials are text.")
+        object.__setattr__(self, "names", tuple(self.names))
 
     @property
     def share(self) -> Share:
@@ -126,12 +133,14 @@ class ShareTerms:
 
     @property
     def common(self) -> tuple[object, ...]:
-        """All but the name."""
+        """All but the names."""
         return (self.parties, self.honest, self.epsilon, self.delta, self.rho, self.finer)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms as JSON-ready values."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        terms = {name: getattr(self, name) for name in self.__slots__}
+        names = terms.pop("names")
+        return {**terms, "names": list(names)} if names else terms
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
@@ -224,10 +233,11 @@ class SharedNoise:
         """
         honest = self.share.honest_parties
         remaining = honest - (self.share.parties - present)
-        mu, rho = self.mu, self.rho
+        mu = self.mu
         if remaining < honest:
             mu *= math.sqrt(honest / remaining) * (1 + 1e-15)
-            rho = None if rho is None else rho * honest / remaining * (1 + 1e-15)
+        # The gap is a δ, and ρ-zCDP has none: of a sum of shares no ρ holds exactly.
+        rho = None if self.gap else self.rho
         epsilon = accounting.gaussian_epsilon(mu, math.nextafter(self.delta - self.gap, 0.0))
         # A share's own rounding adds a twelfth of its unit squared; that of the sum is in the law already.
         variance = present * (self.sigma**2 + 1 / (12 * self.finer**2)) - (1 / 12 if self.finer == 1 else 0.0)

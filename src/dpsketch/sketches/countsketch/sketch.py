@@ -228,7 +228,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         """
         spec, budget, caveat = self._spec, Budget(epsilon, delta, rho), self._counted.caveat
         if share is not None:
-            return release_share(self._table, self._mass, spec, share, budget, ledger, dataset, caveat)
+            return release_share(self._table, self._mass, self._partials, spec, share, budget, ledger, dataset, caveat)
         permit = obtain(spec.calibrate(budget), spec.unit, ledger, dataset, note=f"counts {fingerprint_of(spec)}")
         noisy = permit.add_noise(self._table, COUNTERS)
         laws = (permit.calibration.law(COUNTERS),)

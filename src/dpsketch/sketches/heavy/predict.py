@@ -1,8 +1,10 @@
 """What a search will find, predicted from a guess at the data before anything is read or spent.
 
 The model: every level estimates a key's count with a Gaussian error of its own. Its size follows from the law of a
-cell, noise and collisions together. Keys of at least 0.6 of the lowest threshold are decoded jointly and are in
-nobody's way; all others collide. Keys share no prefixes beyond the first level; where they do, fewer prefixes collide.
+cell, noise and collisions together. While a threshold is looked for, keys of at least 0.6 of it are decoded jointly and
+are in nobody's way; all others collide. The last level of the search that holds is looked at more closely: a key near
+that limit is decoded with the probability that it got there, and whoever is decoded leaves its own error behind. Keys
+share no prefixes beyond the first level; where they do, fewer prefixes collide.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ _CONFIDENCE = 0.95
 # Points at which a law is tabulated, and the relative breadth of a bin of counts.
 _POINTS = 1 << 12
 _BIN = 0.05
+# The error of the last level and what it leaves of the keys follow from each other; they settle at once.
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,20 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
         threshold = min(sure, next_threshold(threshold, asks))
     left = left_by(threshold)
     errors = [law.error / math.sqrt(spec.rows) for law in left]
+    reached = ndtr((counts - INNER * threshold) / dense) * ndtr((counts - INNER * threshold) / errors[0]) ** (
+        spec.tables - 1
+    )
+    for _ in range(_ROUNDS):
+        decoded = reached * ndtr((counts - PLAUSIBLE * threshold) / errors[-1])
+        left_over = float(decoded.sum()) / spec.width * errors[-1] ** 2
+        left[-1] = CellLaw.of(noise.leaf, spec.grid, counts, spec.width, 1 - decoded, left_over)
+        errors[-1] = left[-1].error / math.sqrt(spec.rows)
     # A key is listed if its interval, corrected for selection, excludes 0.
     looked_at = 257 * (1 + int(np.count_nonzero(counts >= INNER * threshold)))
     half = left[-1].half_width(confidence_in_each(_CONFIDENCE, looked_at), spec.rows)
     in_force = max(asked, threshold, half)
 
-    chance = ndtr((counts - in_force) / errors[-1]) * ndtr((counts - INNER * threshold) / dense)
-    chance *= ndtr((counts - INNER * threshold) / errors[0]) ** (spec.tables - 1)
+    chance = ndtr((counts - in_force) / errors[-1]) * reached
     found = float(chance.sum())
 
     def listed(at_least: float) -> tuple[float, int]:
@@ -153,15 +164,28 @@ class CellLaw:
     noise_scale: float
 
     @classmethod
-    def of(cls, noise: Noise, grid: float, counts: Floats, width: int) -> CellLaw:
-        """Return the law for this noise and these counts, compound Poisson, by its characteristic function."""
+    def of(
+        cls,
+        noise: Noise,
+        grid: float,
+        counts: Floats,
+        width: int,
+        chances: Floats | None = None,
+        more: float = 0.0,
+    ) -> CellLaw:
+        """Return the law for this noise and these counts, compound Poisson, by its characteristic function.
+
+        ``chances`` says how likely each of them is in the way, if not all are; ``more`` is the variance of what else is
+        in a cell.
+        """
         scale = grid * math.sqrt(noise.variance)
         step = scale / 4
-        values, weights = _binned(counts)
+        values, weights = _binned(counts, np.ones(len(counts)) if chances is None else chances)
         frequencies = 2 * math.pi * np.arange(_POINTS // 2 + 1) / (_POINTS * step)
         waves = np.cos(np.outer(frequencies, values)) - 1
         energy = (scale * frequencies) ** 2 / 2
         alone = np.exp(-energy) if isinstance(noise, RoundedGaussian) else 1 / (1 + energy)
+        alone *= np.exp(-more * frequencies**2 / 2)
         density = np.maximum(np.fft.irfft(alone * np.exp(waves @ weights / width), n=_POINTS), 0)
         places: Floats = step * np.fft.fftfreq(_POINTS, 1 / _POINTS).astype(np.float64)
         return cls(places, density / density.sum(), scale)
@@ -203,14 +227,15 @@ class CellLaw:
         return least
 
 
-def _binned(counts: Floats) -> tuple[Floats, Floats]:
+def _binned(counts: Floats, chances: Floats) -> tuple[Floats, Floats]:
     """Return few values that stand for many counts, and how many each stands for."""
-    positive = counts[counts > 0]
+    there = (counts > 0) & (chances > 0)
+    positive, likely = counts[there], chances[there]
     if len(positive) == 0:
         return np.zeros(1), np.zeros(1)
     bins = np.round(np.log(positive) / _BIN).astype(np.int64)
     bins -= bins.min()
-    weights = np.bincount(bins).astype(np.float64)
-    squares = np.bincount(bins, weights=positive**2)
+    weights = np.bincount(bins, weights=likely).astype(np.float64)
+    squares = np.bincount(bins, weights=likely * positive**2)
     held = weights > 0
     return np.sqrt(squares[held] / weights[held]), weights[held]

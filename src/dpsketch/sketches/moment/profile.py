@@ -160,7 +160,8 @@ class MomentProfile(Partial):
         calibrated = calibrate(self.specs, Budget(epsilon, delta, rho), estimator)
         note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
         for_tests = any(sketch._for_tests for sketch in self._sketches)
-        permit = obtain(calibrated, self.spec.unit, ledger, dataset, note=note, for_tests=for_tests)
+        once = [name for sketch in self._sketches for name in sketch._once()]
+        permit = obtain(calibrated, self.spec.unit, ledger, dataset, note=note, once=once, for_tests=for_tests)
         caveat = caveat_of(self._sketches[0]._counted.caveat)
         self._begin_change()
         scales = [sketch._draw(permit, estimator) for sketch in self._sketches]

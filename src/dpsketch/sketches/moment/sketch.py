@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,6 +16,7 @@ from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.accumulating import agreed_spec, stated_spec, stored_type
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
@@ -23,7 +25,7 @@ from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Permit, obtain
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, real_numbers, whole_counts
 
 if TYPE_CHECKING:
@@ -37,9 +39,13 @@ _RELEASED: set[str] = set()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Prepared:
-    """A batch that was checked, bounded and summed by key, and what the sketch is to note with it. Sensitive."""
+    """A batch that was checked, bounded and summed by key, and what the sketch is to note with it. Sensitive.
+
+    ``key_type`` may have been read off values; ``declared`` is what a column's own type says.
+    """
 
     key_type: KeyType | None
+    declared: KeyType | None
     fingerprints: npt.NDArray[np.uint64]
     weights: npt.NDArray[np.float64]
     total: int
@@ -99,6 +105,8 @@ class MomentSketch(Partial):
         self._sums = np.zeros(VARIATES_PER_BLOCK * blocks)
         self._total = 0  # records of an insert-only stream, net grid units of a turnstile stream
         self._skipped = 0
+        # What the keys seen so far are: held against later ones, and published nowhere.
+        self._seen: KeyType | None = None
         self._counted = CountedUsers()
 
     @classmethod
@@ -128,6 +136,11 @@ class MomentSketch(Partial):
     def spec(self) -> MomentSpec:
         """The public spec."""
         return self._spec
+
+    @property
+    def _key_type(self) -> KeyType | None:
+        """What further keys must be: the type that was stated, else that of the keys seen so far. Sensitive."""
+        return self._spec.key_type or self._seen
 
     @property
     def skipped_nulls(self) -> int:
@@ -177,7 +190,7 @@ class MomentSketch(Partial):
                 "this sketch came without its secret, so it can be merged and released but not updated. Write it with "
                 "to_sensitive_bytes(include_secret=True)."
             )
-        batch = fingerprint(keys, self._spec.key_type)
+        batch = fingerprint(keys, self._key_type)
         if self._spec.unit.level == "record":
             if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
@@ -203,7 +216,7 @@ class MomentSketch(Partial):
         else:
             added = int(np.sum(amounts, dtype=np.int64))
         summed = self._summed(batch.fingerprints, units if weights is None and counts is None else amounts)
-        return Prepared(batch.key_type, *summed, added, batch.skipped, self._counted)
+        return Prepared(batch.key_type, batch.declared, *summed, added, batch.skipped, self._counted)
 
     def _prepare_users(self, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> Prepared:
         n = len(batch.fingerprints) + batch.skipped
@@ -219,7 +232,7 @@ class MomentSketch(Partial):
         )
         counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
         summed = self._summed(bounded.fingerprints, bounded.units)
-        return Prepared(batch.key_type, *summed, len(bounded.units), bounded.skipped, counted)
+        return Prepared(batch.key_type, batch.declared, *summed, len(bounded.units), bounded.skipped, counted)
 
     def _units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
         """Return the records' weights in grid units, clipped; one for all where none are given."""
@@ -249,8 +262,8 @@ class MomentSketch(Partial):
         self._secret.add(self._sums, batch.fingerprints, batch.weights, self._spec.p)
         self._total += batch.total
         self._skipped += batch.skipped
-        if self._spec.key_type is None and batch.key_type is not None:
-            self._spec = replace(self._spec, key_type=batch.key_type)
+        self._seen = self._seen or batch.key_type
+        self._spec = stated_spec(self._spec, batch.declared)
 
     def merge(self, other: MomentSketch, *, disjoint_users: bool = False) -> None:
         """Add a partial that shares this sketch's secret (see :meth:`empty_like`); it stays as it is.
@@ -275,9 +288,7 @@ class MomentSketch(Partial):
         """Return the spec and the users of the sum, or refuse it; change nothing."""
         self._refuse_ended()
         other._refuse_ended()
-        key_type = self._spec.key_type or other._spec.key_type
-        spec = replace(self._spec, key_type=key_type)
-        refuse_mismatch(spec, replace(other._spec, key_type=other._spec.key_type or key_type))
+        spec: MomentSpec = agreed_spec(self._spec, other._spec, self._key_type, other._key_type)
         if self._check != other._check:
             raise SpecMismatch(
                 "cannot merge: the two sketches have different secrets. Start partials with empty_like(), or with "
@@ -301,6 +312,7 @@ class MomentSketch(Partial):
         self._sums += other._sums
         self._total += other._total
         self._skipped += other._skipped
+        self._seen = self._seen or other._seen
         self._spec = spec
 
     def release(
@@ -331,7 +343,9 @@ class MomentSketch(Partial):
         (ε, δ)-differential privacy for the spec's unit and neighbour relation: between neighbours F_p + floor changes
         by at most the ratio of the cost, and the loss of all coordinates together is computed exactly, rounded up.
         Computational, because the variates come from a cipher; for one release, because a second under the same secret
-        would be correlated with it.
+        would be correlated with it. A ledger pays for one release of a secret, whoever holds copies of the sketch and
+        whichever dataset they are charged to. Without a ledger, or with another, nothing can know of a release that a
+        copy had in another process: keep no copies.
 
         Accuracy
         --------
@@ -343,7 +357,7 @@ class MomentSketch(Partial):
         spec, caveat = replace(self._spec, key_type=None), caveat_of(self._counted.caveat)
         calibrated = calibrate([spec], Budget(epsilon, delta, rho), estimator)
         note = f"moment {fingerprint_of(spec)}"
-        permit = obtain(calibrated, spec.unit, ledger, dataset, note=note, for_tests=self._for_tests)
+        permit = obtain(calibrated, spec.unit, ledger, dataset, note=note, once=self._once(), for_tests=self._for_tests)
         self._begin_change()
         scale = self._draw(permit, estimator)
         (floor,) = floors_of(calibrated)
@@ -360,6 +374,10 @@ class MomentSketch(Partial):
             raise ReleaseRefused(
                 "another copy of this sketch was released under the same secret; a second release could not be private."
             )
+
+    def _once(self) -> list[str]:
+        """Return what a ledger may pay for once: the secret, by a digest that tells nothing else about it."""
+        return [] if self._for_tests else [hashlib.sha256(f"dpsketch secret {self._check}".encode()).hexdigest()]
 
     def _draw(self, permit: Permit, estimator: Estimator) -> float:
         """Add padding and floor, estimate, round, and overwrite everything.
@@ -421,6 +439,8 @@ class MomentSketch(Partial):
             "partial": self._partial,
             "for_tests": self._for_tests,
         }
+        if self._spec.key_type is None and self._seen is not None:
+            header["seen"] = self._seen
         arrays: dict[str, files.Array] = {"sums": self._sums}
         if include_secret:
             if self._secret is None:
@@ -447,6 +467,7 @@ class MomentSketch(Partial):
         sketch._for_tests = bool(for_tests)
         sketch._total = int(header["total"])
         sketch._skipped = int(header["skipped"])
+        sketch._seen = stored_type(document)
         if sketch._spec.unit.level == "user":
             sketch._counted = CountedUsers.from_stored(arrays["users"], header["users"])
         return sketch
