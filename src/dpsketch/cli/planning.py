@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from
+from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from, whole
 from dpsketch.cli.output import print_json, say
 from dpsketch.numbers import number_text
 from dpsketch.sketches.kinds import KINDS
@@ -22,12 +22,16 @@ def plan(
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None,
     delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None,
     rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None,
-    keys: Annotated[int, typer.Option("--keys", help="A public guess: how many distinct keys.")] = 10_000,
+    keys: Annotated[
+        int, typer.Option("--keys", parser=whole, metavar="INTEGER", help="A public guess: how many distinct keys.")
+    ] = 10_000,
     skew: Annotated[float, typer.Option("--skew", help="A public guess: the i-th key has a share of i^-skew.")] = 1.0,
     target_error: Annotated[
         float | None, typer.Option("--target-error", help="The wanted error, in records. Default: as small as fits.")
     ] = None,
-    memory: Annotated[int, typer.Option("--memory", help="The most bytes that the sketch may take.")] = 1 << 22,
+    memory: Annotated[
+        int, typer.Option("--memory", parser=whole, metavar="INTEGER", help="The most bytes that the sketch may take.")
+    ] = 1 << 22,
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="Protect users, of so many keys each.")] = None,
     max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,
     neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
