@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Guarantee, Unit
 
-__all__ = ["Sensitivity", "Spec", "UnitSpec", "check_key_type", "fingerprint_of", "refuse_mismatch"]
+__all__ = ["ReleasePreview", "Sensitivity", "Spec", "UnitSpec", "check_key_type", "fingerprint_of", "refuse_mismatch"]
 
 
 class Spec(Protocol):
@@ -41,6 +41,15 @@ class Sensitivity:
     def __post_init__(self) -> None:
         hold_whole(self, "l1", low=0)
         hold_real(self, "l2")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePreview:
+    """What a release would promise and be worth, known before anything is read or spent."""
+
+    guarantee: Guarantee
+    noise_scale: float
+    predicted_error: float
 
 
 def fingerprint_of(spec: Spec) -> str:

@@ -17,7 +17,7 @@ from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys, typed_keys
+from dpsketch.release import Release, combined_guarantee, require_keys, typed_keys
 from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
@@ -27,7 +27,6 @@ from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choos
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.permit import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 

@@ -17,12 +17,11 @@ from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import probability
 from dpsketch.privacy import Cost, Guarantee, PureCost, Unit
-from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.release import Release, combined_guarantee, refuse_keys, statement
 from dpsketch.results import Estimates
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import ids_array, stored_ids
-from dpsketch.sketches.permit import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 
 if TYPE_CHECKING:
