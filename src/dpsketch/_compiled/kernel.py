@@ -103,9 +103,10 @@ class _Kernel:
     @property
     def _numba_type_(self) -> Any:
         """What numba takes it for in a function that calls it."""
-        import numba
+        from numba import typeof
 
-        return numba.typeof(self.compiled)
+        kind: Callable[[Any], Any] = typeof
+        return kind(self.compiled)
 
 
 class _Part(_Kernel):

@@ -56,9 +56,11 @@ def _load(bits: int) -> Any:
 
         return types.uint64(data, types.intp), generate
 
+    one: Any = load
+
     @njit(nogil=True)
     def loaded(data: Any, start: Any) -> Any:
-        return load(data, start)
+        return one(data, start)
 
     return loaded
 
