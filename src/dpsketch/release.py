@@ -18,7 +18,16 @@ from dpsketch.results import Estimates
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Answering", "Release", "combined_guarantee", "refuse_keys", "require_keys", "statement", "typed_keys"]
+__all__ = [
+    "Answering",
+    "KeyedRelease",
+    "Release",
+    "combined_guarantee",
+    "refuse_keys",
+    "require_keys",
+    "statement",
+    "typed_keys",
+]
 
 _IN_BOTH = "Stated for someone who may be in both releases."
 
@@ -116,6 +125,30 @@ class Release(ABC):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may read."""
         files.write(path, self.to_document())
+
+
+class KeyedRelease(Release):
+    """A release that is asked about keys."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def estimate(self, keys: Any, *, confidence: float = 0.95) -> Estimates:
+        """Estimate the counts of keys. A kind with several estimators takes ``estimator`` as well."""
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the counts of keys."""
+        require_keys(asked)
+        keys = typed_keys(asked, self.key_type, key_type)
+        chosen: Any = {} if estimator is None else {"estimator": estimator}
+        return self.estimate(keys, confidence=confidence, **chosen)
+
+    @property
+    def takes_either_key(self) -> bool:
+        """Whether it was made without a key type, so that a question about keys brings its own."""
+        return self.key_type is None
 
 
 def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:

@@ -123,9 +123,7 @@ class DensitySketch(Accumulator[DensitySpec]):
             was not checked.
         """
         batch = self._spec.read(points, self._key_type)
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        if not self._protects_users(users, disjoint_users):
             kept, skipped, counted, cut = batch, batch.skipped, self._counted, Cut()
         else:
             rows, skipped, counted, cut = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)

@@ -10,7 +10,7 @@ import numpy as np
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
 from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -86,13 +86,9 @@ class DistinctSketch(Accumulator[DistinctSpec]):
             State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
         """
         batch = fingerprint(keys, self._key_type)
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        if not self._protects_users(users, disjoint_users):
             prints, skipped, counted, cut = batch.fingerprints, batch.skipped, self._counted, Cut()
         else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
             unit, user_type = self._spec.unit, self._counted.user_type
             bounded = bound(
                 users, batch, 1, max_keys=unit.max_keys, max_units=1, seed=self._spec.seed, user_type=user_type

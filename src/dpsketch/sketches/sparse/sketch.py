@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -130,16 +130,10 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         """
         batch = fingerprint(keys, self._key_type)
         spec = replace(self._spec, key_type=batch.key_type)
-        if spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_records(spec, batch, weights, counts)
-        else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+        if self._protects_users(users, disjoint_users, counts):
             self._add_users(spec, batch, users, weights, disjoint_users)
+        else:
+            self._add_records(spec, batch, weights, counts)
         self._note_type(batch.key_type, batch.declared)
 
     def _add_records(self, spec: SparseHistogramSpec, batch: KeyBatch, weights: Any, counts: Any) -> None:
