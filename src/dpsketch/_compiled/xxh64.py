@@ -37,7 +37,7 @@ U64 = np.uint64(64)
 
 
 # About how long it takes to hash eight bytes, or a key beside its bytes, without the compiler.
-WORD_SECONDS = 30e-6
+WORD_SECONDS = 5e-6
 
 
 def _load(bits: int) -> Any:

@@ -56,9 +56,17 @@ _HOMES = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, each made when it is asked for."""
+    """The commands by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Any:
         module, _, attribute = _HOMES[name].partition(":")
         found = getattr(import_module(f"dpsketch.cli.{module}"), attribute)
         alone = typer.Typer(rich_markup_mode=None)

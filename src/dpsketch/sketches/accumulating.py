@@ -122,7 +122,12 @@ class Accumulator(Partial, Generic[SpecT]):
 
     def _completed(self, document: files.Document) -> files.Document:
         document = super()._completed(document)
-        return replace(document, header={**document.header, "seen": self._seen, "cut": self._cut.to_json()})
+        header = document.header | {"skipped": self._skipped, "seen": self._seen, "cut": self._cut.to_json()}
+        arrays = document.arrays
+        if self._spec.unit.level == "user":
+            header["users"] = self._counted.to_json()
+            arrays = {**arrays, "users": self._counted.to_array()}
+        return replace(document, header=header, arrays=arrays)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -132,6 +137,9 @@ class Accumulator(Partial, Generic[SpecT]):
         if seen not in ("int", "text", None):
             raise FileRefused("the file's type of keys is not one that dpsketch writes.")
         sketch._seen = seen
+        sketch._skipped = int(document.header["skipped"])
+        if sketch._spec.unit.level == "user":
+            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         if "cut" in document.header:
             sketch._cut = Cut.from_json(document.header["cut"])
         return sketch

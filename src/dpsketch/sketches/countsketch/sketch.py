@@ -226,20 +226,16 @@ class CountSketch(Accumulator[CountSketchSpec]):
         return PrivateCountSketch(spec, noisy, laws, permit.guarantee(caveat=caveat), permit.charge)
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
-        arrays: dict[str, files.Array] = {"table": self._table}
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}
         if self._spec.clip is not None:
-            header |= {"clipped": self._clipped, "users": self._counted.to_json()}
-            arrays["users"] = self._counted.to_array()
-        return files.Document("counts", True, header, arrays)
+            header["clipped"] = self._clipped
+        return files.Document("counts", True, header, {"table": self._table})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
         sketch._mass = int(document.header["mass"])
-        sketch._skipped = int(document.header["skipped"])
         if sketch._spec.clip is not None:
             sketch._clipped = int(document.header["clipped"])
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch

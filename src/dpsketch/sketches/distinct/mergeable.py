@@ -80,7 +80,7 @@ class Flips:
         return flipped
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateDistinctBitmap(DistinctRelease):
     """A released bitmap: public; merges with others of the same spec into one of the union.
 

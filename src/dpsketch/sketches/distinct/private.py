@@ -80,7 +80,7 @@ class DistinctRelease(Release):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateDistinct(DistinctRelease):
     """A released distinct count: public, for ever.
 

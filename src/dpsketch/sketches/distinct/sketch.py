@@ -174,12 +174,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         )
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
-        arrays: dict[str, files.Array] = {"bitmap": self._bitmap}
-        if self._spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document("distinct", True, header, arrays)
+        return files.Document("distinct", True, {"spec": self._spec.to_json()}, {"bitmap": self._bitmap})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
@@ -188,7 +183,4 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         if not isinstance(bitmap, np.ndarray) or bitmap.dtype != np.uint64 or bitmap.shape != sketch._bitmap.shape:
             raise FileRefused("the file's bitmap is not what its spec prescribes.")
         sketch._bitmap[:] = bitmap
-        sketch._skipped = int(document.header["skipped"])
-        if sketch._spec.unit.level == "user":
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch

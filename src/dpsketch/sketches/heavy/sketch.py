@@ -265,11 +265,10 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         return PrivateHeavyHitters(spec, total, dense, np.concatenate([inner, leaf]), noise, stated, permit.charge)
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}
         arrays: dict[str, files.Array] = {"dense": self._dense, "tables": self._tables}
         if self._spec.leaf.clip is not None:
-            header |= {"clipped": self._clipped, "users": self._counted.to_json()}
-            arrays["users"] = self._counted.to_array()
+            header["clipped"] = self._clipped
         return files.Document("heavy", True, header, arrays)
 
     @classmethod
@@ -278,10 +277,8 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         sketch._dense[:] = integer_array(document, "dense", sketch._dense.shape)
         sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)
         sketch._mass = int(document.header["mass"])
-        sketch._skipped = int(document.header["skipped"])
         if sketch._spec.leaf.clip is not None:
             sketch._clipped = int(document.header["clipped"])
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
 
 

@@ -228,12 +228,8 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
 
     def _to_document(self) -> files.Document:
         positions, units = self._entries.arrays()
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
         arrays: dict[str, files.Array] = {"positions": positions, "units": units}
-        if self._spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document("sparse", True, header, arrays)
+        return files.Document("sparse", True, {"spec": self._spec.to_json()}, arrays)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
@@ -243,9 +239,6 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
             raise FileRefused("the file's entries are not those of a sparse histogram.")
         histogram._entries.add(np.asarray(positions), np.asarray(units))
         histogram._mass = int(np.sum(units, dtype=np.int64))
-        histogram._skipped = int(document.header["skipped"])
-        if histogram._spec.unit.level == "user":
-            histogram._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return histogram
 
 
