@@ -9,10 +9,13 @@ from hashlib import shake_128
 from pathlib import Path
 
 import hypothesis
+import numba
 import pytest
 
 from dpsketch import noise
 
+# Once it is loaded every kernel is compiled, so that tests compare what compiled kernels give.
+assert numba
 # The quick suite tries the same examples in every run, the full one new ones each time.
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("fresh", print_blob=True, deadline=None)

@@ -5,8 +5,9 @@ Names are loaded when they are first used, so that ``import dpsketch`` and the c
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
 
 if TYPE_CHECKING:
     from dpsketch import kernels as kernels
@@ -66,62 +67,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Budget": "dpsketch.privacy",
-    "random_seed": "dpsketch.keying",
-    "random_key": "dpsketch.keying",
-    "keyed": "dpsketch.keying",
-    "ContinualCountSketch": "dpsketch.sketches.countsketch",
-    "Quantile": "dpsketch.sketches.ranges",
-    "LocalCountSketch": "dpsketch.sketches.countsketch",
-    "merge_releases": "dpsketch.sketches.countsketch",
-    "Share": "dpsketch.sketches.countsketch",
-    "PrivateDistinctBitmap": "dpsketch.sketches.distinct",
-    "MomentSketchAsPublished": "dpsketch.sketches.moment",
-    "CountSketch": "dpsketch.sketches.countsketch",
-    "DensityClassifier": "dpsketch.sketches.density",
-    "DensitySketch": "dpsketch.sketches.density",
-    "DistinctSketch": "dpsketch.sketches.distinct",
-    "DpsketchError": "dpsketch.errors",
-    "BudgetExceeded": "dpsketch.errors",
-    "CounterOverflow": "dpsketch.errors",
-    "FileRefused": "dpsketch.errors",
-    "InvalidInput": "dpsketch.errors",
-    "LedgerError": "dpsketch.errors",
-    "ReleaseNotWritten": "dpsketch.errors",
-    "ReleaseRefused": "dpsketch.errors",
-    "SensitiveData": "dpsketch.errors",
-    "SketchBroken": "dpsketch.errors",
-    "SourceError": "dpsketch.errors",
-    "SpecMismatch": "dpsketch.errors",
-    "Estimate": "dpsketch.results",
-    "Estimates": "dpsketch.results",
-    "Guarantee": "dpsketch.privacy",
-    "HeavyHitters": "dpsketch.sketches.heavy",
-    "Histogram": "dpsketch.sketches.histogram",
-    "PrivateHistogram": "dpsketch.sketches.histogram",
-    "Ledger": "dpsketch.ledger",
-    "MomentProfile": "dpsketch.sketches.moment",
-    "MomentSketch": "dpsketch.sketches.moment",
-    "PanPrivateCountSketch": "dpsketch.sketches.countsketch",
-    "PrivateCountSketch": "dpsketch.sketches.countsketch",
-    "PrivateDensity": "dpsketch.sketches.density",
-    "PrivateDistinct": "dpsketch.sketches.distinct",
-    "PrivateHeavyHitters": "dpsketch.sketches.heavy",
-    "PrivateMoment": "dpsketch.sketches.moment",
-    "PrivateMomentProfile": "dpsketch.sketches.moment",
-    "PrivateRanges": "dpsketch.sketches.ranges",
-    "PrivateSparseHistogram": "dpsketch.sketches.sparse",
-    "RangeSketch": "dpsketch.sketches.ranges",
-    "SparseHistogram": "dpsketch.sketches.sparse",
-    "Unit": "dpsketch.privacy",
-    "load": "dpsketch.kinds",
-    "load_sensitive": "dpsketch.kinds",
-    "per_record": "dpsketch.privacy",
-    "per_user": "dpsketch.privacy",
-}
-_MODULES = ("kernels", "local")
-
 __all__ = [
     "Budget",
     "BudgetExceeded",
@@ -180,15 +125,34 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES:
-        return import_module(f"dpsketch.{name}")
-    raise AttributeError(f"module 'dpsketch' has no attribute {name!r}")
-
-
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "": "kernels local",
+            "errors": (
+                "BudgetExceeded CounterOverflow DpsketchError FileRefused InvalidInput LedgerError "
+                "ReleaseNotWritten ReleaseRefused SensitiveData SketchBroken SourceError SpecMismatch"
+            ),
+            "keying": "keyed random_key random_seed",
+            "kinds": "load load_sensitive",
+            "ledger": "Ledger",
+            "privacy": "Budget Guarantee Unit per_record per_user",
+            "results": "Estimate Estimates",
+            "sketches.countsketch": (
+                "ContinualCountSketch CountSketch LocalCountSketch PanPrivateCountSketch "
+                "PrivateCountSketch Share merge_releases"
+            ),
+            "sketches.density": "DensityClassifier DensitySketch PrivateDensity",
+            "sketches.distinct": "DistinctSketch PrivateDistinct PrivateDistinctBitmap",
+            "sketches.heavy": "HeavyHitters PrivateHeavyHitters",
+            "sketches.histogram": "Histogram PrivateHistogram",
+            "sketches.moment": "MomentProfile MomentSketch MomentSketchAsPublished PrivateMoment PrivateMomentProfile",
+            "sketches.ranges": "PrivateRanges Quantile RangeSketch",
+            "sketches.sparse": "PrivateSparseHistogram SparseHistogram",
+        },
+    )

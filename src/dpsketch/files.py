@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import math
 import os
 import re
@@ -26,7 +25,7 @@ import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +40,7 @@ from dpsketch._arrow_stream import (
     read_batch,
     read_schema,
 )
+from dpsketch._header import ZEROS, header_fault, header_text, parsed_header
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 
 __all__ = ["FORMAT_VERSION", "MAX_HEADER", "MAX_VALUES", "Document", "decode", "encode", "read", "sync_folder", "write"]
@@ -56,12 +56,9 @@ Array = npt.NDArray[Any] | list[str] | list[bytes]
 _KEY = b"dpsketch"
 _MARKER = b'"sha256":"'
 _MARKED = re.compile(_MARKER + rb'([0-9a-f]{64})"')
-_ZEROS = b"0" * 64
 _MAX_DIMENSIONS = 8
-_MAX_DEPTH = 32
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _DAMAGED = (
     "the file is damaged: it was cut short or altered after it was written (its SHA-256 does not match). "
     "Copy it again, or make it again."
@@ -114,7 +111,7 @@ def encode(document: Document) -> bytes:
         raise InvalidInput("a file's kind is a short name in lower case, as in 'counts'.")
     if not isinstance(document.sensitive, bool):  # anything else could be taken for "public"
         raise InvalidInput("say whether the file is sensitive with True or False.")
-    fault = _json_fault(document.header, 1) if isinstance(document.header, dict) else "no dictionary"
+    fault = header_fault(document.header, 1) if isinstance(document.header, dict) else "no dictionary"
     if fault:
         raise InvalidInput(f"the file's header holds {fault}, which the format does not take.")
     if len(document.arrays) > MAX_COLUMNS:
@@ -130,7 +127,7 @@ def encode(document: Document) -> bytes:
         kind = pa.large_list(pa.field("item", values.type, nullable=False))
         fields.append(pa.field(name, kind, nullable=False))
         columns.append(pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values, type=kind))
-    text = _json(
+    text = header_text(
         {
             "format_version": FORMAT_VERSION,
             "kind": document.kind,
@@ -165,7 +162,7 @@ def decode(data: bytes, *, allow_sensitive: bool) -> Document:
     if bytes(view[place : place + 64]) != _digest(view, place):
         raise FileRefused(_DAMAGED)
     schema = read_schema(view)
-    envelope = _parse_json(schema.metadata.get(_KEY, b""))
+    envelope = parsed_header(schema.metadata.get(_KEY, b""))
     version = envelope.get("format_version")
     if type(version) is not int or version < 1:
         raise forged("its header names no format version")
@@ -266,68 +263,9 @@ def _digest_place(data: memoryview) -> int:
 
 def _digest(data: memoryview, place: int) -> bytes:
     digest = hashlib.sha256(data[:place])
-    digest.update(_ZEROS)
+    digest.update(ZEROS)
     digest.update(data[place + 64 :])
     return digest.hexdigest().encode()
-
-
-def _json(envelope: dict[str, Any]) -> bytes:
-    r"""Return the header's text, in which the digest's marker occurs exactly once.
-
-    The marker is ``"sha256":"``. Its first quote cannot close a string (a letter follows), so it opens one or is an
-    escaped quote inside one; either way its ``s`` stands inside a string, and is not itself escaped. There ``\u0073``
-    means the same, so that what the caller wrote is replaced without changing its meaning, and no new marker arises.
-    """
-
-    def dump(value: Any) -> str:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-    parts = [f"{dump(key)}:{dump(envelope[key])}".replace('"sha256":"', '"\\u0073ha256":"') for key in sorted(envelope)]
-    return ("{" + ",".join([*parts, f'"sha256":"{_ZEROS.decode()}"']) + "}").encode()
-
-
-def _parse_json(text: bytes) -> dict[str, Any]:
-    def refuse(_: str) -> NoReturn:
-        raise ValueError
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(pairs) != len(mapping := dict(pairs)):
-            raise ValueError
-        return mapping
-
-    try:
-        value = json.loads(text.decode("ascii"), parse_constant=refuse, object_pairs_hook=unique)
-    except (ValueError, RecursionError):
-        raise forged("its header is not JSON as dpsketch writes it") from None
-    if not isinstance(value, dict):
-        raise forged("its header is not a JSON object")
-    if fault := _json_fault(value):
-        raise forged(f"its header holds {fault}")
-    return value
-
-
-def _json_fault(value: object, depth: int = 0) -> str | None:
-    """Say what in a header would not come back as it was written, if anything."""
-    if depth > _MAX_DEPTH:
-        return f"more than {_MAX_DEPTH} levels"
-    match value:
-        case None | bool():
-            return None
-        case int():
-            return None if -(1 << 63) <= value < 1 << 64 else "an integer of more than 64 bits"
-        case float():
-            return None if math.isfinite(value) else "a float that is not finite"
-        case str():
-            return "text that is not Unicode" if _SURROGATE.search(value) else None
-        case list():
-            return next(filter(None, (_json_fault(item, depth + 1) for item in value)), None)
-        case dict():
-            if not all(isinstance(key, str) for key in value):
-                return "a key that is not text"
-            items = [*value, *value.values()]
-            return next(filter(None, (_json_fault(item, depth + 1) for item in items)), None)
-        case _:
-            return f"a {type(value).__name__}"
 
 
 def _shape_fault(shape: object) -> str | None:

@@ -37,6 +37,8 @@ FINGERPRINT_SEED = np.uint64(42)
 KIND_OF_KEY: dict[KeyType, str] = {"int": "integer", "text": "text"}
 BITS_64 = 2**64 - 1
 _SMALLEST_PART = 1 << 18  # keys that are worth a thread
+# Arrow's conversion of a list imports pandas where it is installed, which takes as long as a million keys.
+_SHORT_LIST = 10_000
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 # Text keys of which another engine has computed the fingerprints, so that nothing is left to hash.
 TEXT_FINGERPRINTS = pa.opaque(pa.uint64(), "fingerprint of text", "dpsketch")
@@ -252,18 +254,21 @@ def _from_numpy(keys: npt.NDArray[Any]) -> Any:
 def _from_sequence(keys: Any) -> Any:
     """Let Arrow find the common type of Python objects; nothing it says about them may reach a message."""
     column: Any = None
+    kinds = set(map(type, keys))
     with suppress(pa.ArrowException, OverflowError, UnicodeError):
+        if kinds == {int}:
+            return _from_numpy(np.array(keys, np.int64))
+        if kinds == {str} and len(keys) <= _SHORT_LIST and "pandas" not in sys.modules:
+            builder = pa.lib.StringBuilder()
+            builder.append_values(keys)
+            return builder.finish()
         column = pa.array(keys, from_pandas=True)
     if column is None:
         return _from_large_integers(keys)
     # Arrow reads NumPy's booleans among integers as 0 and 1.
-    if pa.types.is_integer(column.type) and _has_booleans(keys):
+    if pa.types.is_integer(column.type) and any(issubclass(kind, bool | np.bool_) for kind in kinds):
         raise _uncountable("bool")
     return column
-
-
-def _has_booleans(keys: Iterable[Any]) -> bool:
-    return any(issubclass(kind, bool | np.bool_) for kind in set(map(type, keys)))
 
 
 def _from_large_integers(keys: Iterable[Any]) -> Any:

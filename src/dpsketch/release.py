@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from dpsketch import files
+from dpsketch import accounting, files
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
+from dpsketch.privacy import Guarantee, Unit
 from dpsketch.results import Estimates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.privacy import Guarantee
+__all__ = [
+    "Answering",
+    "KeyedRelease",
+    "Release",
+    "combined_guarantee",
+    "refuse_keys",
+    "require_keys",
+    "statement",
+    "typed_keys",
+]
 
-__all__ = ["Answering", "Release", "refuse_keys", "require_keys", "statement", "typed_keys"]
+_IN_BOTH = "Stated for someone who may be in both releases."
 
 
 class Answering(Protocol):
@@ -129,6 +139,53 @@ class Release(ABC):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may read."""
         files.write(path, self.to_document())
+
+
+class KeyedRelease(Release):
+    """A release that is asked about keys."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def estimate(self, keys: Any, *, confidence: float = 0.95) -> Estimates:
+        """Estimate the counts of keys. A kind with several estimators takes ``estimator`` as well."""
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Estimate the counts of keys."""
+        require_keys(asked)
+        keys = typed_keys(asked, self.key_type, key_type)
+        chosen: Any = {} if estimator is None else {"estimator": estimator}
+        return self.estimate(keys, confidence=confidence, **chosen)
+
+    @property
+    def takes_either_key(self) -> bool:
+        """Whether it was made without a key type, so that a question about keys brings its own."""
+        return self.key_type is None
+
+
+def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:
+    """State what two releases promise together to someone who may be in both.
+
+    Each stays under the conditions it was made under: whatever caveat either has, the combination has too.
+    """
+    costs = first.costs + second.costs
+    delta = max(first.delta, second.delta)
+    holds = first.holds and second.holds
+    # Where one of them promises nothing, only its reason matters.
+    parts = [each.caveat for each in (first, second) if holds or not each.holds]
+    inherited = [part.replace(_IN_BOTH, "").strip() for part in parts if part]
+    caveats = dict.fromkeys(filter(None, [_IN_BOTH, *inherited] if holds else inherited))
+    return Guarantee(
+        epsilon=accounting.compose(costs, delta=delta),
+        delta=delta,
+        unit=unit,
+        costs=costs,
+        mechanism=f"{first.mechanism}; {second.mechanism}",
+        caveat=" ".join(caveats) or None,
+        holds=holds,
+    )
 
 
 def require_keys(asked: Sequence[Any]) -> None:

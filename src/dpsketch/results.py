@@ -8,6 +8,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from io import StringIO
 from os import PathLike
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import plots
+from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, number_text, whole_number
 
 if TYPE_CHECKING:
@@ -204,15 +206,13 @@ class Estimates:
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars frame with the columns of :meth:`to_arrow`."""
-        import polars as pl
-
-        return pl.DataFrame(self)
+        frames: type[pl.DataFrame] = _library("polars").DataFrame
+        return frames(self)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas frame with the columns key, value, low, high."""
-        import pandas as pd
-
-        return pd.DataFrame({"key": self.key, "value": self.value, "low": self.low, "high": self.high})
+        frames: type[pd.DataFrame] = _library("pandas").DataFrame
+        return frames({"key": self.key, "value": self.value, "low": self.low, "high": self.high})
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return a list of ``{"key", "value", "low", "high"}``."""
@@ -270,3 +270,10 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         f"  {row[0]:<{first}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], others, strict=True))
         for row in rows
     ]
+
+
+def _library(name: str) -> Any:
+    """Load a library of frames, or say which extra brings it."""
+    with suppress(ModuleNotFoundError):
+        return import_module(name)
+    raise InvalidInput(f"{name} is not installed: pip install 'dpsketch[frames]'. to_arrow() needs nothing more.")

@@ -21,6 +21,17 @@ def test_a_proposal_is_a_command_to_run(dpsketch: Runner) -> None:
     assert "Memory: " in found.out
 
 
+def test_whole_numbers_may_be_written_as_powers_of_ten(dpsketch: Runner) -> None:
+    guess = (*BUDGET, "--records", "1e3", "--json")
+    powers = dpsketch("plan", "distinct", *guess, "--keys", "1e2", "--memory", "1e5").json
+    digits = dpsketch("plan", "distinct", *guess, "--keys", "100", "--memory", "100000").json
+    assert powers["shape"] == digits["shape"]
+    for keys in ("1.5", "many", "1e999", "nan"):
+        refused = dpsketch("plan", "counts", *BUDGET, "--records", "1e6", "--keys", keys)
+        assert refused.code == 2
+        assert "not a whole number" in refused.err
+
+
 def test_a_plan_may_assume_a_delta_and_says_so(dpsketch: Runner) -> None:
     found = dpsketch("plan", "counts", "--epsilon", 1, "--records", 20_000, "--target-error", 100)
     assert found.code == 0, found.err

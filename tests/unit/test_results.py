@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,11 @@ def test_it_draws_its_first_rows(made: tuple[dps.Estimates, pa.DataType]) -> Non
 
 def test_a_key_is_no_formula() -> None:
     of([r"$\wrong$", "$", "$x$"]).plot().savefig(BytesIO())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_without_its_library_says_which_extra_brings_it(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    found = dps.Estimates(["a"], np.ones(1), np.zeros(1), np.full(1, 2.0), 0.95)
+    with pytest.raises(InvalidInput, match=rf"{library} is not installed: pip install 'dpsketch\[frames\]'"):
+        getattr(found, f"to_{library}")()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 import math
@@ -16,11 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 from dpsketch import local
 from dpsketch._arrow_stream import read_flat
-from dpsketch.cli import serving
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
@@ -137,14 +134,6 @@ def test_replies_are_json_whatever_the_numbers() -> None:
     assert json.loads(reply({"key": b"\xff/a"}).body) == {"key": "\\xff/a"}
     with pytest.raises(TypeError):
         reply({"key": object()})
-
-
-def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else object())
-    told = CliRunner().invoke(serving.app, ["--port", "0"])
-    assert isinstance(told.exception, InvalidInput)
-    assert "uvicorn" in str(told.exception)
-    assert "pip install 'dpsketch[serve]'" in str(told.exception)
 
 
 # Tokens and the store.

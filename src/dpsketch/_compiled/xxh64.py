@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
 
-from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.kernel import kernel, part, plain_kernel
 
 __all__ = ["hash_integers", "hash_ranges", "hash_slices"]
 
@@ -39,18 +36,15 @@ U33 = np.uint64(33)
 U64 = np.uint64(64)
 
 
-def load8(data: npt.NDArray[np.uint8], start: int) -> np.uint64:
-    """Return the eight bytes from ``start`` on as a little-endian integer, whatever their alignment."""
-    return np.uint64(int.from_bytes(data[start : start + 8].tobytes(), "little"))
+# About how long it takes to hash eight bytes, or a key beside its bytes, without the compiler.
+WORD_SECONDS = 5e-6
 
 
-def load4(data: npt.NDArray[np.uint8], start: int) -> np.uint64:
-    """Return the four bytes from ``start`` on as a little-endian integer, whatever their alignment."""
-    return np.uint64(int.from_bytes(data[start : start + 4].tobytes(), "little"))
-
-
-def _unaligned_load(bits: int) -> Any:
+def _load(bits: int) -> Any:
     """Make the one-instruction form of a load: numba by itself would read and join single bytes."""
+    from llvmlite import ir
+    from numba import njit, types
+    from numba.extending import intrinsic
 
     @intrinsic
     def load(typing_context: Any, data: Any, start: Any) -> Any:
@@ -62,47 +56,47 @@ def _unaligned_load(bits: int) -> Any:
 
         return types.uint64(data, types.intp), generate
 
-    return load
+    one: Any = load
+
+    @njit(nogil=True)
+    def loaded(data: Any, start: Any) -> Any:
+        return one(data, start)
+
+    return loaded
 
 
-_load8 = _unaligned_load(64)
-_load4 = _unaligned_load(32)
+def _load8(data: npt.NDArray[np.uint8], start: int) -> np.uint64:
+    """Return the eight bytes from ``start`` on as a little-endian integer, whatever their alignment."""
+    return np.uint64(int.from_bytes(data[start : start + 8].tobytes(), "little"))
 
 
-@overload(load8)
-def _compiled_load8(data: Any, start: Any) -> Any:
-    def load(data: Any, start: Any) -> Any:
-        return _load8(data, start)
-
-    return load
+def _load4(data: npt.NDArray[np.uint8], start: int) -> np.uint64:
+    """Return the four bytes from ``start`` on as a little-endian integer, whatever their alignment."""
+    return np.uint64(int.from_bytes(data[start : start + 4].tobytes(), "little"))
 
 
-@overload(load4)
-def _compiled_load4(data: Any, start: Any) -> Any:
-    def load(data: Any, start: Any) -> Any:
-        return _load4(data, start)
-
-    return load
+load8 = part(_load8, lambda: _load(64))
+load4 = part(_load4, lambda: _load(32))
 
 
-@kernel
+@part
 def _rotate(x: np.uint64, bits: np.uint64) -> np.uint64:
     return (x << bits) | (x >> (U64 - bits))
 
 
-@kernel
+@part
 def _round(accumulator: np.uint64, word: np.uint64) -> np.uint64:
     return _rotate(accumulator + word * P2, U31) * P1
 
 
-@kernel
+@part
 def _avalanche(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> U33)) * P2
     h = (h ^ (h >> U29)) * P3
     return h ^ (h >> U32)
 
 
-@kernel
+@part
 def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
     length = np.uint64(stop - start)
     if stop - start >= 32:
@@ -136,7 +130,7 @@ def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint6
     return _avalanche(h)
 
 
-@kernel
+@plain_kernel(lambda data, offsets, seed, hashes: WORD_SECONDS * (len(hashes) + len(data) / 8))
 def hash_slices(
     data: npt.NDArray[np.uint8],
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
@@ -161,7 +155,7 @@ def hash_ranges(
         hashes[i] = _hash_one(data, starts[i], stops[i], seed)
 
 
-@kernel
+@plain_kernel(lambda keys, seed, hashes: WORD_SECONDS * len(keys))
 def hash_integers(keys: npt.NDArray[np.uint64], seed: np.uint64, hashes: npt.NDArray[np.uint64]) -> None:
     """Fill in ``hashes[i]`` with XXH64 of the eight little-endian bytes of ``keys[i]``."""
     start = seed + P5 + U8

@@ -1,9 +1,14 @@
 """What releases cost together, how much noise a budget asks for, and what it means in words."""
 
-from dpsketch.accounting.composition import compose, composed_delta, fits, group, rho_of
-from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
-from dpsketch.accounting.odds import best_guess, posterior, words
-from dpsketch.accounting.tally import Costs, check_cost
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.accounting.composition import compose, composed_delta, fits, group, rho_of
+    from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
+    from dpsketch.accounting.odds import best_guess, posterior, words
+    from dpsketch.accounting.tally import Costs, check_cost
 
 __all__ = [
     "Costs",
@@ -21,3 +26,14 @@ __all__ = [
     "words",
     "zcdp_mu",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "composition": "compose composed_delta fits group rho_of",
+            "gaussian": "gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu",
+            "odds": "best_guess posterior words",
+            "tally": "Costs check_cost",
+        },
+    )

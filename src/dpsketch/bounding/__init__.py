@@ -15,12 +15,28 @@ million, 3·10⁻⁴ for a hundred million): such a batch is refused for no reas
 :func:`whole_users` cuts a source that is sorted by user into batches that hold each user whole.
 """
 
-from dpsketch.bounding.counted import CountedUsers
-from dpsketch.bounding.cutting import Cut, cut_of_records, cut_of_users
-from dpsketch.bounding.keeping import Bounded, bound, point_fingerprints
-from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.bounding.counted import CountedUsers
+    from dpsketch.bounding.cutting import Cut, cut_of_records, cut_of_users
+    from dpsketch.bounding.keeping import Bounded, bound, point_fingerprints
+    from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
 
 __all__ = [
     "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "bound", "cut_of_records", "cut_of_users",
     "point_fingerprints", "whole_users",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "counted": "CountedUsers",
+            "cutting": "Cut cut_of_records cut_of_users",
+            "keeping": "Bounded bound point_fingerprints",
+            "whole": "BoundedSpec Grid whole_users",
+        },
+    )

@@ -1,10 +1,14 @@
-"""The commands, in the order a newcomer meets them."""
+"""The commands, in the order a newcomer meets them. The module of one is loaded when it is called."""
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
 
-from dpsketch.cli import asking, auditing, demo, ledger, local, making, planning, reproducing, serving
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 __all__ = ["app"]
 
@@ -33,8 +37,63 @@ From a file to an answer:
   dpsketch query visits.dps /index.html
 """
 
+# Each command's module, and its function there; "app" where it has commands of its own.
+_HOMES = {
+    "demo": "demo:demo",
+    "run": "making:run",
+    "build": "making:build",
+    "merge": "making:merge",
+    "release": "making:release",
+    "recover": "making:recover",
+    "query": "asking:query",
+    "top": "asking:top",
+    "inspect": "asking:inspect",
+    "plot": "asking:plot",
+    "audit": "auditing:audit",
+    "plan": "planning:plan",
+    "reproduce": "reproducing:reproduce",
+    "ledger": "ledger:app",
+    "local": "local:app",
+    "serve": "serving:app",
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Any:
+        module, _, attribute = _HOMES[name].partition(":")
+        found = getattr(import_module(f"dpsketch.cli.{module}"), attribute)
+        alone = typer.Typer(rich_markup_mode=None)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+        else:
+            alone.command(name)(found)
+        return get_group(alone).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": _Commands()})
+
+
 app = typer.Typer(
     name="dpsketch",
+    cls=_Group,
     help=_HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -50,21 +109,3 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
         typer.echo(__version__)
         raise typer.Exit()
-
-
-app.command("demo")(demo.demo)
-app.command("run")(making.run)
-app.command("build")(making.build)
-app.command("merge")(making.merge)
-app.command("release")(making.release)
-app.command("recover")(making.recover)
-app.command("query")(asking.query)
-app.command("top")(asking.top)
-app.command("inspect")(asking.inspect)
-app.command("plot")(asking.plot)
-app.command("audit")(auditing.audit)
-app.command("plan")(planning.plan)
-app.command("reproduce")(reproducing.reproduce)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(local.app, name="local")
-app.add_typer(serving.app, name="serve")

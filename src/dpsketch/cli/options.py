@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
     "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "read_lines", "refuse_foreign",
-    "unit_from", "with_groups",
+    "unit_from", "whole", "with_groups",
 ]  # fmt: skip
 
 
@@ -38,6 +39,17 @@ def kind_argument(able: Callable[[Kind], bool], words: str) -> Any:
         return text
 
     return typer.Argument(parser=named, autocompletion=names, help=f"{words}: {', '.join(names())}.")
+
+
+def whole(text: str | int) -> int:
+    """Read a whole number, which may be written as 1e5."""
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        value = float(text)
+        if value.is_integer():
+            return int(value)
+    raise typer.BadParameter(f"{text!r} is not a whole number.")
 
 
 class KeyKind(StrEnum):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from
+from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from, whole
 from dpsketch.cli.output import print_json, say, table
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import number_text
@@ -31,7 +31,9 @@ def plan(
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None,
     delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None,
     rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None,
-    keys: Annotated[int, typer.Option("--keys", help="A public guess: how many distinct keys.")] = 10_000,
+    keys: Annotated[
+        int, typer.Option("--keys", parser=whole, metavar="INTEGER", help="A public guess: how many distinct keys.")
+    ] = 10_000,
     skew: Annotated[float, typer.Option("--skew", help="A public guess: the i-th key has a share of i^-skew.")] = 1.0,
     users: Annotated[
         float | None, typer.Option("--users", help="A public guess: how many users the records are of. Protects users.")
@@ -44,7 +46,12 @@ def plan(
     ] = None,
     memory: Annotated[
         int | None,
-        typer.Option("--memory", help="The most bytes that it may take. Default: 4 MiB, or its keys'."),
+        typer.Option(
+            "--memory",
+            parser=whole,
+            metavar="INTEGER",
+            help="The most bytes it may take. Default: 4 MiB, or its keys'.",
+        ),
     ] = None,
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="Protect users, of so many keys each.")] = None,
     max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,

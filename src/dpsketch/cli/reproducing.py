@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from enum import StrEnum
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,6 +53,9 @@ def reproduce(
     if workers == 1:
         found = [_one(name, output, quick=quick) for name in names]
     else:
+        from concurrent.futures import ProcessPoolExecutor, as_completed
+        from multiprocessing import get_context
+
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             pending = [pool.submit(partial(_one, quick=quick), name, output) for name in names]
             for done in as_completed(pending):

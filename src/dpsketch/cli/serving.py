@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -88,7 +87,6 @@ def serve(
         return
     if demo and host not in ("127.0.0.1", "::1", "localhost"):
         raise InvalidInput("--demo lets everyone read and report, so it listens on this machine only: drop --host.")
-    _need_extra()
     from dpsketch.server import logs
     from dpsketch.server.app import create_app
     from dpsketch.server.process import serve as serve_app
@@ -178,7 +176,6 @@ def revoke(
 
 @contextlib.contextmanager
 def _storage(context: typer.Context) -> Iterator[Storage]:
-    _need_extra()
     from dpsketch.server.storage import Storage
 
     storage = Storage(context.obj)
@@ -186,10 +183,3 @@ def _storage(context: typer.Context) -> Iterator[Storage]:
         yield storage
     finally:
         storage.close()
-
-
-def _need_extra() -> None:
-    needed = ("fastapi", "uvicorn", "httptools", "prometheus_client")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InvalidInput(f"the service needs {', '.join(missing)}: pip install 'dpsketch[serve]'.")

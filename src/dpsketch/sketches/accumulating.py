@@ -75,6 +75,18 @@ class Accumulator(Partial, Generic[SpecT]):
         stated: KeyType | None = getattr(self._spec, "key_type", None)
         return stated or self._seen
 
+    def _protects_users(self, users: Any, disjoint_users: bool, counts: Any = None) -> bool:
+        """Say whether the unit is a user, and refuse columns that go with the other unit."""
+        if self._spec.unit.level == "record":
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            return False
+        if users is None:
+            raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+        if counts is not None:
+            raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+        return True
+
     def _note_type(self, key_type: KeyType | None, declared: KeyType | None) -> None:
         """Remember what the keys of a batch are, and state it in the spec if their column's own type does."""
         self._seen = self._seen or key_type
@@ -110,13 +122,21 @@ class Accumulator(Partial, Generic[SpecT]):
 
     def _completed(self, document: files.Document) -> files.Document:
         document = super()._completed(document)
-        return replace(document, header={**document.header, "seen": self._seen, "cut": self._cut.to_json()})
+        header = document.header | {"skipped": self._skipped, "seen": self._seen, "cut": self._cut.to_json()}
+        arrays = document.arrays
+        if self._spec.unit.level == "user":
+            header["users"] = self._counted.to_json()
+            arrays = {**arrays, "users": self._counted.to_array()}
+        return replace(document, header=header, arrays=arrays)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a sensitive sketch from a decoded file; older ones do not say what keys they have seen."""
         sketch = super().from_document(document)
         sketch._seen = stored_type(document)
+        sketch._skipped = int(document.header["skipped"])
+        if sketch._spec.unit.level == "user":
+            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         if "cut" in document.header:
             sketch._cut = Cut.from_json(document.header["cut"])
         return sketch

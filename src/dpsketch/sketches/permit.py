@@ -25,7 +25,7 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.specs import Sensitivity
+from dpsketch.sketches.specs import ReleasePreview, Sensitivity
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
@@ -38,13 +38,11 @@ __all__ = [
     "ReleasePreview",
     "Share",
     "additive",
-    "combined_guarantee",
     "obtain",
 ]
 
 # At this δ a release made with ρ also states its (ε, δ).
 DELTA_FOR_RHO = 1e-6
-_IN_BOTH = "Stated for someone who may be in both releases."
 SEEDED = "the noise came from a seeded source that exists for tests only"
 
 # A trillionth more noise than needed outweighs every rounding here and in the sum of the shares.
@@ -200,15 +198,6 @@ def _covers(charged: Iterable[Cost], drawn: Iterable[Cost]) -> bool:
     paid_squares = math.fsum(cost.mu**2 for cost in left if isinstance(cost, GaussianCost))
     paid = math.fsum(cost.epsilon for cost in left if isinstance(cost, PureCost))
     return squares <= paid_squares * (1 + _SLACK) and pure <= paid * (1 + _SLACK)
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePreview:
-    """What a release would promise and be worth, known before anything is read or spent."""
-
-    guarantee: Guarantee
-    noise_scale: float
-    predicted_error: float
 
 
 class Share(NamedTuple):
@@ -423,26 +412,3 @@ def _charged(
     elif isinstance(ledger, str):
         ledger = Ledger(ledger)
     return ledger.charge(dataset, costs, unit=unit, note=note, once=once)
-
-
-def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:
-    """State what two releases promise together to someone who may be in both.
-
-    Each stays under the conditions it was made under: whatever caveat either has, the combination has too.
-    """
-    costs = first.costs + second.costs
-    delta = max(first.delta, second.delta)
-    holds = first.holds and second.holds
-    # Where one of them promises nothing, only its reason matters.
-    parts = [each.caveat for each in (first, second) if holds or not each.holds]
-    inherited = [part.replace(_IN_BOTH, "").strip() for part in parts if part]
-    caveats = dict.fromkeys(filter(None, [_IN_BOTH, *inherited] if holds else inherited))
-    return Guarantee(
-        epsilon=accounting.compose(costs, delta=delta),
-        delta=delta,
-        unit=unit,
-        costs=costs,
-        mechanism=f"{first.mechanism}; {second.mechanism}",
-        caveat=" ".join(caveats) or None,
-        holds=holds,
-    )

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
 
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Guarantee, Unit
 
-__all__ = ["Sensitivity", "Spec", "UnitSpec", "check_key_type", "fingerprint_of", "refuse_mismatch"]
+__all__ = [
+    "ReleasePreview",
+    "Sensitivity",
+    "Spec",
+    "StoredSpec",
+    "UnitSpec",
+    "check_key_type",
+    "fingerprint_of",
+    "refuse_mismatch",
+]
 
 
 class Spec(Protocol):
@@ -32,6 +41,21 @@ class UnitSpec(Spec, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSpec:
+    """A spec that is written as its fields are: numbers, text, and a unit."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.to_json() if isinstance(value, Unit) else value for name, value in values.items()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a spec from :meth:`to_json`."""
+        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
+
+
+@dataclass(frozen=True, slots=True)
 class Sensitivity:
     """How far one unit can move a sketch's integer table, in the L1 and L2 norms (upper bounds)."""
 
@@ -41,6 +65,15 @@ class Sensitivity:
     def __post_init__(self) -> None:
         hold_whole(self, "l1", low=0)
         hold_real(self, "l2")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePreview:
+    """What a release would promise and be worth, known before anything is read or spent."""
+
+    guarantee: Guarantee
+    noise_scale: float
+    predicted_error: float
 
 
 def fingerprint_of(spec: Spec) -> str:

@@ -6,7 +6,11 @@ a structured stream. Only the DataFrame API is used, so that all of it also runs
 installed on the executors too.
 """
 
-from dpsketch.spark.building import build, build_files, receive
-from dpsketch.spark.streaming import PanPrivateStream
+try:
+    from dpsketch.spark.building import build, build_files, receive
+    from dpsketch.spark.streaming import PanPrivateStream
+except ModuleNotFoundError as missing:
+    words = f"dpsketch.spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
+    raise ModuleNotFoundError(words, name=missing.name) from None
 
 __all__ = ["PanPrivateStream", "build", "build_files", "receive"]

@@ -10,14 +10,19 @@ the sensitivity under replacement is 2w√k (the two records may share every cel
 estimate with known noise scale instead of the plain median, which remains as ``estimator="median"``.
 """
 
-from dpsketch.sketches.countsketch.continual import ContinualCountSketch
-from dpsketch.sketches.countsketch.local_model import LocalCountSketch
-from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
-from dpsketch.sketches.countsketch.parties import merge_releases
-from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
-from dpsketch.sketches.countsketch.shares import Share
-from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.countsketch.continual import ContinualCountSketch
+    from dpsketch.sketches.countsketch.local_model import LocalCountSketch
+    from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
+    from dpsketch.sketches.countsketch.parties import merge_releases
+    from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
+    from dpsketch.sketches.countsketch.shares import Share
+    from dpsketch.sketches.countsketch.sketch import CountSketch
+    from dpsketch.sketches.countsketch.spec import CountSketchSpec
 
 __all__ = [
     "ContinualCountSketch",
@@ -30,3 +35,18 @@ __all__ = [
     "Share",
     "merge_releases",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "continual": "ContinualCountSketch",
+            "local_model": "LocalCountSketch",
+            "pan_private": "PanPrivateCountSketch",
+            "parties": "merge_releases",
+            "private": "Estimator PrivateCountSketch",
+            "shares": "Share",
+            "sketch": "CountSketch",
+            "spec": "CountSketchSpec",
+        },
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -14,11 +13,11 @@ import numpy.typing as npt
 from dpsketch import files, plots
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
-from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys, typed_keys
+from dpsketch.release import KeyedRelease, combined_guarantee
 from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
@@ -28,7 +27,6 @@ from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choos
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
-from dpsketch.sketches.permit import combined_guarantee
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 
@@ -47,7 +45,7 @@ _TAIL_MARGIN = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateCountSketch(Release):
+class PrivateCountSketch(KeyedRelease):
     """A released CountSketch: public, to be queried for ever.
 
     Attributes
@@ -127,20 +125,6 @@ class PrivateCountSketch(Release):
         values = self._values(prints, location)
         half = self._half_width(location, confidence)
         return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """Estimate the counts of keys."""
-        require_keys(asked)
-        keys = typed_keys(asked, self.key_type, key_type)
-        chosen: Any = {} if estimator is None else {"estimator": estimator}
-        return self.estimate(keys, confidence=confidence, **chosen)
-
-    @property
-    def takes_either_key(self) -> bool:
-        """Whether it was made without a key type, so that a question about keys brings its own."""
-        return self.spec.key_type is None
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Return the ``n`` candidates with the largest estimates, largest first.

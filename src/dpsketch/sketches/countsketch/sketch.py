@@ -9,12 +9,10 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
-from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator, agreed_spec
 from dpsketch.sketches.countsketch.adding import add_batch
-from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
@@ -128,17 +126,10 @@ class CountSketch(Accumulator[CountSketchSpec]):
             was not checked. For users too many to remember, at eight bytes each.
         """
         batch = fingerprint(keys, self._key_type)
-        clip = self._spec.clip
-        if clip is None:
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_records(batch, weights, counts)
+        if self._protects_users(users, disjoint_users, counts):
+            self._add_users(batch, users, weights, disjoint_users)
         else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
-            self._add_users(batch, users, weights, clip, disjoint_users)
+            self._add_records(batch, weights, counts)
         self._note_type(batch.key_type, batch.declared)
 
     def _add_records(self, batch: KeyBatch, weights: Any, counts: Any) -> None:
@@ -156,8 +147,8 @@ class CountSketch(Accumulator[CountSketchSpec]):
         self._skipped += batch.skipped
         self._cut += cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
 
-    def _add_users(self, batch: KeyBatch, users: Any, weights: Any, clip: Clip, disjoint_users: bool) -> None:
-        grid = self._spec.weight_grid
+    def _add_users(self, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> None:
+        grid, clip = self._spec.weight_grid, self._spec.user_clip
         units = grid.one if weights is None else grid.units(weights, len(batch.fingerprints) + batch.skipped)
         bounded = bound(
             users,
@@ -235,20 +226,16 @@ class CountSketch(Accumulator[CountSketchSpec]):
         return PrivateCountSketch(spec, noisy, laws, permit.guarantee(caveat=caveat), permit.charge)
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
-        arrays: dict[str, files.Array] = {"table": self._table}
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}
         if self._spec.clip is not None:
-            header |= {"clipped": self._clipped, "users": self._counted.to_json()}
-            arrays["users"] = self._counted.to_array()
-        return files.Document("counts", True, header, arrays)
+            header["clipped"] = self._clipped
+        return files.Document("counts", True, header, {"table": self._table})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
         sketch._mass = int(document.header["mass"])
-        sketch._skipped = int(document.header["skipped"])
         if sketch._spec.clip is not None:
             sketch._clipped = int(document.header["clipped"])
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
@@ -14,7 +14,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, check_key_type
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COUNTERS = "the counters"
 
 
 @dataclass(frozen=True, slots=True)
-class CountSketchSpec:
+class CountSketchSpec(StoredSpec):
     """All that two CountSketches must share to merge. Public.
 
     Attributes
@@ -84,8 +84,11 @@ class CountSketchSpec:
     @property
     def clip(self) -> Clip | None:
         """The bound on one user's own sketch; None where the unit is a record."""
-        if self.unit.level == "record":
-            return None
+        return None if self.unit.level == "record" else self.user_clip
+
+    @property
+    def user_clip(self) -> Clip:
+        """The bound on one user's own sketch, where the unit is a user."""
         return Clip(self.rows, self.width, self.unit.max_keys, self.weight_grid.max_units)
 
     @property
@@ -140,22 +143,6 @@ class CountSketchSpec:
 
         guess = guessed_counts(records, keys, skew, counts)
         return rehearse(self, guess, Budget(epsilon, delta, rho))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {
-            "rows": self.rows,
-            "width": self.width,
-            "unit": self.unit.to_json(),
-            "seed": self.seed,
-            "grid": self.grid,
-            "key_type": self.key_type,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
 
 
 def stated_type(key_type: KeyType | None, sketch: str) -> KeyType:

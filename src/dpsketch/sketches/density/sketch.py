@@ -123,9 +123,7 @@ class DensitySketch(Accumulator[DensitySpec]):
             was not checked.
         """
         batch = self._spec.read(points, self._key_type)
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        if not self._protects_users(users, disjoint_users):
             kept, skipped, counted, cut = batch, batch.skipped, self._counted, Cut()
         else:
             rows, skipped, counted, cut = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
@@ -213,22 +211,14 @@ class DensitySketch(Accumulator[DensitySpec]):
         return PrivateDensity(spec, table, count, calibrated.law(TABLE), law, stated, permit.charge)
 
     def _to_document(self) -> files.Document:
-        spec = self._spec
-        header: dict[str, Any] = {"spec": spec.to_json(), "records": str(self._records), "skipped": self._skipped}
-        arrays: dict[str, files.Array] = {"table": self._table}
-        if spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document("density", True, header, arrays)
+        header = {"spec": self._spec.to_json(), "records": str(self._records)}
+        return files.Document("density", True, header, {"table": self._table})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         sketch = cls.from_spec(DensitySpec.from_json(document.header["spec"]))
         sketch._table[:] = integer_array(document, "table", sketch._table.shape)
         sketch._records = int(document.header["records"])
-        sketch._skipped = int(document.header["skipped"])
-        if sketch._spec.unit.level == "user":
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
 
 

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch import files, plots
+from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
-from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import probability
 from dpsketch.privacy import Cost, Guarantee, PureCost, Unit
-from dpsketch.release import Release, refuse_keys, statement
-from dpsketch.results import Estimates
+from dpsketch.release import combined_guarantee
+from dpsketch.sketches.distinct.private import DistinctRelease
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import ids_array, stored_ids
-from dpsketch.sketches.permit import combined_guarantee
-from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
+from dpsketch.sketches.specs import refuse_mismatch
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from dpsketch.ledger import Charge
 
 __all__ = ["BITS", "Flips", "PrivateDistinctBitmap", "flip_threshold"]
@@ -85,8 +80,8 @@ class Flips:
         return flipped
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PrivateDistinctBitmap(Release):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrivateDistinctBitmap(DistinctRelease):
     """A released bitmap: public; merges with others of the same spec into one of the union.
 
     Attributes
@@ -122,16 +117,6 @@ class PrivateDistinctBitmap(Release):
         """The estimated number of distinct keys: the maximum of the likelihood."""
         candidates, likelihood = self._likelihood()
         return float(candidates[int(np.argmax(likelihood))])
-
-    @property
-    def low(self) -> float:
-        """The lower end of the 95% interval."""
-        return self.interval()[0]
-
-    @property
-    def high(self) -> float:
-        """The upper end of the 95% interval."""
-        return self.interval()[1]
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the number of distinct keys, by the likelihood ratio."""
@@ -176,25 +161,6 @@ class PrivateDistinctBitmap(Release):
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         flip = self.flip + other.flip - 2 * self.flip * other.flip
         return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated, ids=self.ids | other.ids)
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """State the number of distinct keys, with its interval."""
-        refuse_keys(asked)
-        return statement("distinct keys", self.value, self.interval(confidence), confidence)
-
-    def plot(self) -> Figure:
-        """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement("distinct keys", self.value, self.interval(), 0.95), words)
-
-    def __repr__(self) -> str:
-        low, high = self.interval()
-        return (
-            f"<PrivateDistinctBitmap {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
-            f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
-        )
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
@@ -29,8 +30,58 @@ if TYPE_CHECKING:
 __all__ = ["PrivateDistinct"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PrivateDistinct(Release):
+class DistinctRelease(Release):
+    """A release that states a number of distinct keys, with an interval."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def spec(self) -> DistinctSpec:
+            """The public spec."""
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """The estimated number of distinct keys."""
+
+    @abstractmethod
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for the number of distinct keys."""
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95% interval."""
+        return self.interval()[1]
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State the number of distinct keys, with its interval."""
+        refuse_keys(asked)
+        return statement("distinct keys", self.value, self.interval(confidence), confidence)
+
+    def plot(self) -> Figure:
+        """Draw the number with its interval."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.bars(statement("distinct keys", self.value, self.interval(), 0.95), words)
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"<{type(self).__name__} {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
+            f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrivateDistinct(DistinctRelease):
     """A released distinct count: public, for ever.
 
     Attributes
@@ -61,16 +112,6 @@ class PrivateDistinct(Release):
         return self.spec.distinct_for(self.ones)
 
     @property
-    def low(self) -> float:
-        """The lower end of the 95% interval."""
-        return self.interval()[0]
-
-    @property
-    def high(self) -> float:
-        """The upper end of the 95% interval."""
-        return self.interval()[1]
-
-    @property
     def error(self) -> float:
         """The standard error of :attr:`value`, from the release itself."""
         return self.spec.error(self.value, self.noise)
@@ -96,25 +137,6 @@ class PrivateDistinct(Release):
             return distinct
 
         return end(-1), end(1)
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """State the number of distinct keys, with its interval."""
-        refuse_keys(asked)
-        return statement("distinct keys", self.value, self.interval(confidence), confidence)
-
-    def plot(self) -> Figure:
-        """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement("distinct keys", self.value, self.interval(), 0.95), words)
-
-    def __repr__(self) -> str:
-        low, high = self.interval()
-        return (
-            f"<PrivateDistinct {self.value:.4g} keys [{low:.4g}, {high:.4g}], "
-            f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
-        )
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

@@ -10,7 +10,7 @@ import numpy as np
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
 from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -86,13 +86,9 @@ class DistinctSketch(Accumulator[DistinctSpec]):
             State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
         """
         batch = fingerprint(keys, self._key_type)
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        if not self._protects_users(users, disjoint_users):
             prints, skipped, counted, cut = batch.fingerprints, batch.skipped, self._counted, Cut()
         else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
             unit, user_type = self._spec.unit, self._counted.user_type
             bounded = bound(
                 users, batch, 1, max_keys=unit.max_keys, max_units=1, seed=self._spec.seed, user_type=user_type
@@ -178,12 +174,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         )
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
-        arrays: dict[str, files.Array] = {"bitmap": self._bitmap}
-        if self._spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document("distinct", True, header, arrays)
+        return files.Document("distinct", True, {"spec": self._spec.to_json()}, {"bitmap": self._bitmap})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
@@ -192,7 +183,4 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         if not isinstance(bitmap, np.ndarray) or bitmap.dtype != np.uint64 or bitmap.shape != sketch._bitmap.shape:
             raise FileRefused("the file's bitmap is not what its spec prescribes.")
         sketch._bitmap[:] = bitmap
-        sketch._skipped = int(document.header["skipped"])
-        if sketch._spec.unit.level == "user":
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch

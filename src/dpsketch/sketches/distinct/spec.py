@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity
+from dpsketch.sketches.specs import Sensitivity, StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec"]
@@ -26,7 +26,7 @@ ONES = "the number of ones"
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctSpec:
+class DistinctSpec(StoredSpec):
     """All that two distinct sketches must share to merge. Public.
 
     Attributes
@@ -127,20 +127,6 @@ class DistinctSpec:
     def _log_missed(self) -> npt.NDArray[np.float64]:
         """The logarithm of the probability that a key misses a given bit, for each level."""
         return np.log1p(-np.ldexp(1.0, -np.arange(1, LEVELS + 1)) / self.buckets)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {
-            "buckets": self.buckets,
-            "unit": self.unit.to_json(),
-            "seed": self.seed,
-            "key_type": self.key_type,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
 
 
 def _root(function: Any) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
@@ -13,11 +12,11 @@ from scipy.special import ndtri
 
 from dpsketch import files, plots
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyType, fingerprint, row_keys, to_arrow
+from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys, typed_keys
+from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
@@ -36,7 +35,7 @@ __all__ = ["PrivateHeavyHitters", "level_keys"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHeavyHitters(Release):
+class PrivateHeavyHitters(KeyedRelease):
     """A released tree of prefixes: public, to be searched and queried for ever.
 
     Attributes
@@ -169,15 +168,6 @@ class PrivateHeavyHitters(Release):
     def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Estimate the counts of keys, as :meth:`PrivateCountSketch.estimate` does, from the last level."""
         return self.leaf.estimate(self._column(keys), confidence=confidence, estimator=estimator)
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """Estimate the counts of keys."""
-        require_keys(asked)
-        keys = typed_keys(asked, self.key_type, key_type)
-        chosen: Any = {} if estimator is None else {"estimator": estimator}
-        return self.estimate(keys, confidence=confidence, **chosen)
 
     def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate many candidate keys together, as :meth:`PrivateCountSketch.decode` does, from the last level."""

@@ -13,11 +13,9 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
-from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
@@ -132,17 +130,10 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         column = to_arrow(keys)
         batch = fingerprint(column, self._spec.key_type)
         records = self._spec.space.parse(column)
-        clip = self._spec.leaf.clip
-        if clip is None:
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_records(records, batch, weights, counts)
+        if self._protects_users(users, disjoint_users, counts):
+            self._add_users(records, batch, users, weights, disjoint_users)
         else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
-            self._add_users(records, batch, users, weights, clip, disjoint_users)
+            self._add_records(records, batch, weights, counts)
 
     def _add_records(self, records: Keys, batch: KeyBatch, weights: Any, counts: Any) -> None:
         n = len(records)
@@ -179,10 +170,8 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
                 amounts = np.ascontiguousarray(np.broadcast_to(amounts, prints.shape))
                 kernels.add_weighted(self._tables[level], prints, self._row_keys[level], amounts)
 
-    def _add_users(
-        self, records: Keys, batch: KeyBatch, users: Any, weights: Any, clip: Clip, disjoint_users: bool
-    ) -> None:
-        grid = self._spec.weight_grid
+    def _add_users(self, records: Keys, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> None:
+        grid, clip = self._spec.weight_grid, self._spec.leaf.user_clip
         units = grid.one if weights is None else grid.units(weights, len(records))
         bounded = bound(
             users,
@@ -276,11 +265,10 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         return PrivateHeavyHitters(spec, total, dense, np.concatenate([inner, leaf]), noise, stated, permit.charge)
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass), "skipped": self._skipped}
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}
         arrays: dict[str, files.Array] = {"dense": self._dense, "tables": self._tables}
         if self._spec.leaf.clip is not None:
-            header |= {"clipped": self._clipped, "users": self._counted.to_json()}
-            arrays["users"] = self._counted.to_array()
+            header["clipped"] = self._clipped
         return files.Document("heavy", True, header, arrays)
 
     @classmethod
@@ -289,10 +277,8 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         sketch._dense[:] = integer_array(document, "dense", sketch._dense.shape)
         sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)
         sketch._mass = int(document.header["mass"])
-        sketch._skipped = int(document.header["skipped"])
         if sketch._spec.leaf.clip is not None:
             sketch._clipped = int(document.header["clipped"])
-            sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return sketch
 
 

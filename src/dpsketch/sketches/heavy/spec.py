@@ -16,7 +16,7 @@ from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity
+from dpsketch.sketches.specs import Sensitivity, StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TreeNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class HeavyHittersSpec:
+class HeavyHittersSpec(StoredSpec):
     """All that two HeavyHitters sketches must share to merge. Public.
 
     Attributes
@@ -222,20 +222,3 @@ class HeavyHittersSpec:
         threshold = real_number("threshold", threshold)
         noise = TreeNoise.of(self.calibrate(Budget(epsilon, delta, rho)))
         return predict(self, guessed_counts(records, keys, skew, counts), threshold, noise)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {
-            "rows": self.rows,
-            "width": self.width,
-            "unit": self.unit.to_json(),
-            "key_bits": self.key_bits,
-            "key_bytes": self.key_bytes,
-            "seed": self.seed,
-            "grid": self.grid,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})

@@ -15,7 +15,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, typed_column
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys, typed_keys
+from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.histogram import intervals
@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHistogram(Release):
+class PrivateHistogram(KeyedRelease):
     """A released histogram: public, to be queried for ever.
 
     Attributes
@@ -205,15 +205,9 @@ class PrivateHistogram(Release):
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:
         """Estimate the counts of keys."""
-        require_keys(asked)
         if estimator is not None:
             raise InvalidInput("a histogram's counts have one estimate: leave the estimator out.")
-        return self.estimate(typed_keys(asked, self.key_type, key_type), confidence=confidence)
-
-    @property
-    def takes_either_key(self) -> bool:
-        """Whether it was made without a key type, so that a question about keys brings its own."""
-        return self.spec.key_type is None
+        return KeyedRelease.answer(self, asked, confidence=confidence, estimator=None, key_type=key_type)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest keys with intervals."""

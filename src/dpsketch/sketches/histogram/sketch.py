@@ -12,7 +12,6 @@ from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut, cut_of_records
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
-from dpsketch.numbers import whole_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.frames import takes_frames
@@ -119,16 +118,10 @@ class Histogram(Accumulator[HistogramSpec]):
         column, found, declared = typed_column(keys, self._key_type)
         if column.type == TEXT_FINGERPRINTS:
             raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_records(column, weights, counts)
-        else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+        if self._protects_users(users, disjoint_users, counts):
             self._add_users(column, users, weights)
+        else:
+            self._add_records(column, weights, counts)
         self._note_type(found, declared)
 
     def _add_records(self, column: pa.ChunkedArray, weights: Any, counts: Any) -> None:
@@ -269,7 +262,7 @@ class Histogram(Accumulator[HistogramSpec]):
         return order, Pairs(len(order), users, keys, None if self._spec.weight_grid.max_units == 1 else units)
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped, "apart": self._apart}
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "apart": self._apart}
         order = self._keys.order()
         arrays: dict[str, files.Array] = {f"key_{name}": array for name, array in self._keys.to_arrays(order).items()}
         header["key_type"] = self._keys.key_type if len(order) else None
@@ -290,7 +283,6 @@ class Histogram(Accumulator[HistogramSpec]):
         sketch = cls.from_spec(HistogramSpec.from_json(header["spec"]))
         sketch._keys = KeyTable.from_arrays(_type(header["key_type"]), _prefixed(arrays, "key_"))
         sketch._mass = int(sketch._keys.units.sum())
-        sketch._skipped = whole_number("skipped", header["skipped"], low=0)
         sketch._apart = bool(header["apart"])
         if sketch._spec.unit.level == "user":
             sketch._users = KeyTable.from_arrays(_type(header["user_type"]), _prefixed(arrays, "user_"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,10 +10,10 @@ import numpy.typing as npt
 
 from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys, typed_keys
+from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
@@ -35,7 +34,7 @@ Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateSparseHistogram(Release):
+class PrivateSparseHistogram(KeyedRelease):
     """A released sparse histogram: public, to be queried for ever.
 
     Attributes
@@ -95,20 +94,6 @@ class PrivateSparseHistogram(Release):
         confidence = probability("confidence", confidence)
         asked, positions = self._positions(keys)
         return self._read(asked, positions, estimator, confidence, 1 - confidence)
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """Estimate the counts of keys."""
-        require_keys(asked)
-        keys = typed_keys(asked, self.key_type, key_type)
-        chosen: Any = {} if estimator is None else {"estimator": estimator}
-        return self.estimate(keys, confidence=confidence, **chosen)
-
-    @property
-    def takes_either_key(self) -> bool:
-        """Whether it was made without a key type, so that a question about keys brings its own."""
-        return self.spec.key_type is None
 
     @property
     def names_keys(self) -> bool:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
@@ -130,16 +130,10 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         """
         batch = fingerprint(keys, self._key_type)
         spec = replace(self._spec, key_type=batch.key_type)
-        if spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            self._add_records(spec, batch, weights, counts)
-        else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+        if self._protects_users(users, disjoint_users, counts):
             self._add_users(spec, batch, users, weights, disjoint_users)
+        else:
+            self._add_records(spec, batch, weights, counts)
         self._note_type(batch.key_type, batch.declared)
 
     def _add_records(self, spec: SparseHistogramSpec, batch: KeyBatch, weights: Any, counts: Any) -> None:
@@ -234,12 +228,8 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
 
     def _to_document(self) -> files.Document:
         positions, units = self._entries.arrays()
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
         arrays: dict[str, files.Array] = {"positions": positions, "units": units}
-        if self._spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document("sparse", True, header, arrays)
+        return files.Document("sparse", True, {"spec": self._spec.to_json()}, arrays)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
@@ -249,9 +239,6 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
             raise FileRefused("the file's entries are not those of a sparse histogram.")
         histogram._entries.add(np.asarray(positions), np.asarray(units))
         histogram._mass = int(np.sum(units, dtype=np.int64))
-        histogram._skipped = int(document.header["skipped"])
-        if histogram._spec.unit.level == "user":
-            histogram._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
         return histogram
 
 

@@ -17,7 +17,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.permit import ReleasePreview
 from dpsketch.sketches.sparse.estimators import predicted_error
 from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
-from dpsketch.sketches.specs import Sensitivity, check_key_type
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
@@ -31,7 +31,7 @@ Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class SparseHistogramSpec:
+class SparseHistogramSpec(StoredSpec):
     """All that two sparse histograms must share to merge. Public, and so chosen from public knowledge only.
 
     Attributes
@@ -180,18 +180,7 @@ class SparseHistogramSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values; the domain as text, since 2⁶⁴ passes the integers of a file."""
-        return {
-            "unit": self.unit.to_json(),
-            "domain": str(self.domain),
-            "max_value": self.max_value,
-            "expected_keys": self.expected_keys,
-            "collisions": self.collisions,
-            "threshold_share": self.threshold_share,
-            "alpha": self.alpha,
-            "seed": self.seed,
-            "grid": self.grid,
-            "key_type": self.key_type,
-        }
+        return {**StoredSpec.to_json(self), "domain": str(self.domain)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
