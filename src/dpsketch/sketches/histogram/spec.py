@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.mechanism import Form, Mechanism, Reach
 from dpsketch.sketches.permit import ReleasePreview
-from dpsketch.sketches.specs import check_key_type
+from dpsketch.sketches.specs import StoredSpec, check_key_type
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["HistogramSpec"]
@@ -22,7 +22,7 @@ _GUESSED_KEYS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramSpec:
+class HistogramSpec(StoredSpec):
     """All that two histograms must share to merge. Public.
 
     Attributes
@@ -95,12 +95,3 @@ class HistogramSpec:
         mechanism = self.mechanism(**options)
         error = self.grid * mechanism.count_error
         return ReleasePreview(mechanism.calibration.guarantee(self.unit), error, error)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {"unit": self.unit.to_json(), "grid": self.grid, "key_type": self.key_type}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
