@@ -5,10 +5,9 @@ Names are loaded when they are first used, so that ``import dpsketch`` and the c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpsketch import lazy
 
+TYPE_CHECKING = False  # as typing has it, which takes longer to load than all of this
 if TYPE_CHECKING:
     from dpsketch import kernels as kernels
     from dpsketch import local as local
