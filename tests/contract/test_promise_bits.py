@@ -1,7 +1,8 @@
 """What is not additive noise, held to what is promised: flipped bits, survivors of a threshold, secret projections.
 
 How likely each bit and each survivor is, is counted over many releases on two neighbouring inputs; what a unit can
-change is read off these numbers, and must stay within the ε that the release states.
+change is read off these numbers, and must stay within the ε that the release states. The twins of these tests, which
+show their power, are mutants (``tests/mutants/releases.py``).
 """
 
 from __future__ import annotations

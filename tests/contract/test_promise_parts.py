@@ -2,6 +2,7 @@
 
 As in ``test_promise``: what was published, less the exact tables, is the noise. It has the stated law and spread, no
 draw goes with another one, and one unit moves no more than the promise allows. Everything is taken from what is public.
+The twins of these tests, which show their power, are mutants (``tests/mutants/releases.py``).
 """
 
 from __future__ import annotations

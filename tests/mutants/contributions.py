@@ -240,14 +240,6 @@ PARTIALS = [
         "a merged sketch does not know who is in it",
     ),
     Mutant(
-        "partials-with-itself",
-        "sketches/partials.py",
-        "        if other is self:\n",
-        "        if False:\n",
-        _PARTIALS,
-        "merging a sketch with itself is refused for the wrong reason",
-    ),
-    Mutant(
         "bitmaps-merged-twice",
         "sketches/distinct/mergeable.py",
         "        if not self.ids.isdisjoint(other.ids):\n",
@@ -316,7 +308,7 @@ PARTIALS = [
         "sketches/documents.py",
         'if isinstance(spec, dict) and Unit.from_json(spec["unit"]) != promise.unit:',
         "if False:",
-        "tests/unit/test_file_refusals.py",
+        "tests/contract/test_forged_guarantees.py",
         "a file promises for users what its spec has for records",
     ),
 ]

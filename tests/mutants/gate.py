@@ -116,6 +116,7 @@ class Copy:
             shutil.copy2(mutant.path, path)
             if mutant.compiled:
                 self._forget_machine_code()
+                self._take_machine_code()
         outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"
         return Verdict(mutant, outcome, by, time.monotonic() - began)
 
@@ -180,6 +181,10 @@ class Copy:
     def _forget_machine_code(self) -> None:
         for path in self._sources.rglob("*.nb[ic]"):
             path.unlink()
+
+    def _take_machine_code(self) -> None:
+        for path in SOURCES.rglob("*.nb[ic]"):
+            shutil.copy2(path, self._sources / path.relative_to(SOURCES))
 
 
 def judged(
