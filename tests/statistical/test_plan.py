@@ -158,7 +158,7 @@ def test_the_best_for_keys_is_the_one_that_names_the_most() -> None:
     best = compare("keys", Amount(RECORD, 1.0, 1e-6), guess)
     assert best.best.kind == "histogram"
     assert {each.kind for each in best.proposals} == {"histogram", "sparse", "heavy", "counts"}
-    assert "histogram names about" in best.why
+    assert best.why.startswith("it names about")
     pure = compare("keys", Amount(RECORD, 1.0, 0.0), guess)
     assert pure.best.kind in ("sparse", "heavy")
     assert {each.kind: each.needs_list for each in pure.proposals}["histogram"]

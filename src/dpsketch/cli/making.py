@@ -223,7 +223,9 @@ def _suggest(flags: SketchFlags, budget: Budget, output: Path) -> None:
     for name, value in stated.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
-    say(f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}")
+    said = f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}"
+    named = "" if KINDS[flags.kind].lists_keys else " (and --keys-from FILE for keys that you name)"
+    say(said + named)
 
 
 def _releasable(path: Path) -> Any:

@@ -163,14 +163,14 @@ def _why(ordered: list[Proposal], listed: bool) -> str:
     found = best.also.get("found")
     if listed or found is None:
         rivals = [each for each in ordered[1:] if listed or "found" not in each.also]
-        need = "" if listed else "No kind finds names at this budget. With a public list of the keys, "
+        need = "" if listed else "no kind finds names at this budget; with a public list of the keys "
         if not rivals:
-            return f"{need}{best.kind} has an error of {number_text(best.error)}."
+            return f"{need}its error is {number_text(best.error)}."
         return (
-            f"{need}{best.kind} has the least error for keys of a list: {number_text(best.error)}, against "
+            f"{need}it has the least error for keys of a list: {number_text(best.error)}, against "
             f"{number_text(rivals[0].error)} of {rivals[0].kind}."
         )
-    words = f"{best.kind} names about {number_text(found)} keys, with an error of {number_text(best.error)} in a count"
+    words = f"it names about {number_text(found)} keys, with an error of {number_text(best.error)} in a count"
     others = [each for each in ordered[1:] if "found" in each.also]
     if not others:
         return f"{words}; no other kind finds names by itself."
