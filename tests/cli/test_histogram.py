@@ -174,6 +174,8 @@ def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, vi
     assert dpsketch("inspect", "c.dps", "--json").json["kind"] == "histogram"
     heavy = ("run", "heavy", "visits.csv", "--key", "url", "--key-bytes", 8, "--user", "visitor", "--max-keys", 3)
     assert "--user visitor --max-keys 3 --epsilon 1" in dpsketch(*heavy, *BUDGET, "-o", "h.dps").err
+    database = ("run", "counts", "postgresql://me:hidden@host?table=v", "--key", "url", *BUDGET, "--dry-run")
+    assert "dpsketch run histogram SOURCE --key url" in dpsketch(*database, "-o", "d.dps").err
     for quiet in ((*BUDGET, "--json"), ("--epsilon", 1, "--delta", 0), ("--rho", 0.1)):
         assert "answers better" not in dpsketch(*counts, *quiet, "--dry-run", "-o", "q.dps").err
     dpsketch(*counts, *BUDGET, "-o", "first.dps")
