@@ -36,7 +36,8 @@ def top(
     if candidates is None and not kind.lists_keys:
         raise InvalidInput(
             "this release knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
-            "public list costs no privacy), or make a release that names keys by itself: dpsketch run histogram …"
+            "public list costs no privacy), or make a release that names keys by itself: dpsketch run histogram …, "
+            "or dpsketch run heavy … where no key may be stored."
         )
     listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)

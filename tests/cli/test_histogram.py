@@ -167,11 +167,15 @@ def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, vi
     counts = ("run", "counts", "visits.csv", "--key", "url")
     made = dpsketch(*counts, *BUDGET, "-o", "c.dps")
     assert made.err.count(said) == 1
-    command = next(line for line in made.err.splitlines() if said in line).partition(": ")[2].split()[1:]
+    line = next(line for line in made.err.splitlines() if said in line)
+    assert line.endswith("(and --keys-from FILE for keys that you name)")
+    command = line.partition(": ")[2].partition(" (")[0].split()[1:]
     assert dpsketch(*command, "--overwrite").code == 0, "what it says can be typed"
     assert dpsketch("inspect", "c.dps", "--json").json["kind"] == "histogram"
     heavy = ("run", "heavy", "visits.csv", "--key", "url", "--key-bytes", 8, "--user", "visitor", "--max-keys", 3)
     assert "--user visitor --max-keys 3 --epsilon 1" in dpsketch(*heavy, *BUDGET, "-o", "h.dps").err
+    database = ("run", "counts", "postgresql://me:hidden@host?table=v", "--key", "url", *BUDGET, "--dry-run")
+    assert "dpsketch run histogram SOURCE --key url" in dpsketch(*database, "-o", "d.dps").err
     for quiet in ((*BUDGET, "--json"), ("--epsilon", 1, "--delta", 0), ("--rho", 0.1)):
         assert "answers better" not in dpsketch(*counts, *quiet, "--dry-run", "-o", "q.dps").err
     dpsketch(*counts, *BUDGET, "-o", "first.dps")

@@ -62,7 +62,7 @@ def test_a_question_compares_the_kinds_and_ends_in_a_command(dpsketch: Runner, t
     found = dpsketch("plan", "--question", "keys", *BUDGET, *DATA)
     assert found.code == 0, found.err
     assert "names found" in found.out
-    assert "Use histogram: histogram names about" in found.out
+    assert "Use histogram: it names about" in found.out
     assert "counts, where keys must not be stored" in found.out
     line = next(line for line in found.out.splitlines() if line.startswith("Proposed: "))
     command = line.replace("SOURCE…", "visits.csv").replace("COLUMN", "page").split()[2:]

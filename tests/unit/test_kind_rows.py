@@ -81,6 +81,18 @@ def test_a_row_names_what_exists(name: str) -> None:
     assert row.spec is None or (row.spec.from_json and row.sensitive.from_spec)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_that_are_compared_can_be_planned_and_say_where_they_suit(name: str) -> None:
+    row = KINDS[name]
+    if row.questions:
+        assert row.plan_path is not None
+        assert row.suits
+        assert row.start_path is not None
+    if row.instead is not None:
+        assert set(row.questions) <= set(KINDS[row.instead].questions)
+        assert KINDS[row.instead].instead is None
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_a_release_answers_what_its_row_says(made: dict[str, Release], name: str) -> None:
     release, row = made[name], KINDS[name]

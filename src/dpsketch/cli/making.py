@@ -64,10 +64,11 @@ def run(
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
     target = budget.target(lambda: _dataset_name(flags.source))
-    if like is None and not as_json:
-        _suggest(flags, budget, output)
+    better = None if like is not None or as_json else _better(flags, budget, output)
     if dry_run:
         _preview(sketch, budget, target, as_json, options)
+        if better is not None:
+            say(better)
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         spool.make_room(room_of(sketch))
@@ -75,6 +76,8 @@ def run(
         _planned(sketch, budget, options)
         with progress_bar("reading") as progress:
             reading = feed(sketch, flags, progress)
+        if better is not None:
+            say(better)
         _report(reading, sketch)
         options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
         private = deliver(sketch, budget, target, spool, options=options)
@@ -209,24 +212,27 @@ def recover(
     say(f"Put {output} in place.")
 
 
-def _suggest(flags: SketchFlags, budget: Budget, output: Path) -> None:
-    """Say once which kind answers the same question better, where one does; by what was asked alone.
+def _better(flags: SketchFlags, budget: Budget, output: Path) -> str | None:
+    """Return which kind answers the same question better, where one does; by what was asked alone.
 
     Not on a cluster, where keys may be too many to hold, nor without δ, where names on no list cannot be published.
     """
     instead = KINDS[flags.kind].instead
     if instead is None or flags.engine is not Engine.HERE or not budget.delta:
-        return
+        return None
     stated = {
         "key": flags.key, "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
         "max_weight": None if flags.max_weight == 1 else f"{flags.max_weight:g}",
         "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
     }  # fmt: skip
-    words = ["dpsketch", "run", instead, *flags.source]
+    # The address of a database may hold a password.
+    words = ["dpsketch", "run", instead, *("SOURCE" if "://" in source else source for source in flags.source)]
     for name, value in stated.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
-    say(f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}")
+    said = f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}"
+    named = "" if KINDS[flags.kind].lists_keys else " (and --keys-from FILE for keys that you name)"
+    return said + named
 
 
 def _releasable(path: Path) -> Any:

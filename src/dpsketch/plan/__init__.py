@@ -1,6 +1,6 @@
 """Plan a release before anything is read or spent: which shape reaches a wanted error, and what it costs."""
 
-from dpsketch.plan.keys import QUESTIONS, Comparison, compare
+from dpsketch.plan.comparison import QUESTIONS, Comparison, compare
 from dpsketch.plan.proposing import PLANNED, propose
 from dpsketch.plan.values import Amount, Guess, Proposal
 

@@ -248,7 +248,7 @@ KINDS: dict[str, Kind] = {
             ),
             plan_path="dpsketch.plan.tables:plan_heavy",
             questions=("keys",),
-            suits="names are wanted and keys must not be stored, in memory that may be seized or of a fixed size",
+            suits="names are wanted and keys must not be stored, or memory must have a fixed size",
             instead="histogram",
         ),
         Kind(
