@@ -47,7 +47,7 @@ format: $(VENV)/dev.stamp
 # The peers have pins of their own, so each lives in an environment of its own.
 .venv-peers/stamp:
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet opendp datasketches numpy pyarrow polars duckdb
+	.venv-peers/bin/pip install --quiet opendp pipeline-dp datasketches numpy pyarrow polars duckdb
 	touch $@
 
 .venv-pureldp/stamp:

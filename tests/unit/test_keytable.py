@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from dpsketch._compiled import grouping
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SketchBroken
 from dpsketch.hashing import fingerprint, text_fingerprints
-from dpsketch.sketches.histogram import keytable
+from dpsketch.sketches.histogram import keyslots
 from dpsketch.sketches.histogram.keytable import KeyTable, collision_chance
 from interrupting import interrupted, sampled_lines
 from oracles import grouping as oracle
@@ -56,9 +56,9 @@ def counted(keys: Any, units: Any = None, **how: Any) -> KeyTable:
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of eight rows, on one thread or on several, in a table that has regions from the start."""
     monkeypatch.setenv("DPSKETCH_THREADS", request.param)
-    monkeypatch.setattr(keytable, "_BLOCK", 8)
-    monkeypatch.setattr(keytable, "_SMALLEST_PART", 2)
-    monkeypatch.setattr(keytable, "_LEAST_SLOTS", keytable._REGIONED)
+    monkeypatch.setattr(keyslots, "_BLOCK", 8)
+    monkeypatch.setattr(keyslots, "_SMALLEST_PART", 2)
+    monkeypatch.setattr(keyslots, "_LEAST_SLOTS", keyslots._REGIONED)
 
 
 # --- the hash --------------------------------------------------------------------------------------------------------
@@ -359,12 +359,12 @@ def test_arrays_that_no_table_has_are_refused(instead: dict[str, Any]) -> None:
 
 
 def test_a_file_whose_keys_crowd_one_region_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keytable, "_LEAST_SLOTS", keytable._REGIONED)
+    monkeypatch.setattr(keyslots, "_LEAST_SLOTS", keyslots._REGIONED)
     keys = np.arange(100_000, dtype=np.uint64)
     ids, places = np.empty((len(keys), 2), np.uint64), np.empty(len(keys), np.uint64)
     grouping.identify_integers(keys, SECRET, ids, places)
     crowd = keys[places >> np.uint64(58) == 5]
-    region = keytable._REGIONED // grouping.REGIONS
+    region = keyslots._REGIONED // grouping.REGIONS
     for size, fits in ((region, True), (region + 1, False)):
         arrays = KeyTable("int", SECRET).to_arrays() | {"keys": crowd[:size], "units": np.ones(size, np.int64)}
         if fits:

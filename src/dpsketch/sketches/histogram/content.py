@@ -100,9 +100,9 @@ class Pairs:
         chosen = _capped(self.users, np.flatnonzero(among[self.keys]), cap)
         held = np.bincount(self.users[chosen], minlength=self._people)
         steps = unit_weights(cap)
-        weights = np.zeros(self.size, np.int64)
-        np.add.at(weights, self.keys[chosen], steps[held[self.users[chosen]]])
-        return weights
+        # Floats hold the sums exactly: fewer than 2³² users give a key at most 2²⁰ each.
+        sums = np.bincount(self.keys[chosen], weights=steps[held[self.users[chosen]]], minlength=self.size)
+        return sums.astype(np.int64)
 
     @property
     def _people(self) -> int:
@@ -133,4 +133,4 @@ def _capped(users: Integers, places: Integers, cap: int | Integers) -> Integers:
     ranks = np.arange(len(whose)) - np.repeat(firsts, np.diff(np.r_[firsts, len(whose)]))
     limit = cap if isinstance(cap, int) else cap[whose]
     kept = crowded[order[ranks < limit]]
-    return np.sort(np.concatenate([places[~over], kept]))
+    return np.concatenate([places[~over], kept])

@@ -10,20 +10,26 @@ two texts collide. That is all that rests on the hash; :func:`collision_chance` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch import threads
-from dpsketch._compiled import grouping
-from dpsketch.changes import Changeable
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, TEXT_FINGERPRINTS, KeyType, key_type_of, to_arrow
 from dpsketch.noise import random_words
+from dpsketch.sketches.histogram.keyslots import KeySlots, Scratch, blocks
+from dpsketch.sketches.histogram.rows import (
+    NO_BYTES,
+    NO_EDGES,
+    NO_WORDS,
+    Rows,
+    kept_of,
+    kept_rows,
+    read_only,
+    rows_of,
+)  # fmt: skip
 from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
 
 __all__ = ["KeyTable", "collision_chance"]
@@ -34,12 +40,6 @@ Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 HASH_BITS = 127  # of a long text's identity; one of the 128 says that it is a hash
-_BLOCK = 1 << 18  # rows that go through the steps together: their identities stay in the processor's cache
-_SMALLEST_PART = 1 << 15  # rows that are worth a thread
-_LEAST_SLOTS = 1 << 10
-_REGIONED = 1 << 16  # slots from which on a table has regions, that threads may own
-_NO_WORDS = np.empty(0, np.uint64)
-_NO_EDGES = np.zeros(1, np.int64)
 
 
 def collision_chance(rows: int) -> float:
@@ -57,7 +57,7 @@ def collision_chance(rows: int) -> float:
     return min(1.0, float(rows) ** 2 * 0.5 ** (HASH_BITS + 1))
 
 
-class KeyTable(Changeable):
+class KeyTable(KeySlots):
     """Distinct keys by number, and how much was counted of each: exact names, found by a secret hash.
 
     Numbers count up from 0 in the order in which keys first came (those of an Arrow dictionary: in the dictionary's
@@ -104,18 +104,7 @@ class KeyTable(Changeable):
             raise InvalidInput("secret must be two words: an array of two uint64.")
         self.key_type = key_type
         self.exact = True
-        self._secret = words
-        self._size = 0
-        self._total = 0
-        self._slots = np.zeros(_LEAST_SLOTS, np.uint64)
-        # By number: identities, units, and from where to where the long texts lie in the names.
-        self._ids = np.empty((0, 2), np.uint64)
-        self._units = np.empty(0, np.int64)
-        self._edges = np.zeros(1, np.int64)
-        self._names = np.empty(0, np.uint8)
-
-    def __len__(self) -> int:
-        return self._size
+        super().__init__(words)
 
     @property
     def units(self) -> Integers:
@@ -143,7 +132,7 @@ class KeyTable(Changeable):
             If all units together would pass 2⁶².
         """
         column = self._column(keys)
-        kept = _kept(column)
+        kept = kept_rows(column)
         skipped = 0 if kept is None else len(kept) - int(np.count_nonzero(kept))
         amounts: Integers | int = 1
         if units is not None:
@@ -287,15 +276,15 @@ class KeyTable(Changeable):
         """
         secret, units = _stored(arrays, "secret", np.uint64), _stored(arrays, "units", np.int64)
         exact = _stored(arrays, "exact", np.uint8)
-        rows = _Rows(0, _NO_WORDS, _NO_BYTES, _NO_EDGES)
+        rows = Rows(0, NO_WORDS, NO_BYTES, NO_EDGES)
         if len(units) and key_type == "int":
             keys = _stored(arrays, "keys", np.uint64)
-            rows = _Rows(len(keys), keys, _NO_BYTES, _NO_EDGES)
+            rows = Rows(len(keys), keys, NO_BYTES, NO_EDGES)
         elif len(units) and key_type == "text":
             names, edges = _stored(arrays, "names", np.uint8), _stored(arrays, "edges", np.int64)
             if not len(edges) or edges[0] != 0 or edges[-1] != len(names) or np.any(np.diff(edges) < 0):
                 raise _not_ours()
-            rows = _Rows(len(edges) - 1, _NO_WORDS, _read_only(names), edges)
+            rows = Rows(len(edges) - 1, NO_WORDS, read_only(names), edges)
         sensible = len(secret) == 2 and len(units) == len(rows) and exact.tolist() in ([0], [1])
         if not sensible or np.any((units < 0) | (units > COUNTER_LIMIT)):
             raise _not_ours()
@@ -333,7 +322,7 @@ class KeyTable(Changeable):
         self, column: pa.ChunkedArray, units: Integers | int, *, adds: bool, found: Integers | None = None
     ) -> None:
         """Pass a column through the table; where ``units`` are given by row, those with 0 are left out."""
-        scratch = _Scratch(len(column))
+        scratch = Scratch(len(column))
         start = 0
         for chunk in column.chunks:
             stop = start + len(chunk)
@@ -348,7 +337,7 @@ class KeyTable(Changeable):
         units: Integers | int,
         live: Mask | None,
         adds: bool,
-        scratch: _Scratch,
+        scratch: Scratch,
         found: Integers | None,
     ) -> None:
         if pa.types.is_null(array.type):
@@ -360,18 +349,18 @@ class KeyTable(Changeable):
                 self._enter_dictionary(array, units, adds, scratch, found)
                 return
             array = array.dictionary_decode()
-        for part in _blocks(len(array)):
+        for part in blocks(len(array)):
             block = array.slice(part.start, part.stop - part.start)
             counted = scratch.live[: len(block)]
             counted[:] = True if live is None else live[part]
             row_units = scratch.units[: len(block)]
             row_units[:] = units if isinstance(units, int) else units[part]
-            valid = _kept_of(block)
+            valid = kept_of(block)
             if valid is not None:
                 counted &= valid
             if not isinstance(units, int):
                 counted &= row_units > 0
-            numbers = self._group(_rows_of(block), row_units, counted, adds, scratch)
+            numbers = self._group(rows_of(block), row_units, counted, adds, scratch)
             if found is not None:
                 found[part] = numbers
 
@@ -380,12 +369,12 @@ class KeyTable(Changeable):
         array: pa.DictionaryArray,
         units: Integers | int,
         adds: bool,
-        scratch: _Scratch,
+        scratch: Scratch,
         found: Integers | None,
     ) -> None:
         """Pass a dictionary's values through the table once, each with the units of all its rows."""
         codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        valid = _kept_of(array.indices)
+        valid = kept_of(array.indices)
         present = codes if valid is None else codes[valid]
         values = len(array.dictionary)
         used = np.zeros(values, np.bool_)
@@ -403,99 +392,7 @@ class KeyTable(Changeable):
         if found is not None and valid is not None:
             found[~valid] = -1
 
-    # --- blocks ------------------------------------------------------------------------------------------------------
-
-    def _pass_all(self, rows: _Rows, units: Integers) -> Integers:
-        """Enter all rows, whatever their units, and return the numbers of their keys."""
-        found = np.empty(len(rows), np.int64)
-        scratch = _Scratch(len(rows))
-        for part in _blocks(len(rows)):
-            block = rows.part(part)
-            live = np.ones(len(block), np.bool_)
-            found[part] = self._group(block, np.ascontiguousarray(units[part]), live, True, scratch)
-        return found
-
-    def _group(self, rows: _Rows, units: Integers, live: Mask, adds: bool, scratch: _Scratch) -> Integers:
-        """Pass a block through the table; return the numbers of its rows' keys, in scratch."""
-        n, size = len(rows), self._size
-        if adds:
-            self._make_room(size + n)
-        slots = self._slots
-        parts = threads.parts(n, _SMALLEST_PART) if len(slots) >= _REGIONED else [slice(0, n)]
-        ids, places = scratch.ids[:n], scratch.places[:n]
-        found, spots, ranks = scratch.found[:n], scratch.spots[:n], scratch.ranks[:n]
-        order, fill = scratch.lists(len(parts), n)
-
-        def prepare(source: int, part: slice) -> None:
-            if self.key_type == "int":
-                grouping.identify_integers(rows.words[part], self._secret, ids[part], places[part])
-            else:
-                edges = rows.edges[part.start : part.stop + 1]
-                grouping.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
-            grouping.deal(places, live, part.start, part.stop, order, fill, source)
-
-        def look(owner: int) -> None:
-            fits = grouping.group(
-                slots, _wrap(slots), self._ids, self._units, size, ids, places, units, order[owner], fill[owner], adds,
-                found, spots,
-            )  # fmt: skip
-            _refuse_crowd(fits)
-
-        threads.run([partial(prepare, source, part) for source, part in enumerate(parts)])
-        threads.run([partial(look, owner) for owner in range(len(parts))])
-        if not adds:
-            found[~live] = -1
-            return found
-        known = grouping.rank_fresh(live, spots, size, self._ids, self._units, self._edges, rows.edges, ranks)
-        self._names = _larger(self._names, int(self._edges[size]), int(self._edges[known]))
-
-        def settle(part: slice) -> None:
-            grouping.settle(
-                part.start, part.stop, live, spots, size, ranks, slots, found, rows.data, rows.edges, self._edges,
-                self._names,
-            )  # fmt: skip
-
-        threads.run([partial(settle, part) for part in parts])
-        self._size = known
-        return found
-
-    def _make_room(self, needed: int) -> None:
-        """Make room for so many keys."""
-        self._ids = _larger(self._ids, self._size, needed)
-        self._units = _larger(self._units, self._size, needed)
-        self._edges = _larger(self._edges, self._size + 1, needed + 1)
-        # At most five eighths of the slots are taken. Regions of 1024 slots or more then never fill up: the keys in
-        # one are binomial, and 1024 is more than fifteen standard deviations above their mean.
-        size = len(self._slots)
-        while 8 * needed > 5 * size:
-            size *= 2
-        if size == len(self._slots):
-            return
-        slots, larger = self._slots, np.zeros(size, np.uint64)
-        regions = grouping.REGIONS if len(slots) >= _REGIONED else 1
-        length = len(slots) // regions
-
-        def move(part: slice) -> None:
-            first, stop = part.start * length, part.stop * length
-            _refuse_crowd(grouping.move(slots, first, stop, larger, _wrap(larger), self._ids, self._secret))
-
-        threads.run([partial(move, part) for part in threads.parts(regions, 1)])
-        self._slots = larger
-
     # --- names -------------------------------------------------------------------------------------------------------
-
-    def _spelled(self, numbers: Integers) -> tuple[Bytes, Integers]:
-        """Return texts one after the other, and where each begins and the last one ends."""
-        edges = np.empty(len(numbers) + 1, np.int64)
-        grouping.spelled_edges(self._ids, self._edges, numbers, edges)
-        texts = np.empty(int(edges[-1]), np.uint8)
-        grouping.spell(self._ids, self._edges, self._names, numbers, edges, texts)
-        return texts, edges
-
-    def _texts(self, numbers: Integers) -> pa.LargeBinaryArray:
-        """Return texts as an Arrow array of bytes."""
-        texts, edges = self._spelled(numbers)
-        return pa.Array.from_buffers(pa.large_binary(), len(numbers), [None, pa.py_buffer(edges), pa.py_buffer(texts)])
 
     def _named(self, column: pa.ChunkedArray | pa.Array, numbers: Integers) -> bool:
         """Say whether the text of every row is the name of its number."""
@@ -522,126 +419,6 @@ class KeyTable(Changeable):
             fresh._pass_all(kept, units)
         for name in ("_secret", "_size", "_slots", "_ids", "_units", "_edges", "_names"):
             setattr(self, name, getattr(fresh, name))
-
-    def _rows(self) -> _Rows:
-        """Return all keys as rows, to enter into another table."""
-        if self.key_type == "int":
-            return _Rows(self._size, self._ids[: self._size, 0].copy(), _NO_BYTES, _NO_EDGES)
-        texts, edges = self._spelled(np.arange(self._size))
-        return _Rows(self._size, _NO_WORDS, _read_only(texts), edges)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Keys as kernels take them: ``words`` if they are integers, else ``data[edges[i]:edges[i + 1]]``."""
-
-    length: int
-    words: Words
-    data: Bytes
-    edges: Integers
-
-    def __len__(self) -> int:
-        return self.length
-
-    def part(self, part: slice) -> _Rows:
-        return _Rows(part.stop - part.start, self.words[part], self.data, self.edges[part.start : part.stop + 1])
-
-
-class _Scratch:
-    """What a block of at most so many rows, or :data:`_BLOCK`, needs on its way through; used again by the next."""
-
-    def __init__(self, rows: int) -> None:
-        n = min(rows, _BLOCK)
-        self.live = np.empty(n, np.bool_)
-        self.units, self.found, self.spots, self.ranks = (np.empty(n, np.int64) for _ in range(4))
-        self.ids, self.places = np.empty((n, 2), np.uint64), np.empty(n, np.uint64)
-        self._lists = np.empty(0, np.int32)
-
-    def lists(self, owners: int, rows: int) -> tuple[npt.NDArray[np.int32], Integers]:
-        """Return room for the lists of rows by owner and source, and for their lengths."""
-        width = -(-rows // owners)
-        if len(self._lists) < owners * owners * width:
-            self._lists = np.empty(owners * owners * width, np.int32)
-        shape = (owners, owners, width)
-        return self._lists[: owners * owners * width].reshape(shape), np.empty((owners, owners), np.int64)
-
-
-def _blocks(rows: int) -> list[slice]:
-    return [slice(start, min(start + _BLOCK, rows)) for start in range(0, rows, _BLOCK)]
-
-
-def _wrap(slots: Words) -> np.uint64:
-    """Return the bits of a slot's number within which a search stays."""
-    return np.uint64(len(slots) // (grouping.REGIONS if len(slots) >= _REGIONED else 1) - 1)
-
-
-def _refuse_crowd(fits: bool) -> None:
-    if not fits:
-        raise InvalidInput(
-            "the keys crowd one part of the table, as chosen keys do if somebody knows the table's secret. "
-            "Start anew with a fresh one."
-        )
-
-
-def _larger(array: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]:
-    """Return an array of at least ``needed`` rows with the first ``used`` ones of this; twice as long if it is new."""
-    if len(array) >= needed:
-        return array
-    larger = np.empty((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
-    larger[:used] = array[:used]
-    return larger
-
-
-def _kept(column: pa.ChunkedArray) -> Mask | None:
-    """Return which rows of a column have a key; None if all have."""
-    masks = [_kept_of(chunk) for chunk in column.chunks]
-    if all(mask is None for mask in masks):
-        return None
-    pairs = zip(masks, column.chunks, strict=True)
-    return np.concatenate([np.ones(len(chunk), np.bool_) if mask is None else mask for mask, chunk in pairs])
-
-
-def _kept_of(array: pa.Array) -> Mask | None:
-    valid: Mask | None = None
-    if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
-        values = array.dictionary.is_valid().to_numpy(zero_copy_only=False)
-        named: Mask = values[array.indices.fill_null(0).to_numpy(zero_copy_only=False)]
-        valid = named if valid is None else named & valid
-    return valid
-
-
-def _rows_of(array: pa.Array) -> _Rows:
-    """Return the rows of an Arrow array of integers or texts, without a copy of the texts where that is possible."""
-    kind, n = array.type, len(array)
-    if pa.types.is_integer(kind):
-        native = np.dtype(kind.to_pandas_dtype())
-        patterns = np.frombuffer(array.buffers()[1], native, n, array.offset * native.itemsize)
-        return _Rows(n, patterns.astype(np.int64).view(np.uint64), _NO_BYTES, _NO_EDGES)
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        array = array.cast(pa.large_binary())
-        kind = array.type
-    buffers = array.buffers()
-    edges: npt.NDArray[Any]
-    if pa.types.is_fixed_size_binary(kind):
-        edges = np.arange(array.offset, array.offset + n + 1) * kind.byte_width
-    else:
-        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        width = np.dtype(np.int64 if wide else np.int32)
-        edges = np.frombuffer(buffers[1], width, n + 1, array.offset * width.itemsize)
-    data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
-    return _Rows(n, _NO_WORDS, _read_only(data), edges.astype(np.int64))
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to: numba compiles anew for each mixture of the two kinds of array."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-_NO_BYTES = _read_only(np.empty(0, np.uint8))
 
 
 def _text(name: bytes) -> str | bytes:

@@ -42,7 +42,7 @@ class PairTable:
         """Add pairs, given by the numbers of their users and keys, with at least one unit each."""
         if len(users) == 0:
             return
-        codes = (users.astype(np.uint64) << np.uint64(_BITS)) | keys.astype(np.uint64)
+        codes = _coded(users, keys)
         self._waiting.append((codes, units))
         self._wait += len(codes)
         if self._wait > max(_FEW, len(self._codes)):
@@ -51,9 +51,17 @@ class PairTable:
     def arrays(self) -> tuple[Integers, Integers, Integers]:
         """Return users, keys and units of all pairs, sorted by user and then by key."""
         self._sort()
-        users = (self._codes >> np.uint64(_BITS)).astype(np.int64)
-        keys = (self._codes & np.uint64(_MOST - 1)).astype(np.int64)
+        users, keys = _decoded(self._codes)
         return users, keys, self._units if self._most > 1 else np.ones(len(users), np.int64)
+
+    def renumbered(self, users: Integers, keys: Integers) -> tuple[Integers, Integers, Integers]:
+        """Return :meth:`arrays` with other numbers for users and keys, sorted by these."""
+        old_users, old_keys, units = self.arrays()
+        codes = _coded(users[old_users], keys[old_keys])
+        if self._most == 1:
+            return *_decoded(np.sort(codes)), units
+        order = np.argsort(codes)
+        return *_decoded(codes[order]), units[order]
 
     def _sort(self) -> None:
         if not self._waiting:
@@ -69,6 +77,15 @@ class PairTable:
             self._codes = codes[firsts]
             self._units = _bounded_sums(units, firsts, self._most)
         self._waiting, self._wait = [], 0
+
+
+def _coded(users: Integers, keys: Integers) -> Words:
+    codes: Words = (users.astype(np.uint64) << np.uint64(_BITS)) | keys.astype(np.uint64)
+    return codes
+
+
+def _decoded(codes: Words) -> tuple[Integers, Integers]:
+    return (codes >> np.uint64(_BITS)).astype(np.int64), (codes & np.uint64(_MOST - 1)).astype(np.int64)
 
 
 def _bounded_sums(units: Integers, firsts: Integers, most: int) -> Integers:

@@ -265,12 +265,8 @@ class Histogram(Accumulator[HistogramSpec]):
         order = self._keys.order()
         if self._spec.unit.level == "record":
             return order, Records(self._keys.units[order])
-        ranks = _inverse(order)
-        users, keys, units = self._pairs.arrays()
-        users, keys = _inverse(self._users.order())[users], ranks[keys]
-        by = np.lexsort((keys, users))
-        each = None if self._spec.weight_grid.max_units == 1 else units[by]
-        return order, Pairs(len(order), users[by], keys[by], each)
+        users, keys, units = self._pairs.renumbered(_inverse(self._users.order()), _inverse(order))
+        return order, Pairs(len(order), users, keys, None if self._spec.weight_grid.max_units == 1 else units)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped, "apart": self._apart}

@@ -1,0 +1,90 @@
+"""Keys as compiled loops take them: the rows of Arrow columns, without a copy of their texts where that is possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["NO_BYTES", "NO_EDGES", "NO_WORDS", "Rows", "kept_of", "kept_rows", "read_only", "rows_of"]
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+NO_WORDS = np.empty(0, np.uint64)
+NO_EDGES = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Keys as kernels take them: ``words`` if they are integers, else ``data[edges[i]:edges[i + 1]]``."""
+
+    length: int
+    words: Words
+    data: Bytes
+    edges: Integers
+
+    def __len__(self) -> int:
+        return self.length
+
+    def part(self, part: slice) -> Rows:
+        """Return some of the rows."""
+        return Rows(part.stop - part.start, self.words[part], self.data, self.edges[part.start : part.stop + 1])
+
+
+def kept_rows(column: pa.ChunkedArray) -> Mask | None:
+    """Return which rows of a column have a key; None if all have."""
+    masks = [kept_of(chunk) for chunk in column.chunks]
+    if all(mask is None for mask in masks):
+        return None
+    pairs = zip(masks, column.chunks, strict=True)
+    return np.concatenate([np.ones(len(chunk), np.bool_) if mask is None else mask for mask, chunk in pairs])
+
+
+def kept_of(array: pa.Array) -> Mask | None:
+    """Return which rows of an array have a key; None if all have."""
+    valid: Mask | None = None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        values = array.dictionary.is_valid().to_numpy(zero_copy_only=False)
+        named: Mask = values[array.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        valid = named if valid is None else named & valid
+    return valid
+
+
+def rows_of(array: pa.Array) -> Rows:
+    """Return the rows of an Arrow array of integers or texts, without a copy of the texts where that is possible."""
+    kind, n = array.type, len(array)
+    if pa.types.is_integer(kind):
+        native = np.dtype(kind.to_pandas_dtype())
+        patterns = np.frombuffer(array.buffers()[1], native, n, array.offset * native.itemsize)
+        return Rows(n, patterns.astype(np.int64).view(np.uint64), NO_BYTES, NO_EDGES)
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        array = array.cast(pa.large_binary())
+        kind = array.type
+    buffers = array.buffers()
+    edges: npt.NDArray[Any]
+    if pa.types.is_fixed_size_binary(kind):
+        edges = np.arange(array.offset, array.offset + n + 1) * kind.byte_width
+    else:
+        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        width = np.dtype(np.int64 if wide else np.int32)
+        edges = np.frombuffer(buffers[1], width, n + 1, array.offset * width.itemsize)
+    data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
+    return Rows(n, NO_WORDS, read_only(data), edges.astype(np.int64))
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view that cannot be written to: numba compiles anew for each mixture of the two kinds of array."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+NO_BYTES = read_only(np.empty(0, np.uint8))
