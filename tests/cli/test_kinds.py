@@ -125,6 +125,7 @@ def test_distinct_and_ranges(dpsketch, words) -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
+        ("histogram", ["--key", "word"]),
         ("counts", ["--key", "word"]),
         ("heavy", ["--key", "word", "--key-bytes", "8", "--width", "256"]),
         ("sparse", ["--key", "word"]),

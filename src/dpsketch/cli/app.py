@@ -28,6 +28,7 @@ Which sketch do I need?
   serve     Collect reports and show releases over HTTP.           serve --demo
 
 Not sure?  dpsketch plan --question keys  compares the first four.
+
 A first look, on data of its own:  dpsketch demo
 
 \b
