@@ -208,7 +208,7 @@ TREES = [
         "sketches/heavy/spec.py",
         'times = 2 if self.unit.neighbours == "replace" else 1',
         "times = 1",
-        f"{_PROMISE}␣and␣heavy␣and␣replace",
+        "tests/unit/test_second_opinion.py -k heavy",
         "a replaced record is taken to move one cell of the first level",
     ),
     Mutant(
