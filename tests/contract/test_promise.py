@@ -53,6 +53,12 @@ def _far_keys(records: list[tuple[Any, str, float]]) -> Records:
     return [None if key is None else key * (2**26 + 2**18 + 2**10 + 1) for key in keys], given
 
 
+def _far_values(records: list[tuple[Any, str, float]]) -> Records:
+    """Values that differ at every level from 17 bits on, where levels are sketched."""
+    keys, given = _keys(records)
+    return [None if key is None else key * (2**19 + 2**9 + 1) for key in keys], given
+
+
 def _unweighted(records: list[tuple[Any, str, float]]) -> Records:
     keys, users, _ = zip(*records, strict=True)
     return list(keys), {"users": list(users)}
@@ -74,7 +80,9 @@ KINDS = {
     "counts": Kind(lambda unit: dps.CountSketch(**SMALL, unit=unit), _plain, _keys),
     "heavy": Kind(lambda unit: dps.HeavyHitters(**SMALL, key_bits=33, unit=unit), _plain, _far_keys),
     "ranges": Kind(lambda unit: dps.RangeSketch(bits=6, unit=unit), _plain, _keys),
-    "ranges with tables": Kind(lambda unit: dps.RangeSketch(bits=13, rows=3, width=8, unit=unit), _plain, _keys),
+    "ranges with tables": Kind(
+        lambda unit: dps.RangeSketch(bits=25, level_bits=8, rows=3, width=8, unit=unit), _plain, _far_values
+    ),
     "distinct": Kind(lambda unit: dps.DistinctSketch(buckets=64, unit=unit), _plain, _unweighted),
     "density": Kind(lambda unit: dps.DensitySketch(kernel=PLANE, rows=16, width=32, unit=unit), _plain, _points),
 }
@@ -99,7 +107,7 @@ def _arrays(release: Any) -> Arrays:
     found = {name: np.asarray(array, dtype=np.float64) for name, array in document.arrays.items()}
     found |= {
         name: np.array([float(document.header[name])])
-        for name in ("ones", "count")
+        for name in ("ones", "noisy_count")
         if document.header.get(name) is not None
     }
     parts: Arrays = {}
@@ -125,7 +133,7 @@ def _laws(release: Any, parts: Arrays) -> dict[str, Law]:
             stated = {"root": release.noise.total, "dense": release.noise.dense}
             stated |= {name: release.noise.leaf for name in parts if name.startswith("tables")}
         case "density":
-            stated = {"table": release.noise, "count": release.count_noise}
+            stated = {"table": release.noise, "noisy_count": release.count_noise}
         case "distinct":
             stated = {"ones": release.noise}
         case _:
