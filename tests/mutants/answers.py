@@ -62,7 +62,7 @@ LOCAL = [
         "local/bits.py",
         "return (words >= np.uint64(self.threshold)).astype(np.uint8)",
         "return (words > np.uint64(2**64 - self.threshold)).astype(np.uint8)",
-        "tests/unit/test_local_vectors.py tests/unit/test_local_protocols.py",
+        "tests/unit/test_local_flips.py",
         "bits are flipped as often as they should be kept",
     ),
     Mutant(
