@@ -86,6 +86,7 @@ def test_the_bits_of_a_sparse_histogram(level: str, relation: Any) -> None:
     budget = {"epsilon": epsilon, "delta": 0.0}
     flipped = _runs(lambda: empty.release(**budget), lambda release: _bits(release.table))
     assert _near(flipped.mean(axis=0), 0.25, RUNS)
+    assert abs(float(flipped.mean()) - 0.25) < 7 * math.sqrt(0.1875 / flipped.size)
     assert dependence({"bits": (flipped - 0.25) / 0.75}) == []
     seen = _runs(lambda: one.release(**budget), lambda release: _bits(release.table), 4 * RUNS)
     # ½ of what a rate is above ¼ is the probability that the bit was set. Bits that nothing set are left out.
