@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.errors import ReleaseRefused
 from drawn import Laplace, dependence, problems
 
 RELATIONS = ["add_remove", "replace"]
@@ -86,6 +87,7 @@ def test_the_bits_of_a_sparse_histogram(level: str, relation: Any) -> None:
     budget = {"epsilon": epsilon, "delta": 0.0}
     flipped = _runs(lambda: empty.release(**budget), lambda release: _bits(release.table))
     assert _near(flipped.mean(axis=0), 0.25, RUNS)
+    assert abs(float(flipped.mean()) - 0.25) < 7 * math.sqrt(0.1875 / flipped.size)
     assert dependence({"bits": (flipped - 0.25) / 0.75}) == []
     seen = _runs(lambda: one.release(**budget), lambda release: _bits(release.table), 4 * RUNS)
     # ½ of what a rate is above ¼ is the probability that the bit was set. Bits that nothing set are left out.
@@ -200,3 +202,12 @@ def test_a_user_alone_on_many_keys_shows_no_more_than_delta_allows() -> None:
     histogram.update(list(range(16)), users=["alone"] * 16)
     shown = [len(histogram.release(epsilon=96.0, delta=delta).kept.positions) > 0 for _ in range(RUNS)]
     assert np.mean(shown) < delta + 6 * math.sqrt(delta / RUNS)
+
+
+def test_a_copy_of_a_released_moment_is_not_released() -> None:
+    sketch = dps.MomentSketch(p=0.5, size=10, unit=dps.per_record(), key_type="int")
+    sketch.update([1, 2])
+    copy = dps.MomentSketch.from_sensitive_bytes(sketch.to_sensitive_bytes(include_secret=True))
+    sketch.release(epsilon=1.0, delta=0.0)
+    with pytest.raises(ReleaseRefused, match="another copy"):
+        copy.release(epsilon=1.0, delta=0.0)

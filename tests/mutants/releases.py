@@ -208,7 +208,7 @@ TREES = [
         "sketches/heavy/spec.py",
         'times = 2 if self.unit.neighbours == "replace" else 1',
         "times = 1",
-        f"{_PROMISE}␣and␣heavy␣and␣replace",
+        "tests/unit/test_second_opinion.py -k heavy",
         "a replaced record is taken to move one cell of the first level",
     ),
     Mutant(
@@ -474,7 +474,7 @@ OTHERS = [
         "sketches/moment/sketch.py",
         "if self._check in _RELEASED and not self._for_tests:",
         "if False:",
-        "tests/unit/test_moment.py",
+        f"{_BITS} test_a_copy",
         "two copies of a moment sketch are released under one secret",
     ),
     Mutant(

@@ -51,7 +51,9 @@ def heavy(unit: dps.Unit, budget: dict[str, float], rows: int, size: int) -> Rec
 
 
 def ranges(unit: dps.Unit, budget: dict[str, float], rows: int, size: int) -> Record:
-    sketch = dps.RangeSketch(bits=1 + size % 15, level_bits=1 + size % 4, rows=rows, width=8, unit=unit)
+    bits = 1 + size % 26
+    level_bits = 8 if bits > 12 else 1 + size % 4  # few cells a level, and sketched levels from 17 bits on
+    sketch = dps.RangeSketch(bits=bits, level_bits=level_bits, rows=rows, width=8, unit=unit)
     return released(sketch, budget)
 
 

@@ -100,9 +100,12 @@ def _heavy(unit: Unit, records: Records) -> Release:
 
 
 def _ranges(bits: int, unit: Unit, records: Records) -> Release:
-    sketch = RangeSketch(bits=bits, rows=1, width=4, unit=unit, seed=_SEED)
+    # From 17 bits on levels are sketched; values lie far apart there.
+    sketched = bits > 16
+    sketch = RangeSketch(bits=bits, level_bits=8 if sketched else 2, rows=1, width=4, unit=unit, seed=_SEED)
     keys, given = _columns(unit, records)
-    sketch.update(keys, **given)
+    step = (1 << 19) + (1 << 9) + 1 if sketched else 1
+    sketch.update([None if key is None else key * step for key in keys], **given)
     return _released(sketch, lambda made: [made.dense, made.tables])
 
 
@@ -155,7 +158,7 @@ _KINDS: dict[str, Kind] = {
     "pan-private": Kind(_pan_private, levels=("record",)),
     "heavy": Kind(_heavy),
     "ranges": Kind(partial(_ranges, 4), keys=16),
-    "ranges-tables": Kind(partial(_ranges, 13), keys=60),
+    "ranges-tables": Kind(partial(_ranges, 25), keys=60),
     "density": Kind(_density, weight=1.0),
     "distinct": Kind(_distinct, laws=("laplace",), weight=1.0),
 }
