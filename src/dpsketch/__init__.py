@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from dpsketch.sketches.moment import MomentSketchAsPublished as MomentSketchAsPublished
     from dpsketch.sketches.moment import PrivateMoment as PrivateMoment
     from dpsketch.sketches.moment import PrivateMomentProfile as PrivateMomentProfile
+    from dpsketch.sketches.quantiles import PrivateQuantiles as PrivateQuantiles
+    from dpsketch.sketches.quantiles import QuantileSketch as QuantileSketch
     from dpsketch.sketches.ranges import PrivateRanges as PrivateRanges
     from dpsketch.sketches.ranges import Quantile as Quantile
     from dpsketch.sketches.ranges import RangeSketch as RangeSketch
@@ -106,8 +108,10 @@ _HOMES = {
     "PrivateHeavyHitters": "dpsketch.sketches.heavy",
     "PrivateMoment": "dpsketch.sketches.moment",
     "PrivateMomentProfile": "dpsketch.sketches.moment",
+    "PrivateQuantiles": "dpsketch.sketches.quantiles",
     "PrivateRanges": "dpsketch.sketches.ranges",
     "PrivateSparseHistogram": "dpsketch.sketches.sparse",
+    "QuantileSketch": "dpsketch.sketches.quantiles",
     "RangeSketch": "dpsketch.sketches.ranges",
     "SparseHistogram": "dpsketch.sketches.sparse",
     "Unit": "dpsketch.privacy",
@@ -148,9 +152,11 @@ __all__ = [
     "PrivateHeavyHitters",
     "PrivateMoment",
     "PrivateMomentProfile",
+    "PrivateQuantiles",
     "PrivateRanges",
     "PrivateSparseHistogram",
     "Quantile",
+    "QuantileSketch",
     "RangeSketch",
     "ReleaseNotWritten",
     "ReleaseRefused",

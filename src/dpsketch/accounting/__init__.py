@@ -3,6 +3,7 @@
 from dpsketch.accounting.composition import compose, composed_delta, fits, group, rho_of
 from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
 from dpsketch.accounting.odds import best_guess, posterior, words
+from dpsketch.accounting.renyi import largest_rho
 from dpsketch.accounting.tally import Costs, check_cost
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "group",
+    "largest_rho",
     "posterior",
     "rho_of",
     "words",

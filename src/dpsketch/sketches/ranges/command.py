@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.errors import InvalidInput
 from dpsketch.sketches.ranges.sketch import RangeSketch
 
 if TYPE_CHECKING:
@@ -14,5 +16,18 @@ __all__ = ["start"]
 
 
 def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None) -> RangeSketch:
-    """Start a tree over the stated range of values."""
-    return RangeSketch(**given, unit=unit)
+    """Start a tree over the stated range of values, or what counts for named quantiles."""
+    if "quantiles" not in given:
+        if "interval_share" in given:
+            raise InvalidInput("--interval-share goes with --quantiles: the intervals of a tree cost nothing.")
+        return RangeSketch(**given, unit=unit)
+    named = [_number(text) for text in given["quantiles"].split(",")]
+    return RangeSketch(**{**given, "quantiles": named}, unit=unit)
+
+
+def _number(text: str) -> Fraction:
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise InvalidInput("--quantiles takes numbers between 0 and 1, as in 0.5,0.9.")
