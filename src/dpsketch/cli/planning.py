@@ -27,7 +27,9 @@ def plan(
     target_error: Annotated[
         float | None, typer.Option("--target-error", help="The wanted error, in records. Default: as small as fits.")
     ] = None,
-    memory: Annotated[int, typer.Option("--memory", help="The most bytes that the sketch may take.")] = 1 << 22,
+    memory: Annotated[
+        int | None, typer.Option("--memory", help="The most bytes that the sketch may take. Default: about 4 million.")
+    ] = None,
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="Protect users, of so many keys each.")] = None,
     max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,
     neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
@@ -40,10 +42,14 @@ def plan(
     dim: Annotated[int, typer.Option("--dim", help="density: the number of coordinates.")] = 2,
     similarity: Annotated[float, typer.Option("--similarity", help="density: mean kernel value, a guess.")] = 0.1,
     bits: Annotated[int, typer.Option("--bits", help="ranges: values lie in [0, 2^bits).")] = 32,
+    quantiles: Annotated[
+        str | None, typer.Option("--quantiles", help="ranges: all that will be asked, as in 0.5,0.9.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Propose a shape for a wanted error, with predicted error, memory and time. Reads and spends nothing."""
     from dpsketch.plan import Amount, Guess, propose
+    from dpsketch.sketches.ranges.command import listed_shares
 
     unit = unit_from(None if max_keys is None else "user", max_keys, max_weight, neighbours)
     if epsilon is not None and delta is None:
@@ -63,6 +69,7 @@ def plan(
         dim=dim,
         similarity=similarity,
         bits=bits,
+        quantiles=None if quantiles is None else listed_shares(quantiles),
     )
     if as_json:
         print_json(found.to_json())

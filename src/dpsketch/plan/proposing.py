@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
@@ -21,7 +23,7 @@ def propose(
     guess: Guess,
     *,
     target_error: float | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     threshold: float | None = None,
     key_bits: int | None = None,
     key_bytes: int | None = None,
@@ -29,6 +31,7 @@ def propose(
     dim: int = 2,
     similarity: float = 0.1,
     bits: int = 32,
+    quantiles: Sequence[Any] | None = None,
 ) -> Proposal:
     """Propose the smallest shape that reaches a wanted error, from a guess at the data. Nothing is read or spent.
 
@@ -42,8 +45,8 @@ def propose(
         How the data may look.
     target_error : float, optional
         The wanted error, in records. None: nearly the least that the memory allows.
-    memory : int
-        The most bytes that the sketch may take while it counts.
+    memory : int, optional
+        The most bytes that the sketch may take while it counts: 4 MiB unless stated, or what named quantiles need.
     threshold, key_bits, key_bytes : optional
         heavy: the threshold that will be asked, and the length of keys (64 bits unless given).
     p : float, optional
@@ -52,6 +55,9 @@ def propose(
         density: coordinates, and a guess at the mean similarity of the records to a query point.
     bits : int
         ranges: values lie in [0, 2^bits).
+    quantiles : sequence of numbers, optional
+        ranges: all that will be asked, if it is a few quantiles. The proposal names them where that does better than a
+        tree, which answers any, and says so.
 
     Accuracy
     --------
@@ -68,7 +74,8 @@ def propose(
     target_error = None if target_error is None else real_number("target_error", target_error)
     if target_error is not None and not (math.isfinite(target_error) and target_error > 0):
         raise InvalidInput("target_error must be a positive number.")
-    memory = whole_number("memory", memory)
+    limit = None if memory is None else whole_number("memory", memory)
+    memory = DEFAULT_MEMORY if limit is None else limit
     if memory < 4096:
         raise InvalidInput("memory must be at least 4096 bytes.")
     threshold = None if threshold is None else real_number("threshold", threshold)
@@ -82,7 +89,7 @@ def propose(
         raise InvalidInput(f"there are plans for {', '.join(planned())}, not for {kind!r}.")
     own = {
         "threshold": threshold, "key_bits": key_bits, "key_bytes": key_bytes, "p": p, "dim": dim,
-        "similarity": similarity, "bits": bits,
+        "similarity": similarity, "bits": bits, "quantiles": quantiles, "limit": limit,
     }  # fmt: skip
     taken = inspect.signature(row.plan).parameters
     chosen = {name: value for name, value in own.items() if name in taken}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.privacy import Unit
 
-__all__ = ["start"]
+__all__ = ["listed_shares", "start"]
 
 
 def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None) -> RangeSketch:
@@ -21,13 +21,13 @@ def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_ty
         if "interval_share" in given:
             raise InvalidInput("--interval-share goes with --quantiles: the intervals of a tree cost nothing.")
         return RangeSketch(**given, unit=unit)
-    named = [_number(text) for text in given["quantiles"].split(",")]
-    return RangeSketch(**{**given, "quantiles": named}, unit=unit)
+    return RangeSketch(**{**given, "quantiles": listed_shares(given["quantiles"])}, unit=unit)
 
 
-def _number(text: str) -> Fraction:
+def listed_shares(text: str) -> list[Fraction]:
+    """Read the quantiles of an option, as in 0.5,0.9."""
     try:
-        return Fraction(text.strip())
+        return [Fraction(one.strip()) for one in text.split(",")]
     except (ValueError, ZeroDivisionError):
         pass
     raise InvalidInput("--quantiles takes numbers between 0 and 1, as in 0.5,0.9.")
