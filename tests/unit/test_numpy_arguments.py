@@ -130,7 +130,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "PrivateHeavyHitters": lambda: released(dps.HeavyHitters, rows=3, width=16, key_bytes=4),
     "PrivateSparseHistogram": lambda: released(dps.SparseHistogram, expected_keys=10),
     "PrivateRanges": lambda: released(dps.RangeSketch, bits=6),
-    "PrivateQuantiles": lambda: released(dps.RangeSketch, bits=6, quantiles=[0.3, 0.5]),
+    "PrivateQuantiles": lambda: released(dps.RangeSketch, bits=6, quantiles=[0.25, 0.5]),
     "PrivateDistinct": lambda: released(dps.DistinctSketch, buckets=64),
     "PrivateDistinctBitmap": lambda: sketch_of(dps.DistinctSketch, buckets=64).release_mergeable(epsilon=1),
     "PrivateMoment": lambda: released(dps.MomentSketch, p=0.5, size=20),
@@ -167,8 +167,8 @@ ASKED: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("PrivateRanges", "quantile", {"share": 0.3, "confidence": 0.9}, {}),
     ("PrivateRanges", "quantiles", {"shares": [0.3, 1], "confidence": 0.9}, {}),
     ("PrivateRanges", "plot", {"points": 5, "confidence": 0.9}, {}),
-    ("PrivateQuantiles", "quantile", {"share": 0.3, "confidence": 0.9}, {}),
-    ("PrivateQuantiles", "quantiles", {"shares": [0.3, 0.5], "confidence": 0.9}, {}),
+    ("PrivateQuantiles", "quantile", {"share": 0.25, "confidence": 0.9}, {}),
+    ("PrivateQuantiles", "quantiles", {"shares": [0.25, 0.5], "confidence": 0.9}, {}),
     ("PrivateQuantiles", "plot", {"confidence": 0.9}, {}),
     ("PrivateDistinct", "interval", {"confidence": 0.9}, {}),
     ("PrivateDistinctBitmap", "interval", {"confidence": 0.9}, {}),
@@ -370,7 +370,7 @@ CASES = [
         {"bits": 18, "rows": 3, "width": 16, "start": 2, "level_bits": 3, **SPEC},
     ),
     Case(
-        "RangeSketch with quantiles",
+        "QuantileSketch",
         making(dps.RangeSketch),
         {"bits": 18, "quantiles": [0.3, 0.5], "start": 2, "interval_share": 0.25, **SPEC},
     ),
@@ -422,6 +422,13 @@ CASES = [
         )
         for budget in BUDGETS
     ),
+    *(
+        Case("QuantileSketch.release", lambda: sketch_of(dps.RangeSketch, bits=6, quantiles=[0.5]).release, budget)
+        for budget in BUDGETS
+    ),
+    Case("QuantileSpec.law", lambda: SPECS["QuantileSpec"]().law, {"epsilon": 0.5, "shift": 3}, {"accounting": "rho"}),
+    Case("QuantileSpec.least_records", lambda: SPECS["QuantileSpec"]().least_records, {"shift": 3}),
+    Case("largest_rho", fixed(accounting.largest_rho), {"epsilon": 1, "delta": 0.001}),
     *(Case("SparseHistogram.release", lambda: sketch_of(dps.SparseHistogram).release, one) for one in BUDGETS[:2]),
     *(Case("DensitySketch.release", lambda: points().release, {"count_share": 0.1, **budget}) for budget in BUDGETS),
     *(
@@ -552,7 +559,7 @@ CASES = [
 RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
-    "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
+    "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create PrivateQuantiles",
     # What the specs compute with numbers of their own.
     "DensitySpec.calibrate DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
     "DistinctSpec.variance_of_ones MomentSpec.ratio",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import Counter
 from fractions import Fraction
@@ -377,6 +378,7 @@ def test_a_range_sketch_with_quantiles_is_a_sketch_of_quantiles() -> None:
     assert type(sketch) is dps.QuantileSketch
     assert not isinstance(sketch, dps.RangeSketch)
     assert type(dps.RangeSketch(unit=RECORD, bits=8)) is dps.RangeSketch
+    assert {"unit", "bits", "rows", "quantiles"} < set(inspect.signature(dps.RangeSketch).parameters)
     sketch.update([-100, 500, 2], weights=[0.5, 1, 1])
     release = sketch.release(rho=1e6)
     assert isinstance(release, dps.PrivateQuantiles)

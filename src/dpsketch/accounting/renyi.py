@@ -20,6 +20,7 @@ import numpy.typing as npt
 from dpsketch.accounting.moment import moment_rho
 from dpsketch.accounting.tally import Tally
 from dpsketch.accounting.twopoint import pure_rho, two_point_renyi
+from dpsketch.numbers import real_number
 from dpsketch.privacy import ZcdpCost
 
 __all__ = ["largest_rho", "renyi_delta", "renyi_epsilon", "tally_rho"]
@@ -53,7 +54,6 @@ def renyi_epsilon(tally: Tally, delta: float) -> float:
     return max(0.0, _least(bound) * (1 + _ROOM))
 
 
-@lru_cache(maxsize=256)
 def largest_rho(epsilon: float, delta: float) -> float:
     """Return nearly the largest ρ that implies (ε, δ): below it, by less than a part in 10⁹.
 
@@ -62,6 +62,11 @@ def largest_rho(epsilon: float, delta: float) -> float:
     >>> round(largest_rho(1.0, 1e-6), 6)
     0.024346
     """
+    return _largest_rho(float(real_number("epsilon", epsilon)), float(real_number("delta", delta)))
+
+
+@lru_cache(maxsize=256)
+def _largest_rho(epsilon: float, delta: float) -> float:
     low, high = 0.0, epsilon  # a ρ above ε implies it for a large δ only
     while high - low > 1e-10 * high:
         middle = (low + high) / 2

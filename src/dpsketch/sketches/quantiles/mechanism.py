@@ -45,6 +45,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Cost, Neighbours, PureCost, ZcdpCost
 from dpsketch.sketches.quantiles.mass import Mass
 from dpsketch.sketches.quantiles.sampler import draw_coin, draw_level, uniform_below
@@ -106,6 +107,12 @@ class Recursion:
     neighbours: Neighbours
     accounting: Accounting
     shift: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("cells", "weight"):
+            hold_whole(self, name, low=1)
+        hold_whole(self, "shift")
+        hold_real(self, "epsilon")
 
     @property
     def levels(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, assert_never
 
 from dpsketch import accounting
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import hold_real, hold_whole, real_number
+from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.permit import DELTA_FOR_RHO, Calibration, Part, ReleasePreview
@@ -165,6 +165,7 @@ class QuantileSpec:
 
         Several quantiles need twice as many, because a part's mass may be off by as much as a target is shifted.
         """
+        shift = whole_number("shift", shift, low=0)
         nearest = min(self.quantiles[0], 1 - self.quantiles[-1])
         return self.grid * shift * (1 if len(self.quantiles) == 1 else 2) / float(nearest)
 

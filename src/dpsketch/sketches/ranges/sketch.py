@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -96,7 +98,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
         level_bits: int = LEVEL_BITS,
         seed: int = DEFAULT_SEED,
         grid: float = 1,
-        quantiles: None = None,
+        quantiles: Iterable[Any] | None = None,
     ) -> None:
         self._start(RangeSketchSpec(bits, unit, rows, width, start, outside, level_bits, seed, grid))
         self._spec.weight_grid.refuse_without_one()
@@ -173,3 +175,10 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
         sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)
         sketch._read_counting(document)
         return sketch
+
+
+# Its arguments are those of its start, whichever sketch they lead to.
+_shown: Any = RangeSketch
+_shown.__signature__ = inspect.signature(RangeSketch.__init__).replace(
+    parameters=list(inspect.signature(RangeSketch.__init__).parameters.values())[1:]
+)
