@@ -226,6 +226,24 @@ def test_another_sensitivity_is_seen(name: str, mutant: Any, monkeypatch: pytest
     assert unlikely(seen["answers"], laws["answers"], draws)
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("kept", [True, False])
+def test_places_of_one_level_are_weighed(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All scores are below half a level, so that the coin alone tells them apart; without it, all are as likely.
+
+    False-positive rate 1e-6.
+    """
+    ties, draws, epsilon = 2, 3000, 0.98
+    monkeypatch.setattr(mechanism, "TIE_BITS", ties)
+    if not kept:
+        monkeypatch.setattr(mechanism, "draw_coin", lambda exponent: True)
+    law = Recursion((HALF,), 4, epsilon, 1, "add_remove", "pure")
+    table = np.array([0, 1, 0, 0])
+    seen = Counter(tuple(law.draw(table).tolist()) for _ in range(draws))
+    exact = oracle.law(table.tolist(), [HALF], epsilon, 1, SPANS["add_remove"], ties)
+    assert unlikely(seen, exact, draws) is not kept
+
+
 # What is promised.
 
 
