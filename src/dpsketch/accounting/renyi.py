@@ -67,7 +67,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _largest_rho(epsilon: float, delta: float) -> float:
-    low, high = 0.0, epsilon  # a ρ above ε implies it for a large δ only
+    low, high = 0.0, min(epsilon, 1e9)  # a ρ above ε implies it for a large δ only; one above 10⁹ is no budget
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
         if renyi_epsilon(Tally.of([ZcdpCost(middle)]), delta) <= epsilon:
