@@ -60,7 +60,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
     Examples
     --------
     >>> round(largest_rho(1.0, 1e-6), 6)
-    0.024346
+    0.024356
     """
     return _largest_rho(float(real_number("epsilon", epsilon)), float(real_number("delta", delta)))
 
