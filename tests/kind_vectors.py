@@ -49,6 +49,9 @@ def _sketches() -> dict[str, Callable[[], Any]]:
         "density": lambda: _filled(dps.DensitySketch(kernel=plane, rows=4, width=8, unit=dps.per_record()), POINTS),
         "distinct": lambda: _filled(dps.DistinctSketch(buckets=16, unit=USER), users=USERS),
         "ranges": lambda: _filled(dps.RangeSketch(bits=14, rows=3, width=8, unit=RECORD)),
+        "quantiles": lambda: _filled(
+            dps.RangeSketch(bits=40, start=-9, quantiles=[0.1, 0.5], interval_share=0.5, unit=USER), users=USERS
+        ),
     }
 
 
@@ -89,6 +92,8 @@ def answers(release: Any) -> dict[str, Any]:
     elif isinstance(release, dps.PrivateRanges):
         found["range"] = release.range(0, 5).to_json()
         found["quantiles"] = [[q.value, q.low, q.high] for q in release.quantiles([0.5, 0.9])]
+    elif isinstance(release, dps.PrivateQuantiles):
+        found["quantiles"] = [[q.value, q.low, q.high, q.rank_error] for q in release.quantiles()]
     elif isinstance(release, dps.PrivateMomentProfile):
         found["moments"] = [moment.value for moment in release]
     elif hasattr(release, "interval"):

@@ -116,6 +116,7 @@ def _rows() -> list[Row]:
             Row(f"counts {level}", start(dps.CountSketch, rows=3, width=16), texts, _release),
             Row(f"heavy {level}", start(dps.HeavyHitters, rows=3, width=16, key_bits=12), keys, _release),
             Row(f"ranges {level}", start(dps.RangeSketch, rows=3, width=16, bits=14), keys, _release),
+            Row(f"quantiles {level}", start(dps.RangeSketch, bits=14, quantiles=[0.1, 0.5, 0.9]), keys, _release),
             Row(f"sparse {level}", start(dps.SparseHistogram, domain=2**20, expected_keys=100), keys, _release),
             Row(f"moment {level}", start(dps.MomentSketch, p=0.5, size=20), keys, _pure_release),
             Row(f"moments {level}", start(dps.MomentProfile, p=[0.5, 1], size=20), keys, _pure_release),

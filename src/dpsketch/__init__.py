@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from dpsketch.sketches.moment import MomentSketchAsPublished as MomentSketchAsPublished
     from dpsketch.sketches.moment import PrivateMoment as PrivateMoment
     from dpsketch.sketches.moment import PrivateMomentProfile as PrivateMomentProfile
+    from dpsketch.sketches.quantiles import PrivateQuantiles as PrivateQuantiles
+    from dpsketch.sketches.quantiles import QuantileSketch as QuantileSketch
     from dpsketch.sketches.ranges import PrivateRanges as PrivateRanges
     from dpsketch.sketches.ranges import Quantile as Quantile
     from dpsketch.sketches.ranges import RangeSketch as RangeSketch
@@ -98,9 +100,11 @@ __all__ = [
     "PrivateHistogram",
     "PrivateMoment",
     "PrivateMomentProfile",
+    "PrivateQuantiles",
     "PrivateRanges",
     "PrivateSparseHistogram",
     "Quantile",
+    "QuantileSketch",
     "RangeSketch",
     "ReleaseNotWritten",
     "ReleaseRefused",
@@ -151,6 +155,7 @@ if not TYPE_CHECKING:
             "sketches.heavy": "HeavyHitters PrivateHeavyHitters",
             "sketches.histogram": "Histogram PrivateHistogram",
             "sketches.moment": "MomentProfile MomentSketch MomentSketchAsPublished PrivateMoment PrivateMomentProfile",
+            "sketches.quantiles": "PrivateQuantiles QuantileSketch",
             "sketches.ranges": "PrivateRanges Quantile RangeSketch",
             "sketches.sparse": "PrivateSparseHistogram SparseHistogram",
         },

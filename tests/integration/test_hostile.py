@@ -62,6 +62,7 @@ SKETCHES: dict[str, Callable[[], Any]] = {
     ),
     "distinct": lambda: _filled(dps.DistinctSketch(unit=RECORD, buckets=16), [1, 2]),
     "ranges": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4), [1, 2]),
+    "quantiles": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
 }
 
 
@@ -295,7 +296,7 @@ def test_hostile_arguments_end_in_an_exit_code(workplace: Path, arguments: list[
     assert "Traceback" not in messages
 
 
-@pytest.mark.parametrize("name", ["counts", "heavy", "sparse", "ranges", "moment"])
+@pytest.mark.parametrize("name", ["counts", "heavy", "sparse", "ranges", "quantiles", "moment"])
 def test_counters_near_the_limit_refuse_and_never_wrap(name: str) -> None:
     """2⁶² units fit; one more is refused, by an update and by a merge, and changes nothing."""
     sketch, other = SKETCHES[name]().empty_like(), None

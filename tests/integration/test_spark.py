@@ -98,6 +98,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "distinct": (lambda: dps.DistinctSketch(unit=USER, buckets=64), {"key": "int", "user": "name"}),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=8), {"key": "small"}),
+    "quantiles": (lambda: dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
 }  # fmt: skip
 
 

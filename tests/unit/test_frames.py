@@ -104,7 +104,8 @@ def test_every_method_that_adds_records_takes_frames() -> None:
         todo += kind.__subclasses__()
         if kind.__module__.startswith("dpsketch.") and "update" in vars(kind):
             found.add(kind)
-    assert {type(row.start()) for row in ROWS} <= found
+    # Ordered sketches share the update of their base.
+    assert all(found & set(type(row.start()).__mro__) for row in ROWS)
     for kind in found:
         methods = {"update", "day"} & set(vars(kind))
         for name in methods:

@@ -59,6 +59,7 @@ MADE: dict[str, Any] = {
     "distinct-bitmap": lambda: _counted(dps.DistinctSketch(unit=RECORD)).release_mergeable(epsilon=4.0),
     "local": _local,
     "ranges": lambda: _counted(dps.RangeSketch(bits=4, unit=RECORD)).release(**BUDGET),
+    "quantiles": lambda: _counted(dps.RangeSketch(bits=4, unit=RECORD, quantiles=[0.5])).release(**BUDGET),
 }
 ASKED: dict[str, list[Any]] = {"keys": [2], "range": ["1:2", "50%"], "point": ["0.5,0.5"], "statement": []}
 
@@ -160,7 +161,7 @@ print("LOADED", *sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split("LOADED", 1)[1].split())
-    folders = ("histogram", "countsketch", "heavy", "sparse", "moment", "density", "distinct", "ranges")
+    folders = ("histogram", "countsketch", "heavy", "sparse", "moment", "density", "distinct", "ranges", "quantiles")
     homes = {folder: f"dpsketch.sketches.{folder}" for folder in folders} | {"local": "dpsketch.local"}
     own = {"counts": "countsketch"}.get(name, name)
     assert {folder for folder, home in homes.items() if home in loaded} == {own}

@@ -26,6 +26,8 @@ from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.quantiles.mechanism import Recursion
+from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.domain import Domain
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.sparse.mechanism import Reach
@@ -111,6 +113,24 @@ KEEPING: dict[type, dict[str, Any]] = {
         "seed": 9,
         "grid": 0.5,
     },
+    QuantileSpec: {
+        "bits": 20,
+        "unit": UNIT,
+        "quantiles": (Fraction(1, 2),),
+        "start": 3,
+        "interval_share": 0.25,
+        "seed": 9,
+        "grid": 0.5,
+    },
+    Recursion: {
+        "quantiles": (Fraction(1, 2),),
+        "cells": 16,
+        "epsilon": 0.5,
+        "weight": 2,
+        "neighbours": "replace",
+        "accounting": "pure",
+        "shift": -3,
+    },
     Reach: {"keys": 2, "alone": 1, "units": 3},
     SparseHistogramSpec: {
         "unit": UNIT,
@@ -148,7 +168,7 @@ MADE = {
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
-    "BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
+    "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)

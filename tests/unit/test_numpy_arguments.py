@@ -8,6 +8,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from numpy_numbers import given, plain
@@ -129,6 +131,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "PrivateHeavyHitters": lambda: released(dps.HeavyHitters, rows=3, width=16, key_bytes=4),
     "PrivateSparseHistogram": lambda: released(dps.SparseHistogram, expected_keys=10),
     "PrivateRanges": lambda: released(dps.RangeSketch, bits=6),
+    "PrivateQuantiles": lambda: released(dps.RangeSketch, bits=6, quantiles=[0.25, 0.5]),
     "PrivateDistinct": lambda: released(dps.DistinctSketch, buckets=64),
     "PrivateDistinctBitmap": lambda: sketch_of(dps.DistinctSketch, buckets=64).release_mergeable(epsilon=1),
     "PrivateMoment": lambda: released(dps.MomentSketch, p=0.5, size=20),
@@ -165,6 +168,9 @@ ASKED: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("PrivateRanges", "quantile", {"share": 0.3, "confidence": 0.9}, {}),
     ("PrivateRanges", "quantiles", {"shares": [0.3, 1], "confidence": 0.9}, {}),
     ("PrivateRanges", "plot", {"points": 5, "confidence": 0.9}, {}),
+    ("PrivateQuantiles", "quantile", {"share": 0.25, "confidence": 0.9}, {}),
+    ("PrivateQuantiles", "quantiles", {"shares": [0.25, 0.5], "confidence": 0.9}, {}),
+    ("PrivateQuantiles", "plot", {"confidence": 0.9}, {}),
     ("PrivateDistinct", "interval", {"confidence": 0.9}, {}),
     ("PrivateDistinctBitmap", "interval", {"confidence": 0.9}, {}),
     ("PrivateMoment", "interval", {"confidence": 0.9}, {}),
@@ -321,6 +327,7 @@ SPECS: dict[str, Callable[[], Any]] = {
     "HeavyHittersSpec": lambda: HeavyHittersSpec(3, 16, UNIT, key_bits=16),
     "MomentSpec": lambda: MomentSpec(0.5, 10, UNIT),
     "RangeSketchSpec": lambda: RangeSketchSpec(6, UNIT),
+    "QuantileSpec": lambda: QuantileSpec(6, UNIT, (Fraction(1, 2),)),
     "SparseHistogramSpec": lambda: SparseHistogramSpec(UNIT),
 }
 PREVIEWED = [
@@ -333,6 +340,7 @@ PREVIEWED = [
     ("MomentSpec", "preview", {"moment": 90}),
     ("RangeSketchSpec", "preview", {}),
     ("RangeSketchSpec", "predict_rank_error", {"records": 90, "span": 9, "confidence": 0.9}),
+    ("QuantileSpec", "preview", {}),
     ("SparseHistogramSpec", "preview", {}),
     ("SparseHistogramSpec", "mechanism", {}),
 ]
@@ -361,6 +369,11 @@ CASES = [
         "RangeSketch",
         making(dps.RangeSketch),
         {"bits": 18, "rows": 3, "width": 16, "start": 2, "level_bits": 3, **SPEC},
+    ),
+    Case(
+        "QuantileSketch",
+        making(dps.RangeSketch),
+        {"bits": 18, "quantiles": [0.3, 0.5], "start": 2, "interval_share": 0.25, **SPEC},
     ),
     Case("DistinctSketch", making(dps.DistinctSketch), {"buckets": 64, "seed": 9}),
     Case("MomentSketch", making(dps.MomentSketch), {"p": 0.5, "size": 20, "public_total": 2, **SPEC}),
@@ -410,6 +423,13 @@ CASES = [
         )
         for budget in BUDGETS
     ),
+    *(
+        Case("QuantileSketch.release", lambda: sketch_of(dps.RangeSketch, bits=6, quantiles=[0.5]).release, budget)
+        for budget in BUDGETS
+    ),
+    Case("QuantileSpec.law", lambda: SPECS["QuantileSpec"]().law, {"epsilon": 0.5, "shift": 3}, {"accounting": "rho"}),
+    Case("QuantileSpec.least_records", lambda: SPECS["QuantileSpec"]().least_records, {"shift": 3}),
+    Case("largest_rho", fixed(accounting.largest_rho), {"epsilon": 1, "delta": 0.001}),
     *(Case("SparseHistogram.release", lambda: sketch_of(dps.SparseHistogram).release, one) for one in BUDGETS[:2]),
     *(Case("DensitySketch.release", lambda: points().release, {"count_share": 0.1, **budget}) for budget in BUDGETS),
     *(
@@ -540,7 +560,7 @@ CASES = [
 RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
-    "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
+    "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create PrivateQuantiles",
     # What the specs compute with numbers of their own.
     "DensitySpec.calibrate DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
     "DistinctSpec.variance_of_ones MomentSpec.ratio",

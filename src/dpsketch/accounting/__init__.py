@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dpsketch.accounting.composition import compose, composed_delta, fits, group, rho_of
     from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
     from dpsketch.accounting.odds import best_guess, posterior, words
+    from dpsketch.accounting.renyi import largest_rho
     from dpsketch.accounting.tally import Costs, check_cost
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "group",
+    "largest_rho",
     "posterior",
     "rho_of",
     "words",
@@ -34,6 +36,7 @@ if not TYPE_CHECKING:
             "composition": "compose composed_delta fits group rho_of",
             "gaussian": "gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu",
             "odds": "best_guess posterior words",
+            "renyi": "largest_rho",
             "tally": "Costs check_cost",
         },
     )

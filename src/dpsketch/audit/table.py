@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dpsketch.audit import counts, densities, local, moments, published, sparse, trees
+from dpsketch.audit import counts, densities, local, moments, published, quantiles, sparse, trees
 from dpsketch.audit.flips import FLIPS, Flipped
 from dpsketch.audit.grid import GRID, Grid
 from dpsketch.audit.mechanism import Mechanism
@@ -33,6 +33,9 @@ SHIPPED: dict[str, Callable[..., Mechanism]] = {
     "heavy-user": trees.heavy_user,
     "ranges-gaussian": partial(trees.ranges, "gaussian"),
     "ranges-laplace": partial(trees.ranges, "laplace"),
+    "quantiles": quantiles.median,
+    "quantiles-replace": quantiles.median_replaced,
+    "quantiles-user": quantiles.median_user,
     "sparse-alp": sparse.projection,
     "sparse-small": partial(sparse.threshold, "small"),
     "sparse-large": partial(sparse.threshold, "large"),

@@ -65,6 +65,9 @@ def plan(
     dim: Annotated[int, typer.Option("--dim", help="density: the number of coordinates.")] = 2,
     similarity: Annotated[float, typer.Option("--similarity", help="density: mean kernel value, a guess.")] = 0.1,
     bits: Annotated[int, typer.Option("--bits", help="ranges: values lie in [0, 2^bits).")] = 32,
+    quantiles: Annotated[
+        str | None, typer.Option("--quantiles", help="ranges: all that will be asked, as in 0.5,0.9.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Propose a shape for a wanted error, with predicted error, memory and time. Reads and spends nothing.
@@ -72,6 +75,7 @@ def plan(
     With --question all sketches that answer it are compared, and the best is proposed.
     """
     from dpsketch.plan import Amount, Guess, compare, propose
+    from dpsketch.sketches.ranges.command import listed_shares
 
     if (kind is None) == (question is None):
         raise typer.BadParameter("say which sketch to plan, or which --question to compare sketches for.")
@@ -112,6 +116,7 @@ def plan(
         similarity=similarity,
         bits=bits,
         listed=listed,
+        quantiles=None if quantiles is None else listed_shares(quantiles),
     )
     if as_json:
         print_json(found.to_json())

@@ -13,7 +13,7 @@ __all__ = ["plan_histogram"]
 
 
 def plan_histogram(
-    amount: Amount, guess: Guess, *, target_error: float | None, memory_limit: int | None, listed: bool
+    amount: Amount, guess: Guess, *, target_error: float | None, limit: int | None, listed: bool
 ) -> Proposal:
     """Say how many names a histogram would find, and how accurate their counts would be; it has no size to choose.
 
@@ -23,9 +23,9 @@ def plan_histogram(
     needs_list = listed or not amount.delta
     mechanism = spec.mechanism(**amount.budget, keys=() if needs_list else None)
     holdings = Holdings.of(guess.counts, amount.unit, guess.users)
-    if memory_limit is not None and holdings.memory > memory_limit:
+    if limit is not None and holdings.memory > limit:
         raise InvalidInput(
-            f"a histogram of these keys takes about {holdings.memory:,} bytes, more than {memory_limit:,}. Allow more "
+            f"a histogram of these keys takes about {holdings.memory:,} bytes, more than {limit:,}. Allow more "
             "memory, or plan a sketch: counts, heavy."
         )
     predicted = predict(mechanism, holdings)

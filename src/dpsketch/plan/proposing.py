@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
@@ -30,6 +32,7 @@ def propose(
     similarity: float = 0.1,
     bits: int = 32,
     listed: bool = False,
+    quantiles: Sequence[Any] | None = None,
 ) -> Proposal:
     """Propose the smallest shape that reaches a wanted error, from a guess at the data. Nothing is read or spent.
 
@@ -45,7 +48,7 @@ def propose(
         The wanted error, in records. None: nearly the least that the memory allows.
     memory : int, optional
         The most bytes that the sketch may take while it counts. By default 4 MiB for what has a size to choose; a
-        histogram takes what its keys take.
+        histogram takes what its keys take, and named quantiles what they need.
     threshold, key_bits, key_bytes : optional
         heavy: the threshold that will be asked, and the length of keys (64 bits unless given).
     p : float, optional
@@ -56,6 +59,9 @@ def propose(
         ranges: values lie in [0, 2^bits).
     listed : bool
         histogram: whether a public list of all keys will be given.
+    quantiles : sequence of numbers, optional
+        ranges: all that will be asked, if it is a few quantiles. The proposal names them where that does better than a
+        tree, which answers any, and says so.
 
     Accuracy
     --------
@@ -87,7 +93,7 @@ def propose(
         raise InvalidInput(f"there are plans for {', '.join(planned())}, not for {kind!r}.")
     own = {
         "threshold": threshold, "key_bits": key_bits, "key_bytes": key_bytes, "p": p, "dim": dim,
-        "similarity": similarity, "bits": bits, "listed": listed, "memory_limit": limit,
+        "similarity": similarity, "bits": bits, "listed": listed, "quantiles": quantiles, "limit": limit,
         "memory": DEFAULT_MEMORY if limit is None else limit,
     }  # fmt: skip
     taken = inspect.signature(row.plan).parameters

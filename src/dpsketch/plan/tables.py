@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
 from dpsketch.errors import InvalidInput
+from dpsketch.plan.quantiles import naming_pays, plan_quantiles, tree_spec
 from dpsketch.plan.searching import WIDTHS, Table, screen, settle
 from dpsketch.plan.timing import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, Shape
@@ -22,6 +24,7 @@ from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.heavy.predict import CellLaw
 from dpsketch.sketches.heavy.predict import Prediction as SearchPrediction
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
+from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges import RangeSketch
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 
@@ -161,7 +164,34 @@ def plan_heavy(
     )
 
 
-def plan_ranges(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, bits: int) -> Proposal:
+def plan_ranges(
+    amount: Amount,
+    guess: Guess,
+    *,
+    target_error: float | None,
+    memory: int,
+    bits: int,
+    quantiles: Sequence[Any] | None,
+    limit: int | None,
+) -> Proposal:
+    """Propose named quantiles where there are some and they do better than a tree, and else a tree."""
+    if quantiles is None:
+        return _plan_tree(amount, guess, target_error=target_error, memory=memory, bits=bits)
+    spec, budget = QuantileSpec(bits, amount.unit, tuple(quantiles)), Budget(**amount.budget)
+    better = naming_pays(spec, budget, guess.records)
+    if better and (limit is None or spec.memory <= limit):
+        named = plan_quantiles(amount, guess, spec, target_error)
+        noise = tree_spec(spec, budget).predict_rank_error(records=guess.records, **amount.budget).noise
+        note = f"Naming these quantiles pays: a tree, which answers any, has a noise of {noise:.3g} in a rank."
+        return replace(named, notes=(note,))
+    tree = _plan_tree(amount, guess, target_error=target_error, memory=memory, bits=bits)
+    note = "A tree answers these quantiles, and all others, at least as well: leave --quantiles out."
+    if better:
+        note = f"Naming these quantiles would do better than a tree, and take {spec.memory:,} bytes."
+    return replace(tree, notes=(*tree.notes, note))
+
+
+def _plan_tree(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, bits: int) -> Proposal:
     """Propose rows and width of the levels of a RangeSketch; up to 16 bits it has no tables and nothing is chosen."""
 
     def spec_of(table: Table) -> RangeSketchSpec:

@@ -40,7 +40,8 @@ def seconds_for(sketch: Any, records: float, *, dim: int | None = None) -> float
 def _timed(sketch: Any, unit: Any, first: int, batch: int, dim: int | None) -> float:
     order = np.arange(first, first + batch)
     if dim is None:
-        things: Any = order * 2654435761 % 65521
+        # Of an ordered domain no value may lie outside.
+        things: Any = order * 2654435761 % min(65521, 1 << getattr(sketch.spec, "bits", 16))
         if sketch.spec.key_type == "text":
             things = [str(key) for key in things]
     else:

@@ -16,7 +16,7 @@ from dpsketch.sketches.guessing import guessed_counts
 
 __all__ = ["Amount", "Budget", "Guess", "Proposal", "Shape", "out_of_reach"]
 
-Shape = dict[str, int | float]
+Shape = dict[str, int | float | str]
 
 
 class Budget(TypedDict):

@@ -165,6 +165,7 @@ _MOMENT = "dpsketch.sketches.moment"
 _DENSITY = "dpsketch.sketches.density"
 _DISTINCT = "dpsketch.sketches.distinct"
 _RANGES = "dpsketch.sketches.ranges"
+_QUANTILES = "dpsketch.sketches.quantiles"
 
 # The options that several kinds take.
 _ROWS = Option("rows", int, "Rows of the table.")
@@ -363,8 +364,19 @@ KINDS: dict[str, Kind] = {
                 _WIDTH,
                 _SEED,
                 _GRID,
+                Option("quantiles", str, "ranges: the only ones that will be asked, as in 0.5,0.9; more accurate."),
+                Option("interval_share", float, "ranges: the part of the budget for intervals of named quantiles."),
             ),
             plan_path="dpsketch.plan.tables:plan_ranges",
+        ),
+        Kind(
+            "quantiles",
+            "Which are the quantiles that were named beforehand?",
+            answers=("statement",),
+            private_path=f"{_QUANTILES}:PrivateQuantiles",
+            sensitive_path=f"{_QUANTILES}:QuantileSketch",
+            spec_path=f"{_QUANTILES}:QuantileSpec",
+            command="ranges",
         ),
     )
 }

@@ -1,0 +1,194 @@
+"""Released quantiles: the values that were drawn, with what is known of their error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files, plots
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.numbers import probability, real_number, whole_number
+from dpsketch.privacy import Guarantee
+from dpsketch.release import Release
+from dpsketch.results import Estimates, key_list
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.quantiles.mechanism import Recursion
+from dpsketch.sketches.quantiles.spec import CONFIDENCE, QuantileSpec, as_fraction
+from dpsketch.sketches.ranges.private import Quantile
+from dpsketch.sketches.specs import fingerprint_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dpsketch.hashing import KeyType
+    from dpsketch.ledger import Charge
+
+__all__ = ["PrivateQuantiles"]
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateQuantiles(Release):
+    """The quantiles that were named when their sketch was made: public, to be queried for ever.
+
+    Attributes
+    ----------
+    spec : QuantileSpec
+        The public spec.
+    cells : numpy.ndarray
+        The cell of the public grid that was drawn for each quantile, in increasing order.
+    ends : numpy.ndarray
+        The cells that were drawn for the lower and the upper ends of their intervals; no rows where none were.
+    law : Recursion
+        How the quantiles were drawn.
+    shift : int
+        By how many units of weight the targets of the ends were moved; 0 where none were drawn.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row.
+    """
+
+    kind: ClassVar[str] = "quantiles"
+
+    spec: QuantileSpec
+    cells: Integers
+    ends: Integers
+    law: Recursion
+    shift: int
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.cells, self.ends):
+            array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"<PrivateQuantiles, {len(self.cells)} of them, spec {fingerprint_of(self.spec)}>"
+
+    def quantile(self, share: Any, *, confidence: float = 0.95) -> Quantile:
+        """Return a quantile that was named: 0.5 is the median.
+
+        Accuracy
+        --------
+        ``rank_error`` bounds how far the answer's ranks are from the share of all records, with probability
+        ``confidence`` and whatever the data; it is about ten times what they usually are off. Where ``interval_share``
+        was positive, ``low`` and ``high`` were drawn with targets shifted by such a bound: they cover the quantile with
+        a probability of at least 95% if there are at least :attr:`least_records` records. Without them, or for a
+        greater confidence, nothing is known of the values around an answer, and the ends are those of the domain.
+        """
+        return self.quantiles([share], confidence=confidence)[0]
+
+    def quantiles(self, shares: Any = None, *, confidence: float = 0.95) -> list[Quantile]:
+        """Return several quantiles that were named, or all of them."""
+        confidence = probability("confidence", confidence)
+        asked = self.spec.quantiles if shares is None else [self._named(share) for share in key_list(shares)]
+        errors = self.law.rank_errors(1 - confidence)
+        return [self._one(self.spec.quantiles.index(share), errors, confidence) for share in asked]
+
+    @property
+    def least_records(self) -> float | None:
+        """From how many records on the intervals hold; None where their ends were not drawn."""
+        return self.spec.least_records(self.shift) if self.shift else None
+
+    def _named(self, share: Any) -> Fraction:
+        asked = as_fraction(share)
+        if asked not in self.spec.quantiles:
+            named = ", ".join(_percent(one) for one in self.spec.quantiles[:20])
+            raise InvalidInput(
+                f"this release answers the quantiles that were named when its sketch was made ({named}"
+                f"{', …' if len(self.spec.quantiles) > 20 else ''}), or ask it without keys for all of them. A "
+                "RangeSketch without quantiles= answers any."
+            )
+        return asked
+
+    def _one(self, place: int, errors: list[float], confidence: float) -> Quantile:
+        grid = self.spec.cells
+        least, most = grid.ends(int(self.cells[place]))
+        low, high = self.spec.start, self.spec.domain.end
+        if len(self.ends) and confidence <= CONFIDENCE:
+            low = min(least, grid.ends(int(self.ends[0, place]))[0])
+            high = max(most, grid.ends(int(self.ends[1, place]))[1])
+        share, error = float(self.spec.quantiles[place]), self.spec.grid * errors[place]
+        return Quantile(share, (least + most) // 2, low, high, error, confidence)
+
+    def plot(self, *, confidence: float = 0.95) -> Figure:
+        """Draw the quantiles over their shares, with their intervals where their ends were drawn."""
+        found = self.quantiles(confidence=confidence)
+        figure = plots.new_figure()
+        axes = figure.subplots()
+        shares, values = [one.share for one in found], [one.value for one in found]
+        if len(self.ends) and confidence <= CONFIDENCE:
+            lows, highs = [one.low for one in found], [one.high for one in found]
+            axes.vlines(shares, lows, highs, color="#9db8d2", linewidth=4, label=f"{confidence:.0%} intervals")
+            axes.legend(frameon=False, loc="upper left")
+        axes.plot(shares, values, "o-", color="#1f4e79", linewidth=1)
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("share of the records")
+        axes.set_ylabel("value that they lie at or below")
+        promise = self.guarantee
+        axes.set_title(f"quantiles, ε = {promise.epsilon:g}, δ = {promise.delta:g}", fontsize=9, loc="left", wrap=True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        return figure
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Answer percentages (50%) by quantiles, and an empty question by all that were named."""
+        shares = [_share(str(one)) for one in asked] or list(self.spec.quantiles)
+        found = self.quantiles(shares, confidence=confidence)
+        names = [str(one) for one in asked] or [_percent(share) for share in shares]
+        rows = np.array([[one.value, one.low, one.high] for one in found], dtype=np.float64)
+        return Estimates(names, rows[:, 0], rows[:, 1], rows[:, 2], confidence)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        return {
+            "levels": self.law.levels,
+            "epsilon_a_level": self.law.epsilon,
+            "least_records": self.least_records,
+            "quantiles": [one.to_json() for one in self.quantiles()],
+        }
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        law = {"epsilon": self.law.epsilon, "accounting": self.law.accounting, "shift": self.shift}
+        header = release_header(self.spec.to_json(), self.guarantee, self.charge, law=law)
+        return files.Document("quantiles", False, header, {"cells": self.cells, "ends": self.ends})
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        spec = QuantileSpec.from_json(document.header["spec"])
+        law = document.header["law"]
+        number = len(spec.quantiles)
+        epsilon, shift = real_number("epsilon", law["epsilon"]), whole_number("shift", law["shift"], low=0)
+        if not 0 < epsilon < float("inf") or law["accounting"] not in ("pure", "rho"):
+            raise FileRefused("the file's law is not one that dpsketch writes.")
+        cells = integer_array(document, "cells", (number,))
+        ends = integer_array(document, "ends", (2 if shift else 0, number))
+        for row in (cells, *ends):
+            if row.min() < 0 or row.max() >= spec.cells.count or np.any(np.diff(row) < 0):
+                raise FileRefused("the file's quantiles are not ones that its spec allows.")
+        made = spec.law(float(epsilon), law["accounting"])
+        return cls(spec, cells, ends, made, shift, read_guarantee(document), read_charge(document))
+
+
+def _share(text: str) -> Fraction:
+    """Read a percentage (50%) or a share (0.5) as a fraction."""
+    try:
+        return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise InvalidInput("ask for quantiles as 50%, or ask it without keys for all that were named.")
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(100 * share):.12g}%"

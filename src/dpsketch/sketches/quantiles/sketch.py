@@ -1,0 +1,140 @@
+"""The sensitive sketch of named quantiles: exact counts on a public grid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from dpsketch import files
+from dpsketch._compiled.heavy import add_units
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.permit import obtain
+from dpsketch.sketches.quantiles.private import PrivateQuantiles
+from dpsketch.sketches.quantiles.spec import ANSWERS, HIGH_ENDS, LOW_ENDS, QuantileSpec, drawn_by
+from dpsketch.sketches.ranges.domain import Outside
+from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
+from dpsketch.sketches.specs import fingerprint_of
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["QuantileSketch"]
+
+
+class QuantileSketch(OrderedSketch[QuantileSpec]):
+    """The sensitive sketch of named quantiles, which ``RangeSketch(…, quantiles=[0.5, 0.9])`` makes.
+
+    Parameters
+    ----------
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``, where a user's keys are their different values.
+    quantiles : list of numbers
+        The quantiles that a release answers, strictly between 0 and 1: 0.5 is the median. A float is the decimal that
+        it is written as; ``Fraction(1, 3)`` is taken as well. As their number doubles, all pay for one more level.
+    bits : int
+        Values are the 2^bits whole numbers from ``start`` on. Up to 20 bits every value has a counter of its own.
+        Beyond, counters are for values that differ by less than 1% of their distance from 0 (or from the end of the
+        domain nearest to 0); an answer is then the middle of such a stretch.
+    start : int, optional
+        The smallest value; may be negative.
+    outside : {"refuse", "clamp"}, optional
+        A value outside the domain has its batch refused, or counts as the nearest end. The domain must come from public
+        knowledge, never from the data.
+    interval_share : float, optional
+        The part of the budget that goes to the ends of 95% intervals. 0 by default: the answers get all, and come with
+        a bound on the error of their rank. With 0.5 they are twice as far off, and each has an interval of values.
+    seed : int, optional
+        Chooses which of a user's values count. Sketches merge only if it is the same, hence the fixed default.
+    grid : float, optional
+        Step to which weights are rounded; 1 by default, which takes whole weights only.
+
+    Examples
+    --------
+    >>> import dpsketch as dps
+    >>> ages = dps.RangeSketch(unit=dps.per_record(), bits=7, quantiles=[0.5, 0.9])
+    >>> ages.update(list(range(20, 60)) * 500)
+    >>> private = ages.release(epsilon=1.0, delta=0)
+    >>> private.quantile(0.5).value in (39, 40)
+    True
+    """
+
+    kind: ClassVar[str] = "quantiles"
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        quantiles: Any,
+        bits: int = 32,
+        start: int = 0,
+        outside: Outside = "refuse",
+        interval_share: float = 0.0,
+        seed: int = DEFAULT_SEED,
+        grid: float = 1,
+    ) -> None:
+        self._start(QuantileSpec(bits, unit, tuple(quantiles), start, outside, interval_share, seed, grid))
+        self._spec.weight_grid.refuse_without_one()
+
+    def _start(self, spec: QuantileSpec) -> None:
+        self._spec = spec
+        self._cells = np.zeros(spec.cells.count, dtype=np.int64)
+        self._start_counting()
+
+    def __repr__(self) -> str:
+        return f"<QuantileSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
+
+    def _add(self, offsets: Offsets, units: Units) -> None:
+        add_units(self._cells, self._spec.cells.of(offsets), units)
+
+    def _absorb(self, other: Self) -> None:
+        super()._absorb(other)
+        self._cells += other._cells
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+    ) -> PrivateQuantiles:
+        """Charge the budget, draw the quantiles, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ = 0: pure. δ > 0: the better of pure and ρ, which for up to seven quantiles is pure.
+        rho : float
+            A zero-concentrated guarantee instead.
+        ledger, dataset : Ledger or URL, str, optional
+            Where to charge the release; charged before anything is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation, for all quantiles and the ends of their
+        intervals together: see :mod:`~dpsketch.sketches.quantiles.mechanism` for the proof, and
+        :meth:`QuantileSpec.calibrate` for the split. The draws are exact.
+        """
+        spec = self._spec
+        calibrated = spec.calibrate(Budget(epsilon, delta, rho))
+        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"quantiles {fingerprint_of(spec)}")
+        drawn = {part.name: permit.draw(part.name, self._cells) for part in calibrated.parts}
+        shift, ends = 0, np.empty((0, len(spec.quantiles)), np.int64)
+        if HIGH_ENDS in drawn:
+            shift, ends = drawn_by(calibrated, HIGH_ENDS).shift, np.stack([drawn[LOW_ENDS], drawn[HIGH_ENDS]])
+        law, stated = drawn_by(calibrated, ANSWERS), permit.guarantee(caveat=self._counted.caveat)
+        return PrivateQuantiles(spec, drawn[ANSWERS], ends, law, shift, stated, permit.charge)
+
+    def _to_document(self) -> files.Document:
+        return self._document({"cells": self._cells})
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        sketch = cls.from_spec(QuantileSpec.from_json(document.header["spec"]))
+        sketch._cells[:] = integer_array(document, "cells", sketch._cells.shape)
+        sketch._read_counting(document)
+        return sketch

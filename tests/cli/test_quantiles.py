@@ -1,0 +1,89 @@
+"""Quantiles that are named on the command line: run, query, build, merge, release, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsketch as dps
+
+Runner = Callable[..., Any]
+
+BUDGET = ("--epsilon", 4, "--delta", 0, "--no-ledger")
+SHAPE = ("--key", "age", "--bits", 7, "--quantiles", "0.5,0.9")
+
+
+@pytest.fixture
+def ages(tmp_path: Path) -> str:
+    rows = "".join(f"{20 + i % 40},{i}\n" for i in range(4000))
+    (tmp_path / "ages.csv").write_text("age,who\n" + rows)
+    return "ages.csv"
+
+
+def test_named_quantiles_are_released_and_asked(dpsketch: Runner, ages: str) -> None:
+    made = dpsketch("run", "ranges", ages, *SHAPE, *BUDGET, "-o", "q.dps")
+    assert made.code == 0, made.err
+    assert isinstance(dps.load("q.dps"), dps.PrivateQuantiles)
+    (median,) = dpsketch("query", "q.dps", "50%", "--json").json["estimates"]
+    assert median["value"] in (39, 40)
+    both = dpsketch("query", "q.dps", "--json").json["estimates"]
+    assert [one["key"] for one in both] == ["50%", "90%"]
+    assert both[0]["value"] == median["value"]
+    assert both[1]["value"] in (55, 56)
+    other = dpsketch("query", "q.dps", "25%")
+    assert other.code == 1
+    assert "were named" in " ".join(other.err.split())
+    assert dpsketch("inspect", "q.dps", "--json").json["levels"] == 2
+    assert dpsketch("plot", "q.dps", "-o", "q.png").code == 0
+
+
+def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner, ages: str) -> None:
+    users = ("--user", "who", "--max-keys", 1)
+    first = dpsketch("build", "ranges", ages, *SHAPE, *users, "--interval-share", 0.5, "-o", "one.sketch")
+    assert first.code == 0, first.err
+    Path("more.csv").write_text("age,who\n" + "".join(f"70,{i}\n" for i in range(5000, 5100)))
+    like = ("--key", "age", "--user", "who", "--like", "one.sketch")
+    second = dpsketch("build", "ranges", "more.csv", *like, "-o", "two.sketch")
+    assert second.code == 0, second.err
+    assert dpsketch("merge", "one.sketch", "two.sketch", "-o", "both.sketch").code == 0
+    plan = dpsketch("release", "both.sketch", *BUDGET, "--dry-run", "-o", "no.dps")
+    assert "the recursive exponential mechanism" in plan.out
+    released = dpsketch("release", "both.sketch", *BUDGET, "-o", "both.dps")
+    assert released.code == 0, released.err
+    (median,) = dpsketch("query", "both.dps", "50%", "--json").json["estimates"]
+    assert median["value"] in (39, 40, 41)
+    assert median["low"] <= median["value"] <= median["high"] < 127
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--bits", 7, "--quantiles", "0.5,x"), "--quantiles takes numbers"),
+        (("--bits", 7, "--quantiles", "0.5,1"), "strictly between 0 and 1"),
+        (("--bits", 7, "--quantiles", "0.5", "--rows", 3), "rows= shapes the tree"),
+        (("--bits", 7, "--interval-share", 0.5), "--interval-share goes with --quantiles"),
+    ],
+)
+def test_what_cannot_be_named_is_refused(dpsketch: Runner, ages: str, options: tuple[Any, ...], words: str) -> None:
+    made = dpsketch("run", "ranges", ages, "--key", "age", *options, *BUDGET, "-o", "q.dps")
+    assert made.code == 1
+    assert words in " ".join(made.err.split())
+    assert not Path("q.dps").exists()
+
+
+def test_a_plan_says_whether_naming_pays(dpsketch: Runner, ages: str) -> None:
+    budget = ("--epsilon", 1, "--delta", 0)
+    many = dpsketch("plan", "ranges", *budget, "--records", 100_000, "--bits", 20, "--quantiles", "0.5,0.9").out
+    assert many.startswith("Proposed: dpsketch run ranges SOURCE… --bits 20 --quantiles 0.5,0.9 --epsilon 1")
+    assert "Naming these quantiles pays" in many
+    few = ("--records", 100, "--keys", 50, "--bits", 12, "--quantiles", ",".join(f"{i / 50:g}" for i in range(1, 50)))
+    tree = dpsketch("plan", "ranges", *budget, *few).out
+    assert "--quantiles 0" not in tree
+    assert "leave --quantiles out" in tree
+    room = ("--records", 100_000, "--bits", 20, "--quantiles", "0.5", "--memory", 1 << 20)
+    assert "and take 8,388,608 bytes" in " ".join(dpsketch("plan", "ranges", *budget, *room).out.split())
+    shape = dpsketch("plan", "ranges", *budget, "--records", 4000, "--bits", 7, "--quantiles", "0.5", "--json").json
+    assert shape["shape"] == {"bits": 7, "quantiles": "0.5"}
