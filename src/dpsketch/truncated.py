@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace, Noise, noise_from_json
+from dpsketch.noise import DiscreteLaplace, Noise, noise_from_json, random_below
 from dpsketch.numbers import hold_whole
 
 __all__ = ["Law", "TruncatedLaplace", "law_from_json"]
@@ -61,12 +61,29 @@ class TruncatedLaplace:
 
     def sample(self, size: int) -> npt.NDArray[np.int64]:
         """Draw ``size`` independent samples: discrete Laplace ones, drawn again while they pass the bound."""
+        if self.epsilon * self.bound < 1:
+            return self._nearly_uniform(size)
         whole = self._untruncated
         samples = whole.sample(size)
         beyond = np.flatnonzero(np.abs(samples) > self.bound)
         while len(beyond):
             samples[beyond] = whole.sample(len(beyond))
             beyond = beyond[np.abs(samples[beyond]) > self.bound]
+        return samples
+
+    def _nearly_uniform(self, size: int) -> npt.NDArray[np.int64]:
+        """Draw uniform numbers within the bound, each kept with probability exp(−ε·|z|), which is never small here.
+
+        Discrete Laplace noise that is not negative reaches k with probability exp(−ε·k), exactly: it is the coin.
+        """
+        samples = np.empty(size, np.int64)
+        open_ = np.arange(size)
+        while len(open_):
+            drawn = random_below(2 * self.bound + 1, len(open_)).astype(np.int64) - self.bound
+            coins = self._untruncated.sample(len(open_))
+            kept = (coins >= 0) & (coins >= np.abs(drawn))
+            samples[open_[kept]] = drawn[kept]
+            open_ = open_[~kept]
         return samples
 
     @property

@@ -98,6 +98,9 @@ class Entries:
         there = np.flatnonzero((sums >= 1) & ~known)
         noisy = sums[there] + threshold.law.sample(len(there))
         passed = noisy >= threshold.cutoff
+        if self.noise is None:
+            nothing = np.empty(0, np.int64)
+            return Found(there[passed], nothing, nothing, None)
         return Found(there[passed], noisy[passed], self._listed(sums, listed), None)
 
     def _listed(self, sums: Integers, listed: Integers) -> Integers:

@@ -19,7 +19,7 @@ from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.histogram.joint import Floats, least_whole
 from dpsketch.truncated import Law, TruncatedLaplace
 
-__all__ = ["half_width", "log_reaching", "ordinary", "posterior_means", "prior_exponent", "selective"]
+__all__ = ["half_width", "log_reaching", "mean_beyond", "ordinary", "posterior_means", "prior_exponent", "selective"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -124,6 +124,34 @@ def ordinary(counts: Integers, law: Law, tail: float) -> tuple[Integers, Integer
     """
     reach = half_width(law, tail)
     return np.maximum(counts - reach, 0), np.maximum(counts + reach, 0)
+
+
+def mean_beyond(law: Law, values: npt.ArrayLike) -> Floats:
+    """Return an upper bound on E[Z | Z ≥ z] for whole numbers z: what passing a threshold says of the noise.
+
+    For z ≥ 1 discrete Laplace noise is memoryless, z + a/(1−a), and truncated noise is below that. For z ≤ 0 the part
+    between z and −z cancels. A rounded Gaussian is within ½ of the Gaussian, whose mean beyond x is σ·φ/Φ.
+
+    Examples
+    --------
+    >>> mean_beyond(DiscreteLaplace(1.0, 1), [14, -30]).round(3).tolist()
+    [14.582, 0.0]
+    """
+    z = np.asarray(values, np.float64)
+    if isinstance(law, RoundedGaussian):
+        from scipy.special import erfcx
+
+        x = (z - 0.5) / (law.sigma * math.sqrt(2))
+        # Far below 0 erfcx overflows, and the mean is 0.
+        with np.errstate(over="ignore"):
+            found: Floats = law.sigma * math.sqrt(2 / math.pi) / erfcx(x) + 0.5
+        return found
+    rate = law.epsilon if isinstance(law, TruncatedLaplace) else law.epsilon / law.sensitivity
+    beyond = np.where(z >= 1, z, 1 - z)
+    mean = beyond - 1 / np.expm1(-rate) - 1
+    shares = np.where(z >= 1, 0.0, log_reaching(law, beyond) - log_reaching(law, z))
+    below: Floats = mean * np.exp(shares)
+    return below
 
 
 def prior_exponent(counts: Integers, law: Law, cutoff: int) -> float:

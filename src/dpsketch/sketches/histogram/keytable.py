@@ -25,6 +25,7 @@ from dpsketch.sketches.histogram.rows import (
     NO_EDGES,
     NO_WORDS,
     Rows,
+    decoded,
     kept_of,
     kept_rows,
     read_only,
@@ -238,15 +239,6 @@ class KeyTable(KeySlots):
         self._total = total
         return found
 
-    def copy(self) -> KeyTable:
-        """Return a table with the same keys, numbers, units and secret."""
-        twin = KeyTable(self.key_type, self._secret)
-        twin.exact, twin._size, twin._total = self.exact, self._size, self._total
-        twin._slots, twin._names = self._slots.copy(), self._names[: self._edges[self._size]].copy()
-        twin._ids, twin._units = self._ids[: self._size].copy(), self._units[: self._size].copy()
-        twin._edges = self._edges[: self._size + 1].copy()
-        return twin
-
     def to_arrays(self, order: Integers | None = None) -> dict[str, npt.NDArray[Any]]:
         """Return all there is to keep, for :meth:`from_arrays`: sensitive, with the secret.
 
@@ -299,9 +291,6 @@ class KeyTable(KeySlots):
         table.exact = bool(exact[0])
         return table
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_arrays, (self.key_type, self.to_arrays())
-
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def _column(self, keys: Any) -> pa.ChunkedArray:
@@ -348,7 +337,7 @@ class KeyTable(KeySlots):
             if len(array.dictionary) <= len(array):
                 self._enter_dictionary(array, units, adds, scratch, found)
                 return
-            array = array.dictionary_decode()
+            array = decoded(array)
         for part in blocks(len(array)):
             block = array.slice(part.start, part.stop - part.start)
             counted = scratch.live[: len(block)]
@@ -400,13 +389,18 @@ class KeyTable(KeySlots):
 
         if self.key_type != "text":
             return True
-        there = np.flatnonzero(numbers >= 0)
-        names = self._texts(numbers[there])
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if pa.types.is_dictionary(whole.type):
-            whole = whole.dictionary_decode()
-        same = pc.all(pc.equal(whole.cast(pa.large_binary()).take(there), names), min_count=0)
-        return bool(same.as_py())
+        start = 0
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            found = numbers[start : start + len(chunk)]
+            start += len(chunk)
+            there = np.flatnonzero(found >= 0)
+            if not len(there):
+                continue
+            texts = decoded(chunk) if pa.types.is_dictionary(chunk.type) else chunk
+            same = pc.all(pc.equal(texts.cast(pa.large_binary()).take(there), self._texts(found[there])))
+            if not same.as_py():
+                return False
+        return True
 
     def _rehash(self, size: int) -> None:
         """Start over with the first ``size`` keys under another secret."""

@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Self, assert_never, get_args
 
+from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, PureCost, ZcdpCost
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.keytable import collision_chance
-from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds_delta
+from dpsketch.sketches.histogram.rounds import LARGEST_CAP, WeightedRounds, rounds_delta
 from dpsketch.sketches.histogram.thresholds import Threshold, choose, delta_of
 from dpsketch.sketches.permit import Calibration, Part, Share, additive
 from dpsketch.sketches.specs import Sensitivity
@@ -82,8 +83,12 @@ class Mechanism:
         What the count of all other keys carries, where it is published with the counts.
     total : DiscreteLaplace or None
         What the total carries from which all other keys are worked out, where it is.
-    costs, epsilon, delta, rho
-        What is charged and promised.
+    reach : Reach
+        What one unit of privacy can change.
+    hashed : bool
+        Whether keys of a list may have been told apart by several secret hashes, whose failing is paid for then.
+    epsilon, delta, rho
+        What is promised.
     """
 
     finding: Threshold | WeightedRounds | None
@@ -91,7 +96,8 @@ class Mechanism:
     counted: int
     others: Noise | None
     total: DiscreteLaplace | None
-    costs: tuple[Cost, ...]
+    reach: Reach
+    hashed: bool
     epsilon: float
     delta: float
     rho: float | None
@@ -123,10 +129,12 @@ class Mechanism:
             Whether keys may have been told apart by several secret hashes, whose failing must be paid for then also
             where names come from a list.
         """
+        if form is not None and form not in FORMS:
+            raise InvalidInput(f"form is one of {', '.join(FORMS)}, or left out.")
         unknown = not listed if unknown is None else unknown
         if not (listed or unknown):
             raise InvalidInput("nothing would be published: give keys=, or leave unknown= out.")
-        if names_only and (others or not unknown):
+        if names_only and (others or listed):
             raise InvalidInput("names_only= finds names and publishes no counts: leave others= out, and keys= too.")
         if not unknown:
             return cls._of_list(budget, reach, others, form, hashed)
@@ -179,11 +187,8 @@ class Mechanism:
         if others:
             wide = RoundedGaussian(noise.sigma * math.sqrt(reach.keys)) if isinstance(noise, RoundedGaussian) else noise
             rest = wide
-        costs, delta = plan.costs, plan.delta
-        if hashed:
-            assert isinstance(budget.cost, ApproximateCost)
-            costs, delta = (budget.cost,), budget.cost.delta
-        return cls(None, noise, reach.keys, rest, None, costs, plan.epsilon, delta, plan.rho)
+        delta = budget.cost.delta if hashed and isinstance(budget.cost, ApproximateCost) else plan.delta
+        return cls(None, noise, reach.keys, rest, None, reach, hashed, plan.epsilon, delta, plan.rho)
 
     @classmethod
     def _of_unknown(
@@ -204,6 +209,7 @@ class Mechanism:
             )  # fmt: skip
 
         finding = found(1.0)
+        noise: Law | None
         if isinstance(finding, WeightedRounds):
             noise, counted = finding.counts_law, finding.counts_keys
             if names_only:
@@ -211,17 +217,15 @@ class Mechanism:
             rest = None
             if others and noise is not None:
                 rest = RoundedGaussian(noise.sigma * math.sqrt(counted))
-            cost = ApproximateCost(epsilon, delta)
-            return cls(finding, noise, counted, rest, None, (cost,), epsilon, delta, None)
+            return cls(finding, noise, counted, rest, None, reach, False, epsilon, delta, None)
         if not others:
-            cost = ApproximateCost(epsilon, delta)
-            return cls(finding, finding.law, reach.keys, None, None, (cost,), epsilon, delta, None)
+            noise = None if names_only else finding.law
+            return cls(finding, noise, reach.keys, None, None, reach, False, epsilon, delta, None)
         # A hair less, so that the two sum to ε in floats too.
         finding = found((1 - _TOTAL_SHARE) * (1 - 1e-12))
         assert isinstance(finding, Threshold)
         total = DiscreteLaplace(epsilon * _TOTAL_SHARE * (1 - 1e-12), reach.sensitivity.l1)
-        costs = (ApproximateCost(finding.epsilon, delta), PureCost(total.epsilon))
-        return cls(finding, finding.law, reach.keys, None, total, costs, epsilon, delta, None)
+        return cls(finding, finding.law, reach.keys, None, total, reach, False, epsilon, delta, None)
 
     @property
     def words(self) -> str:
@@ -254,12 +258,26 @@ class Mechanism:
     @property
     def calibration(self) -> Calibration:
         """The parts of a release by this mechanism."""
-        entries = Entries(self.finding, self.noise, self.counted, self.others, self.words, self.costs[:1])
+        entries = Entries(self.finding, self.noise, self.counted, self.others, self.words, self._entry_costs)
         parts = [Part(ENTRIES, entries)]
         if self.total is not None:
-            parts.append(Part(TOTAL, self.total, Sensitivity(self.total.sensitivity, float(self.total.sensitivity))))
+            l1 = self.reach.sensitivity.l1
+            parts.append(Part(TOTAL, self.total, Sensitivity(l1, float(l1))))
         words = "; ".join(part.law.words for part in parts)
-        return Calibration(tuple(parts), self.costs, self.epsilon, self.delta, self.rho, words)
+        costs = tuple(cost for part in parts for cost in part.costs)
+        return Calibration(tuple(parts), costs, self.epsilon, self.delta, self.rho, words)
+
+    @property
+    def _entry_costs(self) -> tuple[Cost, ...]:
+        """What the names and counts cost, by the laws that they are drawn from."""
+        if self.finding is not None:
+            return (ApproximateCost(self.finding.epsilon, self.finding.delta + COLLISION),)
+        if isinstance(self.noise, TruncatedLaplace | None):
+            raise _unfit()
+        plain = Part(ENTRIES, self.noise, self.reach.sensitivity).costs
+        if not self.hashed:
+            return plain
+        return (ApproximateCost(self.epsilon, accounting.composed_delta(plain, epsilon=self.epsilon) + COLLISION),)
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as JSON-ready values; what is promised stands in the guarantee."""
@@ -269,26 +287,42 @@ class Mechanism:
             "counted": self.counted,
             "others": None if self.others is None else self.others.to_json(),
             "total": None if self.total is None else self.total.to_json(),
+            "hashed": self.hashed,
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any], promise: Guarantee) -> Self:
-        """Rebuild from :meth:`to_json`; refuse what the guarantee beside it does not cover."""
-        finding = _finding_from_json(value["finding"])
+    def from_json(cls, value: dict[str, Any], promise: Guarantee, reach: Reach) -> Self:
+        """Rebuild from :meth:`to_json`; refuse what the guarantee beside it, or the unit, does not cover."""
+        finding = _finding_from_json(value["finding"], reach)
         noise, others, total = (
             None if value[name] is None else law_from_json(value[name]) for name in ("noise", "others", "total")
         )
         if isinstance(others, TruncatedLaplace) or not isinstance(total, DiscreteLaplace | None):
             raise _unfit()
-        if finding is None:
-            good = noise is not None and not isinstance(noise, TruncatedLaplace)
-        else:
-            good = finding.delta <= promise.delta and finding.epsilon <= promise.epsilon
-            good = good and noise == (finding.law if isinstance(finding, Threshold) else finding.counts_law)
+        counts = finding.counts_keys if isinstance(finding, WeightedRounds) and noise is not None else reach.keys
+        good = value["counted"] == counts and isinstance(value["hashed"], bool)
+        match finding:
+            case None:
+                good = good and noise is not None and total is None
+            case Threshold():
+                good = good and noise in (None, finding.law) and others is None
+            case WeightedRounds():
+                good = good and noise in (None, finding.counts_law) and total is None
+            case never:
+                assert_never(never)
+        if others is not None and isinstance(noise, RoundedGaussian):
+            least = noise.sigma * math.sqrt(counts) * (1 - 1e-12)
+            good = good and isinstance(others, RoundedGaussian) and others.sigma >= least
+        elif others is not None:
+            good = good and others == noise
         if not good:
             raise _unfit()
-        counted = whole_number("counted", value["counted"], low=1)
-        return cls(finding, noise, counted, others, total, promise.costs, promise.epsilon, promise.delta, promise.rho)
+        found = cls(
+            finding, noise, counts, others, total, reach, value["hashed"], promise.epsilon, promise.delta, promise.rho
+        )
+        if not found.calibration.sound:
+            raise _unfit()
+        return found
 
 
 def _unfit() -> InvalidInput:
@@ -320,23 +354,28 @@ def _finding_to_json(finding: Threshold | WeightedRounds | None) -> dict[str, An
     return {**own, "replace": finding.replace, "epsilon": finding.epsilon}
 
 
-def _finding_from_json(value: dict[str, Any] | None) -> Threshold | WeightedRounds | None:
-    """Rebuild what finds names, with the δ that its noise and cutoffs come to."""
+def _finding_from_json(value: dict[str, Any] | None, reach: Reach) -> Threshold | WeightedRounds | None:
+    """Rebuild what finds names, with the δ that its noise and cutoffs come to for this unit."""
     if value is None:
         return None
-    epsilon, replace = real_number("epsilon", value["epsilon"]), bool(value["replace"])
+    epsilon, replace = real_number("epsilon", value["epsilon"]), reach.replace
+    if value["replace"] is not replace:
+        raise _unfit()
     if "law" in value:
         law = law_from_json(value["law"])
         cutoff, keys, weight = (whole_number(name, value[name], low=1) for name in ("cutoff", "keys", "weight"))
+        if (keys, weight) != (reach.keys, reach.units):
+            raise _unfit()
         delta = delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace)
         return Threshold(law, cutoff, keys, weight, replace, epsilon, delta)
     laws = tuple(_gaussian(each) for each in value["laws"])
     cutoffs = tuple(whole_number("cutoff", each, low=1) for each in value["cutoffs"])
     counts_law = None if value["counts_law"] is None else _gaussian(value["counts_law"])
-    cap = whole_number("cap", value["cap"], low=1)
-    counts_keys, counts_weight = (whole_number(name, value[name], low=0) for name in ("counts_keys", "counts_weight"))
-    if not laws or len(laws) != len(cutoffs):
-        raise InvalidInput("this is no mechanism of a histogram: each round has one law and one cutoff.")
+    cap = whole_number("cap", value["cap"], low=1, high=LARGEST_CAP)
+    counts_keys = whole_number("counts_keys", value["counts_keys"], low=0, high=reach.keys)
+    counts_weight = whole_number("counts_weight", value["counts_weight"], low=1)
+    if not 1 <= len(laws) == len(cutoffs) <= 16 or (counts_law is not None and counts_weight != reach.units):
+        raise _unfit()
     delta = rounds_delta(
         laws, cutoffs, epsilon=epsilon, cap=cap, replace=replace,
         counts_law=counts_law, counts_keys=counts_keys, counts_weight=counts_weight,

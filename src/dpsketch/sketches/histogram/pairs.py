@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,14 @@ _BITS = 32
 _MOST = 1 << _BITS
 # So many pairs wait before they are sorted into the others, or as many as there are, if these are more.
 _FEW = 1 << 20
+
+
+class _Held(NamedTuple):
+    """Pairs by code, sorted, with their units; and those that wait to be sorted in."""
+
+    codes: Words
+    units: Integers
+    waiting: list[tuple[Words, Integers]]
 
 
 class PairTable:
@@ -33,9 +43,8 @@ class PairTable:
 
     def __init__(self, max_units: int) -> None:
         self._most = max_units
-        self._codes = np.empty(0, np.uint64)
-        self._units = np.empty(0, np.int64)
-        self._waiting: list[tuple[Words, Integers]] = []
+        # Replaced as a whole, so that an interrupt leaves either what was or what will be.
+        self._held = _Held(np.empty(0, np.uint64), np.empty(0, np.int64), [])
         self._wait = 0
 
     def add(self, users: Integers, keys: Integers, units: Integers) -> None:
@@ -43,16 +52,16 @@ class PairTable:
         if len(users) == 0:
             return
         codes = _coded(users, keys)
-        self._waiting.append((codes, units))
+        self._held.waiting.append((codes, units))
         self._wait += len(codes)
-        if self._wait > max(_FEW, len(self._codes)):
-            self._sort()
+        if self._wait > max(_FEW, len(self._held.codes)):
+            self._sorted()
 
     def arrays(self) -> tuple[Integers, Integers, Integers]:
         """Return users, keys and units of all pairs, sorted by user and then by key."""
-        self._sort()
-        users, keys = _decoded(self._codes)
-        return users, keys, self._units if self._most > 1 else np.ones(len(users), np.int64)
+        held = self._sorted()
+        users, keys = _decoded(held.codes)
+        return users, keys, held.units if self._most > 1 else np.ones(len(users), np.int64)
 
     def renumbered(self, users: Integers, keys: Integers) -> tuple[Integers, Integers, Integers]:
         """Return :meth:`arrays` with other numbers for users and keys, sorted by these."""
@@ -63,20 +72,23 @@ class PairTable:
         order = np.argsort(codes)
         return *_decoded(codes[order]), units[order]
 
-    def _sort(self) -> None:
-        if not self._waiting:
-            return
-        codes = np.concatenate([self._codes, *(codes for codes, _ in self._waiting)])
+    def _sorted(self) -> _Held:
+        """Sort in what waits, and return all."""
+        held = self._held
+        if not held.waiting:
+            return held
+        codes = np.concatenate([held.codes, *(codes for codes, _ in held.waiting)])
         if self._most == 1:
-            self._codes = np.unique(codes)
+            merged = _Held(np.unique(codes), held.units, [])
         else:
-            units = np.concatenate([self._units, *(units for _, units in self._waiting)])
+            units = np.concatenate([held.units, *(units for _, units in held.waiting)])
             order = np.argsort(codes, kind="stable")
             codes, units = codes[order], np.minimum(units[order], self._most)
             firsts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
-            self._codes = codes[firsts]
-            self._units = _bounded_sums(units, firsts, self._most)
-        self._waiting, self._wait = [], 0
+            merged = _Held(codes[firsts], _bounded_sums(units, firsts, self._most), [])
+        self._held = merged
+        self._wait = 0
+        return merged
 
 
 def _coded(users: Integers, keys: Integers) -> Words:

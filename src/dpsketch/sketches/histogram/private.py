@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import KeyType, typed_column
+from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease
@@ -172,7 +172,11 @@ class PrivateHistogram(KeyedRelease):
 
     @property
     def others(self) -> Estimate | None:
-        """All keys that the release does not name, counted together, where that was asked for; with 95% confidence."""
+        """All keys that the release does not name, counted together, where that was asked for; with 95% confidence.
+
+        Of a user it counts on what the named keys leave of the bound: where names were found in rounds, that is
+        :attr:`counts`' bound, and whoever reaches it with named keys adds nothing here.
+        """
         return self.other_keys()
 
     def other_keys(self, *, confidence: float = 0.95) -> Estimate | None:
@@ -188,13 +192,17 @@ class PrivateHistogram(KeyedRelease):
             raise FileRefused("the file has a count of other keys without the law of its noise.")
         from scipy.special import ndtri
 
-        # A key that passed did so by its noise: what is taken away for it is what it counts on average.
+        # A key that passed did so by its noise: what is taken away for it is what it counts on average, if counts
+        # follow a power law. The interval trusts no law: it allows for the most that noise may have helped each key.
         listed, found = self.values[: len(self.listed)], self.values[len(self.listed) :]
         named = intervals.posterior_means(found, mechanism.noise, mechanism.cutoff)
-        value = self.rest - float(listed.sum()) - float(named.sum())
+        least = self.rest - float(listed.sum()) - float(found.sum())
+        lowest, _ = intervals.selective(found, mechanism.noise, mechanism.cutoff, (1 - confidence) / 4)
+        helped = float(intervals.mean_beyond(mechanism.noise, mechanism.cutoff - lowest).sum())
         spread = mechanism.total.variance + len(self.values) * mechanism.noise.variance
         reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(spread)
-        return self._estimate(value, value - reach, value + reach, confidence)
+        value = self.rest - float(listed.sum()) - float(named.sum())
+        return self._estimate(value, least - reach, least + helped + reach, confidence)
 
     def _estimate(self, value: float, low: float, high: float, confidence: float) -> Estimate:
         """Return a number of units as an estimate; no count is below 0."""
@@ -248,7 +256,7 @@ class PrivateHistogram(KeyedRelease):
         if missing.any() and not mechanism.finds:
             raise InvalidInput("a key that was asked for is not on this release's public list, and it knows no other.")
         value = np.zeros(len(places))
-        low, high = np.zeros(len(places)), np.full(len(places), self._ceiling(tail))
+        low, high = np.zeros(len(places)), np.full(len(places), self._ceiling(tail / 2))
         there = np.flatnonzero(~missing)
         noisy = self.values[places[there]]
         value[there] = noisy
@@ -271,8 +279,12 @@ class PrivateHistogram(KeyedRelease):
             case Threshold(law, cutoff):
                 return float(cutoff + intervals.half_width(law, tail))
             case WeightedRounds(laws, cutoffs, cap):
-                # Whoever counts on it gives it the least weight at least, and that of the last round did not pass.
-                return (cutoffs[-1] + intervals.half_width(laws[-1], tail)) / int(unit_weights(cap)[-1])
+                # Whoever counts on it gives it the least weight at least, and what the last round summed did not pass.
+                # Of users with more keys than the cap some give it none: as many more may hold it.
+                holders = (cutoffs[-1] + intervals.half_width(laws[-1], tail / 2)) / int(unit_weights(cap)[-1])
+                left_out = max(1.0, self.spec.unit.max_keys / cap)
+                spare = 0.0 if left_out == 1 else math.sqrt(2 * math.log(2 / tail) * holders * left_out)
+                return (holders + spare) * left_out * mechanism.reach.units
             case never:
                 assert_never(never)
 
@@ -290,13 +302,15 @@ class PrivateHistogram(KeyedRelease):
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
         spec, promise = HistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
-        mechanism = Mechanism.from_json(document.header["mechanism"], promise)
+        mechanism = Mechanism.from_json(document.header["mechanism"], promise, spec.reach)
         listed, found = (_names(document.arrays.get(name)) for name in ("listed", "found"))
         keys = len(listed) + len(found)
         values = integer_array(document, "values", (keys if mechanism.noise is not None else 0,))
         rest = document.header["rest"]
         good = len(set(listed) | set(found)) == keys and isinstance(rest, int | None) and not isinstance(rest, bool)
         good = good and (mechanism.finds or not found) and found == sorted(found, key=_order)
+        good = good and (rest is None) == (mechanism.others is None and mechanism.total is None)
+        good = good and len({isinstance(key, int) for key in (*listed, *found)} | _stated(spec.key_type)) <= 1
         if good and mechanism.cutoff is not None and found:
             good = int(values[len(listed) :].min()) >= mechanism.cutoff
         if not good:
@@ -307,9 +321,17 @@ class PrivateHistogram(KeyedRelease):
 def names_of(keys: Any, key_type: KeyType | None) -> list[Any]:
     """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text."""
     column, _, _ = typed_column(keys, key_type)
-    if column.null_count:
+    if column.type == TEXT_FINGERPRINTS:
+        raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
+    names = column.to_pylist()  # a null may also hide in a dictionary
+    if None in names:
         raise InvalidInput("a null is not a key that can be looked up or listed.")
-    return [_name(key) for key in column.to_pylist()]
+    return [_name(key) for key in names]
+
+
+def _stated(key_type: KeyType | None) -> set[bool]:
+    """Return whether keys are integers, where the spec says so."""
+    return set() if key_type is None else {key_type == "int"}
 
 
 def _name(key: Any) -> Any:

@@ -25,11 +25,11 @@ from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.sketches.histogram.joint import Floats, joint_delta, least_whole, log_hidden
 
-__all__ = ["WEIGHT_ONE", "WeightedRounds", "rounds", "rounds_delta", "unit_weights", "weighted"]
+__all__ = ["LARGEST_CAP", "WEIGHT_ONE", "WeightedRounds", "rounds", "rounds_delta", "unit_weights", "weighted"]
 
 # The weight of a unit's only key.
 WEIGHT_ONE = 1 << 20
-_LARGEST_CAP = 1024
+LARGEST_CAP = 1024
 # More noise than the sums need alone leaves room in δ for the names: one round looks at what is novel and what is
 # shared together and needs little; several are bounded by both at their worst, and the best room is searched for.
 _ROOM = 1 + 1e-5
@@ -200,7 +200,7 @@ def _facts(epsilon: float, delta: float, cap: int, counts_keys: int, counts_shar
     epsilon, delta = real_number("epsilon", epsilon), probability("delta", delta)
     if not 0 < epsilon <= 1e6:
         raise InvalidInput(f"epsilon must be above 0 and at most 1e6, not {epsilon!r}.")
-    whole_number("cap", cap, low=1, high=_LARGEST_CAP)
+    whole_number("cap", cap, low=1, high=LARGEST_CAP)
     whole_number("counts_weight", counts_weight, low=1)
     if not 0 <= real_number("counts_share", counts_share) < 1:
         raise InvalidInput(f"counts_share must be at least 0 and below 1, not {counts_share!r}.")

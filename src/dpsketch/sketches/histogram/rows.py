@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["NO_BYTES", "NO_EDGES", "NO_WORDS", "Rows", "kept_of", "kept_rows", "read_only", "rows_of"]
+__all__ = ["NO_BYTES", "NO_EDGES", "NO_WORDS", "Rows", "decoded", "kept_of", "kept_rows", "read_only", "rows_of"]
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -78,6 +78,14 @@ def rows_of(array: pa.Array) -> Rows:
         edges = np.frombuffer(buffers[1], width, n + 1, array.offset * width.itemsize)
     data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
     return Rows(n, NO_WORDS, read_only(data), edges.astype(np.int64))
+
+
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """Return an array without its dictionary; Arrow takes no rows of views itself."""
+    values = array.dictionary
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    return values.take(array.indices)
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

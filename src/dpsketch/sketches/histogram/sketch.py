@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut, cut_of_records
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
+from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.frames import takes_frames
@@ -79,6 +80,8 @@ class Histogram(Accumulator[HistogramSpec]):
         self._counted = CountedUsers()  # stays empty: users are bounded when the histogram is released
         # Whether a partial with another secret was merged into this one, whatever it held.
         self._apart = False
+        # Whether a secret came from a seeded source.
+        self._for_tests = noise_is_for_tests()
 
     def __repr__(self) -> str:
         return f"<Histogram by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -146,26 +149,30 @@ class Histogram(Accumulator[HistogramSpec]):
         if owners.type == TEXT_FINGERPRINTS:
             raise InvalidInput("a histogram tells users apart exactly, and these are fingerprints: give the users.")
         units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
+        mass = checked_total(self._mass, units, 1, n)
         check_room(len(self._users) + n, len(self._keys) + n)
         there = np.flatnonzero(_valid(column) & _valid(owners) & (units > 0))
         skipped = n - int(np.count_nonzero(_valid(column) & _valid(owners)))
         if len(there) < n:
             column, owners, units = _taken(column, there), _taken(owners, there), units[there]
         self._begin_change()
+        self._mass = mass
         self._pairs.add(self._users.numbers(owners, verified=True), self._keys.numbers(column), units)
         self._skipped += skipped
 
     @property
     def cut(self) -> Cut:
         """How much the bounds on a contribution cut. Sensitive: for the data holder's eyes only."""
-        if self._spec.unit.level == "record":
-            return self._cut
-        users, _, _ = self._pairs.arrays()
+        with self._turn:
+            if self._spec.unit.level == "record":
+                return self._cut
+            users, _, _ = self._pairs.arrays()
         held = np.bincount(users) if len(users) else np.zeros(0, np.int64)
         over = int(np.maximum(held - self._spec.unit.max_keys, 0).sum())
         return Cut(len(users), over)
 
     def _absorb(self, other: Self) -> None:
+        self._for_tests |= other._for_tests
         self._apart |= other._apart or not np.array_equal(self._keys.secret, other._keys.secret)
         self._mass += other._mass
         keys = self._keys.absorb(other._keys)
@@ -176,6 +183,8 @@ class Histogram(Accumulator[HistogramSpec]):
 
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._mass, other._mass, 1, 1)
+        if None is not self._users.key_type != other._users.key_type is not None:
+            raise SpecMismatch("cannot merge: the users of one are integers and those of the other text. Convert them.")
         check_room(len(self._users) + len(other._users), len(self._keys) + len(other._keys))
 
     def release(
@@ -229,7 +238,8 @@ class Histogram(Accumulator[HistogramSpec]):
             epsilon=epsilon, delta=delta, rho=rho, keys=keys, unknown=unknown, others=others, names_only=names_only,
             form=form, hashed=self._apart,
         )  # fmt: skip
-        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=f"histogram {fingerprint_of(spec)}")
+        note = f"histogram {fingerprint_of(spec)}"
+        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=note, for_tests=self._for_tests)
         order, content = self._content()
         found: Found = permit.draw(ENTRIES, content, _ranks(order, places))
         rest = found.others
@@ -249,9 +259,12 @@ class Histogram(Accumulator[HistogramSpec]):
             return [], np.empty(0, np.int64)
         names = list(dict.fromkeys(names_of(keys, self._spec.key_type)))
         column, found, _ = typed_column(names)
-        if not names or (self._keys.key_type not in (None, found)):
-            return names, np.full(len(names), -1, np.int64)
-        return names, self._keys.find(column)
+        places = np.full(len(names), -1, np.int64)
+        if names and self._keys.key_type in (None, found):
+            # Should two names meet in the hash, one of them gets what both have, so that a record counts once.
+            numbers, firsts = np.unique(self._keys.find(column), return_index=True)
+            places[firsts] = numbers
+        return names, places
 
     def _content(self) -> tuple[Integers, Content]:
         """Return the numbers of all keys in the order of their names, and the content in that order."""
@@ -262,7 +275,7 @@ class Histogram(Accumulator[HistogramSpec]):
         return order, Pairs(len(order), users, keys, None if self._spec.weight_grid.max_units == 1 else units)
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "apart": self._apart}
+        header: dict[str, Any] = {"spec": self._spec.to_json(), "apart": self._apart, "for_tests": self._for_tests}
         order = self._keys.order()
         arrays: dict[str, files.Array] = {f"key_{name}": array for name, array in self._keys.to_arrays(order).items()}
         header["key_type"] = self._keys.key_type if len(order) else None
@@ -282,14 +295,18 @@ class Histogram(Accumulator[HistogramSpec]):
         header, arrays = document.header, document.arrays
         sketch = cls.from_spec(HistogramSpec.from_json(header["spec"]))
         sketch._keys = KeyTable.from_arrays(_type(header["key_type"]), _prefixed(arrays, "key_"))
+        if sketch._keys.key_type not in (None, sketch._spec.key_type or sketch._keys.key_type):
+            raise FileRefused("the file's keys are of another type than its spec states.")
         sketch._mass = int(sketch._keys.units.sum())
-        sketch._apart = bool(header["apart"])
+        sketch._for_tests = _flag(header["for_tests"])
+        sketch._apart = _flag(header["apart"])
         if sketch._spec.unit.level == "user":
             sketch._users = KeyTable.from_arrays(_type(header["user_type"]), _prefixed(arrays, "user_"))
             users, keys, units = (arrays.get(f"pair_{name}") for name in ("users", "keys", "units"))
             most = sketch._spec.weight_grid.max_units
             units = units if most > 1 or not isinstance(users, np.ndarray) else np.ones(users.shape, np.int64)
             _check_pairs(users, keys, units, len(sketch._users), len(sketch._keys), most)
+            sketch._mass = checked_total(0, np.asarray(units), 1, len(np.asarray(units)))
             sketch._pairs.add(np.asarray(users), np.asarray(keys), np.asarray(units))
         return sketch
 
@@ -300,8 +317,16 @@ def _valid(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 
 def _taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
-    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return column.cast(views.get(column.type, column.type)).take(rows)  # Arrow takes no rows of views
+    # Arrow takes no rows of views, and of texts with short offsets no more than 2 GiB.
+    large = pa.large_string() if column.type in (pa.string(), pa.string_view()) else pa.large_binary()
+    short = (pa.string(), pa.binary(), pa.string_view(), pa.binary_view())
+    return (column.cast(large) if column.type in short else column).take(rows)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise FileRefused("the file's header is not one that dpsketch writes.")
+    return value
 
 
 def _inverse(order: Integers) -> Integers:
