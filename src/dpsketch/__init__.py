@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from dpsketch.sketches.heavy import PrivateHeavyHitters as PrivateHeavyHitters
     from dpsketch.sketches.histogram import Histogram as Histogram
     from dpsketch.sketches.histogram import PrivateHistogram as PrivateHistogram
+    from dpsketch.sketches.histogram import PrivateVoteHistogram as PrivateVoteHistogram
+    from dpsketch.sketches.histogram import VoteHistogram as VoteHistogram
     from dpsketch.sketches.moment import MomentProfile as MomentProfile
     from dpsketch.sketches.moment import MomentSketch as MomentSketch
     from dpsketch.sketches.moment import MomentSketchAsPublished as MomentSketchAsPublished
@@ -100,6 +102,8 @@ _HOMES = {
     "HeavyHitters": "dpsketch.sketches.heavy",
     "Histogram": "dpsketch.sketches.histogram",
     "PrivateHistogram": "dpsketch.sketches.histogram",
+    "PrivateVoteHistogram": "dpsketch.sketches.histogram",
+    "VoteHistogram": "dpsketch.sketches.histogram",
     "Ledger": "dpsketch.ledger",
     "MomentProfile": "dpsketch.sketches.moment",
     "MomentSketch": "dpsketch.sketches.moment",
@@ -156,6 +160,7 @@ __all__ = [
     "PrivateMomentProfile",
     "PrivateRanges",
     "PrivateSparseHistogram",
+    "PrivateVoteHistogram",
     "Quantile",
     "RangeSketch",
     "ReleaseNotWritten",
@@ -167,6 +172,7 @@ __all__ = [
     "SparseHistogram",
     "SpecMismatch",
     "Unit",
+    "VoteHistogram",
     "kernels",
     "keyed",
     "load",
