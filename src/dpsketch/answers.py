@@ -23,7 +23,7 @@ def answer(
 ) -> Estimates:
     """Answer what was asked; ``key_type`` says how keys are read where the release does not."""
     found = release.answer(asked, confidence=confidence, estimator=estimator, key_type=key_type)
-    return _counted(found, release)
+    return replace(found, counts=release.guarantee.unit.counts)
 
 
 def top(
@@ -40,12 +40,7 @@ def top(
         )
     listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)
-    return _counted(found, release)
-
-
-def _counted(found: Estimates, release: Answering) -> Estimates:
-    """Return answers that say what they count: what they say themselves, else what the unit's bounds leave."""
-    return found if found.counts is not None else replace(found, counts=release.guarantee.unit.counts)
+    return replace(found, counts=release.guarantee.unit.counts)
 
 
 def describe(release: Release, size: int) -> dict[str, Any]:

@@ -126,7 +126,6 @@ class PrivateVoteHistogram(NamedCounts):
         """Return what a reader of the file may want to know beside spec and guarantee."""
         threshold = self.mechanism.threshold
         return {
-            "counts": self.counts,
             "keys": len(self.found),
             "form": threshold.name,
             "threshold": threshold.cutoff,
