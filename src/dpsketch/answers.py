@@ -23,7 +23,7 @@ def answer(
 ) -> Estimates:
     """Answer what was asked; ``key_type`` says how keys are read where the release does not."""
     found = release.answer(asked, confidence=confidence, estimator=estimator, key_type=key_type)
-    return replace(found, counts=release.guarantee.unit.counts)
+    return replace(found, counts=release.counts)
 
 
 def top(
@@ -36,11 +36,11 @@ def top(
     if candidates is None and not kind.lists_keys:
         raise InvalidInput(
             "this release knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
-            "public list costs no privacy), or make a release that finds keys by itself: dpsketch run heavy …"
+            "public list costs no privacy), or make a release that names keys by itself: dpsketch run histogram …"
         )
     listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)
-    return replace(found, counts=release.guarantee.unit.counts)
+    return replace(found, counts=release.counts)
 
 
 def describe(release: Release, size: int) -> dict[str, Any]:
@@ -51,11 +51,12 @@ def describe(release: Release, size: int) -> dict[str, Any]:
         "kind": release.kind,
         "sensitive": False,
         "answers": KINDS[release.kind].question,
-        "counts": release.guarantee.unit.counts,
+        "counts": release.counts,
         "spec": release.public_spec(),
         **named,
         "bytes": size,
         "guarantee": release.guarantee.to_json(),
         "charge": None if charge is None else charge.to_json(),
         **release.facts(),
+        **({} if release.bare_names is None else {"names": release.bare_names}),
     }

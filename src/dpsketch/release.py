@@ -33,6 +33,10 @@ class Answering(Protocol):
     def guarantee(self) -> Guarantee:
         """What was promised."""
 
+    @property
+    def counts(self) -> str:
+        """What an estimate counts."""
+
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:
@@ -95,6 +99,16 @@ class Release(ABC):
         """Return the spec as JSON-ready values."""
         spec: dict[str, Any] = self.to_document().header["spec"]
         return spec
+
+    @property
+    def counts(self) -> str:
+        """What an estimate counts."""
+        return self.guarantee.unit.counts
+
+    @property
+    def bare_names(self) -> list[Any] | None:
+        """The names of keys, of a release that has names and no counts; None of all others."""
+        return None
 
     @property
     def key_type(self) -> KeyType | None:

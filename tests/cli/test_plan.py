@@ -28,7 +28,7 @@ def test_a_plan_may_assume_a_delta_and_says_so(dpsketch: Runner) -> None:
     assert "Assuming --delta 1e-06" in found.err
 
 
-@pytest.mark.parametrize("kind", ["counts", "heavy", "sparse", "moment", "density", "distinct", "ranges"])
+@pytest.mark.parametrize("kind", ["histogram", "counts", "heavy", "sparse", "moment", "density", "distinct", "ranges"])
 def test_programs_read_a_plan_and_use_its_shape(dpsketch: Runner, kind: str) -> None:
     own = ("--p", 0.5) if kind == "moment" else ()
     found = dpsketch("plan", kind, *BUDGET, *DATA, *own, "--memory", 1 << 20, "--json").json
@@ -44,6 +44,50 @@ def test_a_proposed_shape_is_what_run_takes(dpsketch: Runner, tmp_path: Any) -> 
     options = [part for name, value in shape.items() for part in (f"--{name.replace('_', '-')}", value)]
     run = dpsketch("run", "heavy", "visits.csv", "--key", "page", *options, *BUDGET, "-o", "out.dps")
     assert run.code == 0, run.err
+
+
+def test_a_question_compares_the_kinds_and_ends_in_a_command(dpsketch: Runner, tmp_path: Any) -> None:
+    (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 40)
+    found = dpsketch("plan", "--question", "keys", *BUDGET, *DATA)
+    assert found.code == 0, found.err
+    assert "names found" in found.out
+    assert "Use histogram: it names about" in found.out
+    assert "counts, where keys must not be stored" in found.out
+    line = next(line for line in found.out.splitlines() if line.startswith("Proposed: "))
+    command = line.replace("SOURCE…", "visits.csv").replace("COLUMN", "page").split()[2:]
+    assert dpsketch(*command).code == 0
+    assert dpsketch("top", "out.dps", "--json").json["estimates"]
+
+
+def test_programs_read_a_comparison(dpsketch: Runner) -> None:
+    shape = ("--records", 200_000, "--keys", 20_000, "--users", 20_000)
+    found = dpsketch("plan", "--question", "keys", *BUDGET, *shape, "--json")
+    assert "Assuming --max-keys 10" in found.err
+    told = found.json
+    assert told["use"] == told["proposals"][0]["kind"] == "histogram"
+    assert {one["kind"] for one in told["proposals"]} == {"histogram", "counts", "sparse", "heavy"}
+    assert told["proposals"][0]["also"]["found"] > 100
+    assert all(one["error"] > 0 and one["memory"] > 0 and one["suits"] for one in told["proposals"])
+    assert "--user COLUMN --max-keys 10" in told["command"]
+
+
+def test_a_list_or_pure_privacy_change_the_comparison(dpsketch: Runner) -> None:
+    pure = ("--epsilon", 1, "--delta", 0)
+    listed = dpsketch("plan", "--question", "keys", *pure, *DATA, "--listed", "--json").json
+    assert listed["use"] == "histogram"
+    assert listed["command"].endswith("--keys-from FILE -o out.dps")
+    alone = dpsketch("plan", "histogram", *pure, *DATA)
+    assert "need delta > 0" in alone.out
+    assert "--keys-from FILE" in alone.out
+
+
+def test_a_question_or_a_kind_not_both(dpsketch: Runner) -> None:
+    assert dpsketch("plan", *BUDGET, *DATA).code == 2
+    assert dpsketch("plan", "counts", "--question", "keys", *BUDGET, *DATA).code == 2
+    unknown = dpsketch("plan", "--question", "colours", *BUDGET, *DATA)
+    assert unknown.code == 1
+    assert "the questions keys" in unknown.err
+    assert dpsketch("plan", "--question", "keys", *BUDGET, *DATA, "--target-error", 5).code == 1
 
 
 def test_refusals_say_what_can_be_had(dpsketch: Runner) -> None:

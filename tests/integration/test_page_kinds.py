@@ -23,6 +23,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the page in a browser:
 
 def save_releases(folder: Path) -> None:
     unit = dps.per_record()
+    histogram = dps.Histogram(unit=unit)
+    histogram.update(["oolong", "assam", "once"], counts=[9000, 4000, 1])
+    histogram.release(epsilon=1.0, delta=1e-6).save(folder / "teas.dps")
     heavy = dps.HeavyHitters(unit=unit, rows=5, width=512, key_bits=64)
     heavy.update(np.array([LARGE, 7], dtype=np.uint64), counts=np.array([90_000, 50_000]))
     heavy.release(epsilon=1.0, delta=1e-6).save(folder / "numbers.dps")
@@ -69,6 +72,15 @@ def test_integer_keys_of_64_bits_are_not_rounded(tab: Visit) -> None:
     tab.page.get_by_label("Key (a whole number)").fill("seven")
     tab.page.keyboard.press("Enter")
     expect(tab.page.get_by_role("alert").filter(visible=True)).to_contain_text("whole numbers")
+
+
+def test_a_histogram_shows_its_keys_without_a_list(tab: Visit) -> None:
+    open_kind(tab, "histogram")
+    card = tab.card("The largest keys")
+    assert card.locator("text.label").all_text_contents() == ["oolong", "assam"]
+    tab.page.get_by_label("Key, exactly").fill("assam")
+    tab.page.keyboard.press("Enter")
+    expect(tab.card("Look up a key").locator(".answer")).to_contain_text(re.compile(r"assam: about (3,9|4,0)"))
 
 
 def test_a_sparse_histogram_is_asked_about_named_keys(tab: Visit) -> None:

@@ -39,6 +39,10 @@ class Service:
 
 def make_releases(folder: Path) -> dict[str, Path]:
     unit, spend = dps.per_record(), {"epsilon": 1.0, "delta": 1e-6}
+    histogram = dps.Histogram(unit=unit)
+    histogram.update([*KEYS, "/once"], counts=[3000, 2000, 1000, 1])
+    baskets = dps.Histogram(unit=dps.per_user(max_keys=60))
+    baskets.update(list(range(60)) * 100, users=np.arange(100).repeat(60))
     counts = dps.CountSketch(rows=5, width=256, unit=unit)
     counts.update(KEYS, counts=[3000, 2000, 1000])
     numbers = dps.CountSketch(rows=5, width=256, unit=unit, key_type="int")
@@ -60,6 +64,9 @@ def make_releases(folder: Path) -> dict[str, Path]:
     line = dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=50, unit=unit, bounds=[(0, 4)])
     line.update(np.full((2000, 1), 2.0))
     made = {
+        "histogram": histogram.release(**spend),
+        "baskets": baskets.release(**spend),
+        "names": baskets.release(**spend, names_only=True),
         "counts": counts.release(**spend),
         "numbers": numbers.release(**spend),
         "heavy": heavy.release(**spend),
@@ -183,10 +190,12 @@ def wait_for(condition: Any, seconds: float = 20) -> None:
 
 def test_the_list_of_releases(service: Service) -> None:
     listed = {each["name"]: each for each in service.client("read").get("/v1/releases").json()["releases"]}
-    assert set(listed) == {"counts", "numbers", "heavy", "sparse", "moment", "distinct", "ranges", "plane", "line"}
+    names = {"counts", "numbers", "heavy", "sparse", "moment", "distinct", "ranges", "plane", "line"}
+    assert set(listed) == names | {"histogram", "baskets", "names"}
     questions = {name: each["questions"] for name, each in listed.items()}
     assert questions["counts"] == questions["heavy"] == ["estimate", "top", "decode"]
-    assert questions["sparse"] == ["estimate", "top"]
+    assert questions["sparse"] == questions["histogram"] == ["estimate", "top"]
+    assert questions["names"] == []
     assert questions["moment"] == questions["distinct"] == ["statement"]
     assert questions["ranges"] == ["range"]
     assert questions["plane"] == ["density"]
@@ -226,6 +235,22 @@ def test_answers_and_releases_say_what_they_count(service: Service) -> None:
     client, path = service.client("read"), f"/v1/releases/{service.release['counts']}"
     assert client.get(path).json()["counts"] == "records"
     assert client.post(f"{path}/estimate", json={"keys": ["/a"]}).json()["counts"] == "records"
+
+
+def test_a_histogram_names_its_keys_and_says_what_it_counted(service: Service) -> None:
+    client = service.client("read")
+    path, baskets, names = (f"/v1/releases/{service.release[name]}" for name in ("histogram", "baskets", "names"))
+    assert [each["key"] for each in client.get(f"{path}/top?n=2").json()["estimates"]] == ["/a", "/b"]
+    one, once = client.post(f"{path}/estimate", json={"keys": ["/a", "/once"]}).json()["estimates"]
+    assert abs(one["value"] - 3000) < 40
+    assert once["value"] == 0
+    whole = client.get(path).json()
+    assert (whole["needs_candidates"], whole["facts"]["keys"], whole["facts"]["threshold"]) == (False, 3, 15)
+    said = "users, with at most 30 published keys counted each (weight at most 1 on each)"
+    assert client.get(baskets).json()["counts"] == said
+    assert client.get(f"{baskets}/top?n=1").json()["counts"] == said
+    assert set(client.get(names).json()["facts"]["names"]) <= set(range(60))
+    assert client.get(f"{names}/top?n=1").status_code == 422
 
 
 def test_estimates_are_those_of_the_library(service: Service) -> None:

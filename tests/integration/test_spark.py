@@ -88,6 +88,8 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "counts of integers": (lambda: counts(dps.per_record(max_weight=4)), {"key": "int", "weight": "weight"}),
     "counts by user": (lambda: counts(USER), {"key": "text", "user": "user"}),
     "counts by named user": (lambda: counts(WEIGHTED), {"key": "bytes", "user": "name", "weight": "weight"}),
+    "histogram": (lambda: dps.Histogram(unit=dps.per_record(max_weight=4)), {"key": "text", "weight": "weight"}),
+    "histogram by user": (lambda: dps.Histogram(unit=WEIGHTED), {"key": "text", "user": "name", "weight": "weight"}),
     "heavy": (lambda: dps.HeavyHitters(unit=USER, rows=3, width=64, key_bytes=6), {"key": "text", "user": "name"}),
     "sparse": (lambda: dps.SparseHistogram(unit=RECORD), {"key": "text"}),
     "density by user": (lambda: density(USER), {"points": ["x", "y"], "user": "user"}),

@@ -48,6 +48,7 @@ def _moments() -> Release:
 
 
 MADE: dict[str, Any] = {
+    "histogram": lambda: _counted(dps.Histogram(unit=RECORD)).release(**BUDGET),
     "counts": _counts,
     "heavy": lambda: _counted(dps.HeavyHitters(rows=5, width=64, key_bits=8, unit=RECORD)).release(**BUDGET),
     "sparse": lambda: _counted(dps.SparseHistogram(unit=RECORD)).release(epsilon=4.0, delta=0),
@@ -80,6 +81,18 @@ def test_a_row_names_what_exists(name: str) -> None:
     assert row.spec is None or (row.spec.from_json and row.sensitive.from_spec)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_that_are_compared_can_be_planned_and_say_where_they_suit(name: str) -> None:
+    row = KINDS[name]
+    if row.questions:
+        assert row.plan_path is not None
+        assert row.suits
+        assert row.start_path is not None
+    if row.instead is not None:
+        assert set(row.questions) <= set(KINDS[row.instead].questions)
+        assert KINDS[row.instead].instead is None
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_a_release_answers_what_its_row_says(made: dict[str, Release], name: str) -> None:
     release, row = made[name], KINDS[name]
@@ -90,7 +103,7 @@ def test_a_release_answers_what_its_row_says(made: dict[str, Release], name: str
             asked = ["a"] if name == "local" else ASKED[one]
             found = answer(release, asked, 0.9, None)
             assert len(found) == max(1, len(asked)) or name == "moments"
-            assert found.counts == release.guarantee.unit.counts
+            assert found.counts == release.counts == release.guarantee.unit.counts
         else:
             assert callable(getattr(release, one))
     with pytest.raises(InvalidInput, match="ask it without keys" if row.answers == ("statement",) else "at least one"):
@@ -126,10 +139,15 @@ def test_the_spec_of_several_moments_lists_their_exponents(made: dict[str, Relea
     assert made["moments"].public_spec()["p"] == [0.5, 1]
 
 
-@pytest.mark.parametrize("name", ["counts", "distinct", "local"])
+@pytest.mark.parametrize("name", ["histogram", "counts", "distinct", "local"])
 def test_a_query_loads_its_own_kind_only(made: dict[str, Release], name: str, tmp_path: Path) -> None:
     made[name].save(tmp_path / "it.dps")
-    asked = {"counts": ["2", "--key-type", "int"], "distinct": [], "local": ["a"]}[name]
+    asked = {
+        "histogram": ["2", "--key-type", "int"],
+        "counts": ["2", "--key-type", "int"],
+        "distinct": [],
+        "local": ["a"],
+    }[name]
     script = f"""
 import sys
 sys.argv = ["dpsketch", "query", {str(tmp_path / "it.dps")!r}, *{asked!r}]
@@ -142,7 +160,7 @@ print("LOADED", *(name for name in sys.modules if name.startswith("dpsketch.")))
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = run.stdout.split("LOADED", 1)[1].split()
-    folders = ("countsketch", "heavy", "sparse", "moment", "density", "distinct", "ranges")
+    folders = ("histogram", "countsketch", "heavy", "sparse", "moment", "density", "distinct", "ranges")
     homes = {folder: f"dpsketch.sketches.{folder}" for folder in folders} | {"local": "dpsketch.local"}
     own = {"counts": "countsketch"}.get(name, name)
     assert {folder for folder, home in homes.items() if home in loaded} == {own}

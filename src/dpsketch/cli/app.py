@@ -12,9 +12,10 @@ _HELP = """Publish counts of sensitive records with a proven guarantee.
 
 \b
 Which sketch do I need?
-  counts    How often does each of the keys I name occur?          run counts
-  heavy     Which keys are frequent? I have no list of them.       run heavy
-  sparse    The same as counts, under pure ε, for mid-sized counts. run sparse
+  histogram Which keys are there, and how often does each occur?   run histogram
+  counts    The same for keys I name, and no key may be stored.    run counts
+  heavy     Which are frequent? I have no list, and store no key.  run heavy
+  sparse    The same under pure ε, for mid-sized counts.           run sparse
   moment    One number that says how skewed the stream is (F_p).   run moment
   density   Where do points lie? Densities, scores, classes.       run density
   distinct  How many different keys are there?                     run distinct
@@ -22,11 +23,13 @@ Which sketch do I need?
   local     People report for themselves; I am not trusted.        local report
   serve     Collect reports and show releases over HTTP.           serve --demo
 
+Not sure?  dpsketch plan --question keys  compares the first four.
 A first look, on data of its own:  dpsketch demo
 
 \b
 From a file to an answer:
-  dpsketch run counts visits.csv --key url --epsilon 1 --delta 1e-6 -o visits.dps
+  dpsketch run histogram visits.csv --key url --epsilon 1 --delta 1e-6 -o visits.dps
+  dpsketch top visits.dps
   dpsketch query visits.dps /index.html
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines
-from dpsketch.cli.output import print_estimates, print_json, say
+from dpsketch.cli.output import print_estimates, print_json, print_names, say
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
@@ -57,11 +57,17 @@ def top(
     key_type: KeyTypeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the most frequent keys, with intervals that hold for all of them at once."""
+    """List the most frequent keys, with intervals that hold for all of them at once.
+
+    Of a release that has names and no counts, all names are listed, in their own order.
+    """
     from dpsketch import answers
     from dpsketch.kinds import load
 
     release = load(file)
+    if (names := release.bare_names) is not None:
+        print_names(names, release.guarantee, as_json=as_json)
+        return
     listed = None if candidates is None else read_lines(candidates)
     found = answers.top(release, n, listed, confidence, _stated(key_type, release))
     print_estimates(found, release.guarantee, as_json=as_json)

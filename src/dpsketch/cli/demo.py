@@ -77,8 +77,8 @@ def demo(
     print("What was promised:", private.guarantee)
     print()
     print("The same with your own table:")
-    print("  dpsketch run counts YOUR.csv --key COLUMN --epsilon 1 --delta 1e-6 -o counts.dps")
-    print("  dpsketch query counts.dps SOME-KEY")
+    print("  dpsketch run histogram YOUR.csv --key COLUMN --epsilon 1 --delta 1e-6 -o counts.dps")
+    print("  dpsketch top counts.dps")
 
 
 def _pages() -> Iterator[tuple[str, int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +15,7 @@ import typer
 from dpsketch.cli.delivery import deliver, not_in_place, room_of
 from dpsketch.cli.options import (
     Budget,
+    Engine,
     JsonOption,
     OutputOption,
     OverwriteOption,
@@ -61,6 +64,8 @@ def run(
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
     target = budget.target(lambda: _dataset_name(flags.source))
+    if like is None and not as_json:
+        _suggest(flags, budget, output)
     if dry_run:
         _preview(sketch, budget, target, as_json, options)
         return
@@ -201,6 +206,28 @@ def recover(
     say(f"Put {output} in place.")
 
 
+def _suggest(flags: SketchFlags, budget: Budget, output: Path) -> None:
+    """Say once which kind answers the same question better, where one does; by what was asked alone.
+
+    Not on a cluster, where keys may be too many to hold, nor without δ, where names on no list cannot be published.
+    """
+    instead = KINDS[flags.kind].instead
+    if instead is None or flags.engine is not Engine.HERE or not budget.delta:
+        return
+    stated = {
+        "key": flags.key, "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
+        "max_weight": None if flags.max_weight == 1 else f"{flags.max_weight:g}",
+        "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
+    }  # fmt: skip
+    words = ["dpsketch", "run", instead, *flags.source]
+    for name, value in stated.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    said = f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}"
+    named = "" if KINDS[flags.kind].lists_keys else " (and --keys-from FILE for keys that you name)"
+    say(said + named)
+
+
 def _releasable(path: Path) -> Any:
     from dpsketch.kinds import load_sensitive
 
@@ -309,8 +336,8 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
     answer: dict[str, Any] = {
         "mechanism": plan.guarantee.mechanism,
         "guarantee": plan.guarantee.to_json(),
-        "noise_scale": plan.noise_scale,
-        "predicted_error": plan.predicted_error,
+        "noise_scale": plan.noise_scale if math.isfinite(plan.noise_scale) else None,
+        "predicted_error": plan.predicted_error if math.isfinite(plan.predicted_error) else None,
         "memory_bytes": sketch.spec.memory,
         "dataset": target.dataset,
     }
@@ -323,11 +350,18 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
         print_json(answer)
         return
     print(f"Would release: {plan.guarantee}")
-    print(f"Noise: standard deviation {plan.noise_scale:.4g} in one counter.")
-    print(
-        f"Error of an estimate from noise alone: standard deviation {plan.predicted_error:.4g}; collisions add to it."
-    )
-    print(f"Memory of the sketch: {sketch.spec.memory:,} bytes.")
+    if not KINDS[sketch.kind].collides:
+        print(f"Mechanism: {plan.guarantee.mechanism}.")
+        known = math.isfinite(plan.predicted_error)
+        print(f"Error of a count: standard deviation {plan.predicted_error:.4g}." if known else "There are no counts.")
+        print(f"Memory grows with the keys: about {sketch.spec.memory:,} bytes for 10,000.")
+    else:
+        print(f"Noise: standard deviation {plan.noise_scale:.4g} in one counter.")
+        print(
+            "Error of an estimate from noise alone: standard deviation "
+            f"{plan.predicted_error:.4g}; collisions add to it."
+        )
+        print(f"Memory of the sketch: {sketch.spec.memory:,} bytes.")
     if words is not None:
         print(words)
     print("Nothing was read, charged or written.")

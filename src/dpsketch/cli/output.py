@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpsketch.results import Estimates
     from dpsketch.sources import Progress
 
-__all__ = ["print_estimates", "print_json", "progress_bar", "say", "table"]
+__all__ = ["print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
 
 
 def print_json(value: Any) -> None:
@@ -75,6 +75,17 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
         say(estimates.note[:1].upper() + estimates.note[1:])
     if estimates.counts is not None:
         say(f"Counted: {estimates.counts}.")
+    say(f"Guarantee: {guarantee}")
+
+
+def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> None:
+    """Print names of keys one a line, and the guarantee they come with."""
+    if as_json:
+        print_json({"names": names, "guarantee": guarantee.to_json()})
+        return
+    for name in names:
+        print(_escaped(name) if isinstance(name, bytes) else name)
+    say("These are names only: the release has no counts.")
     say(f"Guarantee: {guarantee}")
 
 

@@ -1,15 +1,20 @@
-"""The command that proposes a shape: plan."""
+"""The command that proposes a shape, or compares the kinds that answer one question: plan."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from
-from dpsketch.cli.output import print_json, say
+from dpsketch.cli.output import print_json, say, table
+from dpsketch.errors import InvalidInput
 from dpsketch.numbers import number_text
 from dpsketch.sketches.kinds import KINDS
+
+if TYPE_CHECKING:
+    from dpsketch.plan import Comparison, Guess, Proposal
 
 __all__ = ["plan"]
 
@@ -17,17 +22,30 @@ _ASSUMED_DELTA = 1e-6
 
 
 def plan(
-    kind: Annotated[str, kind_argument(lambda kind: kind.plan_path is not None, "Which sketch")],
     records: Annotated[float, typer.Option("--records", help="A public guess: how many records.")],
+    kind: Annotated[str | None, kind_argument(lambda kind: kind.plan_path is not None, "Which sketch")] = None,
+    question: Annotated[
+        str | None,
+        typer.Option("--question", help="Instead of a sketch: compare all that answer this. keys: which, how often."),
+    ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None,
     delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None,
     rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None,
     keys: Annotated[int, typer.Option("--keys", help="A public guess: how many distinct keys.")] = 10_000,
     skew: Annotated[float, typer.Option("--skew", help="A public guess: the i-th key has a share of i^-skew.")] = 1.0,
+    users: Annotated[
+        float | None, typer.Option("--users", help="A public guess: how many users the records are of. Protects users.")
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="histogram, --question keys: a public list of all keys will be given.")
+    ] = False,
     target_error: Annotated[
         float | None, typer.Option("--target-error", help="The wanted error, in records. Default: as small as fits.")
     ] = None,
-    memory: Annotated[int, typer.Option("--memory", help="The most bytes that the sketch may take.")] = 1 << 22,
+    memory: Annotated[
+        int | None,
+        typer.Option("--memory", help="The most bytes that it may take. Default: 4 MiB, or its keys'."),
+    ] = None,
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="Protect users, of so many keys each.")] = None,
     max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,
     neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
@@ -42,18 +60,41 @@ def plan(
     bits: Annotated[int, typer.Option("--bits", help="ranges: values lie in [0, 2^bits).")] = 32,
     as_json: JsonOption = False,
 ) -> None:
-    """Propose a shape for a wanted error, with predicted error, memory and time. Reads and spends nothing."""
-    from dpsketch.plan import Amount, Guess, propose
+    """Propose a shape for a wanted error, with predicted error, memory and time. Reads and spends nothing.
 
+    With --question all sketches that answer it are compared, and the best is proposed.
+    """
+    from dpsketch.plan import Amount, Guess, compare, propose
+
+    if (kind is None) == (question is None):
+        raise typer.BadParameter("say which sketch to plan, or which --question to compare sketches for.")
+    guess = Guess(records, keys, skew, users)
+    if users is not None and max_keys is None:
+        max_keys = math.ceil(records / users)
+        say(f"Assuming --max-keys {max_keys}: each user has so many records, and may have as many keys.")
     unit = unit_from(None if max_keys is None else "user", max_keys, max_weight, neighbours)
     if epsilon is not None and delta is None:
         # A plan spends nothing, so it may assume; the command that it proposes states the δ.
-        delta = 0.0 if KINDS[kind].pure else _ASSUMED_DELTA
+        delta = 0.0 if kind is not None and KINDS[kind].pure else _ASSUMED_DELTA
         say(f"Assuming --delta {delta:g}; say another, or 0 for pure privacy.")
+    amount = Amount(unit, epsilon, delta, rho)
+    if question is not None:
+        if target_error is not None:
+            raise InvalidInput("--question compares what each sketch can reach: leave --target-error out.")
+        compared = compare(
+            question, amount, guess, listed=listed, memory=memory, threshold=threshold, key_bits=key_bits,
+            key_bytes=key_bytes,
+        )  # fmt: skip
+        if as_json:
+            print_json({**compared.to_json(), "command": _whole_command(compared.best, max_keys)})
+        else:
+            _print_comparison(compared, guess, max_keys)
+        return
+    assert kind is not None
     found = propose(
         kind,
-        Amount(unit, epsilon, delta, rho),
-        Guess(records, keys, skew),
+        amount,
+        guess,
         target_error=target_error,
         memory=memory,
         threshold=threshold,
@@ -63,18 +104,55 @@ def plan(
         dim=dim,
         similarity=similarity,
         bits=bits,
+        listed=listed,
     )
     if as_json:
         print_json(found.to_json())
         return
-    shape = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in found.shape.items())
-    amounts = (("epsilon", epsilon), ("delta", delta), ("rho", rho))
-    budget = " ".join(f"--{name} {value:g}" for name, value in amounts if value is not None)
-    user = "" if max_keys is None else f" --user COLUMN --max-keys {max_keys}"
-    print(f"Proposed: dpsketch run {found.kind} SOURCE…{user} {shape} {budget} -o out.dps")
+    _print_proposal(found, guess, max_keys)
+
+
+def _command(found: Proposal, max_keys: int | None) -> str:
+    """Return the command that a proposal is."""
+    parts = ["dpsketch run", found.kind, "SOURCE…"]
+    if max_keys is not None:
+        parts.append(f"--user COLUMN --max-keys {max_keys}")
+    parts += [f"--{name.replace('_', '-')} {value}" for name, value in found.shape.items()]
+    amounts = (("epsilon", found.budget["epsilon"]), ("delta", found.budget["delta"]), ("rho", found.budget["rho"]))
+    parts += [f"--{name} {value:g}" for name, value in amounts if value is not None]
+    if found.needs_list:
+        parts.append("--keys-from FILE")
+    return " ".join([*parts, "-o out.dps"])
+
+
+def _whole_command(found: Proposal, max_keys: int | None) -> str:
+    """Return the command with the key's column, for whoever has not chosen a kind yet."""
+    return _command(found, max_keys).replace("SOURCE…", "SOURCE… --key COLUMN")
+
+
+def _print_proposal(found: Proposal, guess: Guess, max_keys: int | None) -> None:
+    print(f"Proposed: {_command(found, max_keys)}")
     print(f"Predicted error: {number_text(found.error)} ({found.error_of}).")
     for name, value in found.also.items():
         print(f"  {name.replace('_', ' ')}: {number_text(value)}")
-    print(f"Memory: {found.memory:,} bytes. Time: about {found.seconds:.2g} s to count {records:,.0f} records.")
+    print(f"Memory: {found.memory:,} bytes. Time: about {found.seconds:.2g} s to count {guess.records:,.0f} records.")
     for note in found.notes:
+        print(f"Note: {note}")
+
+
+def _print_comparison(compared: Comparison, guess: Guess, max_keys: int | None) -> None:
+    def names(one: Proposal) -> str:
+        return "from your list" if "found" not in one.also else number_text(one.also["found"])
+
+    table(
+        ["sketch", "names found", "error of a count", "bytes"],
+        [[one.kind, names(one), number_text(one.error), f"{one.memory:,}"] for one in compared.proposals],
+    )
+    for kind, reason in compared.refused.items():
+        print(f"Not {kind}: {reason}")
+    print(f"Use {compared.best.kind}: {compared.why}")
+    for one in compared.proposals[1:]:
+        print(f"  {one.kind}, where {KINDS[one.kind].suits}.")
+    print(f"Proposed: {_whole_command(compared.best, max_keys)}")
+    for note in compared.best.notes:
         print(f"Note: {note}")

@@ -44,6 +44,11 @@ class Snapshot:
     users: int
     guarantee: Guarantee
 
+    @property
+    def counts(self) -> str:
+        """What an estimate counts."""
+        return self.guarantee.unit.counts
+
     def estimate(self, keys: Any, *, confidence: float = 0.95, consistency: Consistency = "none") -> Estimates:
         """Estimate the share of people who hold each key, as :meth:`Collector.estimate` does."""
         confidence = probability("confidence", confidence)

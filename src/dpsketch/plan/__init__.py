@@ -1,6 +1,7 @@
 """Plan a release before anything is read or spent: which shape reaches a wanted error, and what it costs."""
 
+from dpsketch.plan.comparison import QUESTIONS, Comparison, compare
 from dpsketch.plan.proposing import PLANNED, propose
 from dpsketch.plan.values import Amount, Guess, Proposal
 
-__all__ = ["PLANNED", "Amount", "Guess", "Proposal", "propose"]
+__all__ = ["PLANNED", "QUESTIONS", "Amount", "Comparison", "Guess", "Proposal", "compare", "propose"]

@@ -21,7 +21,7 @@ def propose(
     guess: Guess,
     *,
     target_error: float | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     threshold: float | None = None,
     key_bits: int | None = None,
     key_bytes: int | None = None,
@@ -29,6 +29,7 @@ def propose(
     dim: int = 2,
     similarity: float = 0.1,
     bits: int = 32,
+    listed: bool = False,
 ) -> Proposal:
     """Propose the smallest shape that reaches a wanted error, from a guess at the data. Nothing is read or spent.
 
@@ -42,8 +43,9 @@ def propose(
         How the data may look.
     target_error : float, optional
         The wanted error, in records. None: nearly the least that the memory allows.
-    memory : int
-        The most bytes that the sketch may take while it counts.
+    memory : int, optional
+        The most bytes that the sketch may take while it counts. By default 4 MiB for what has a size to choose; a
+        histogram takes what its keys take.
     threshold, key_bits, key_bytes : optional
         heavy: the threshold that will be asked, and the length of keys (64 bits unless given).
     p : float, optional
@@ -52,11 +54,14 @@ def propose(
         density: coordinates, and a guess at the mean similarity of the records to a query point.
     bits : int
         ranges: values lie in [0, 2^bits).
+    listed : bool
+        histogram: whether a public list of all keys will be given.
 
     Accuracy
     --------
     For counts the proposal is rehearsed: tables of the guessed data, with noise of the very law, are asked. If the
-    guess is right, the error measured afterwards is within 20% of it. Densities and ranges are given a bound instead.
+    guess is right, the error measured afterwards is within 20% of it, and so are the names that a histogram finds.
+    Densities and ranges are given a bound instead.
 
     Examples
     --------
@@ -68,8 +73,8 @@ def propose(
     target_error = None if target_error is None else real_number("target_error", target_error)
     if target_error is not None and not (math.isfinite(target_error) and target_error > 0):
         raise InvalidInput("target_error must be a positive number.")
-    memory = whole_number("memory", memory)
-    if memory < 4096:
+    limit = None if memory is None else whole_number("memory", memory)
+    if limit is not None and limit < 4096:
         raise InvalidInput("memory must be at least 4096 bytes.")
     threshold = None if threshold is None else real_number("threshold", threshold)
     key_bits = None if key_bits is None else whole_number("key_bits", key_bits)
@@ -82,11 +87,12 @@ def propose(
         raise InvalidInput(f"there are plans for {', '.join(planned())}, not for {kind!r}.")
     own = {
         "threshold": threshold, "key_bits": key_bits, "key_bytes": key_bytes, "p": p, "dim": dim,
-        "similarity": similarity, "bits": bits,
+        "similarity": similarity, "bits": bits, "listed": listed, "memory_limit": limit,
+        "memory": DEFAULT_MEMORY if limit is None else limit,
     }  # fmt: skip
     taken = inspect.signature(row.plan).parameters
     chosen = {name: value for name, value in own.items() if name in taken}
-    proposal: Proposal = row.plan(amount, guess, target_error=target_error, memory=memory, **chosen)
+    proposal: Proposal = row.plan(amount, guess, target_error=target_error, **chosen)
     return proposal
 
 

@@ -12,6 +12,7 @@ from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.distinct.spec import DistinctSpec
+from dpsketch.sketches.histogram.predict import listed
 from dpsketch.sketches.moment import MomentSketch
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.sparse import SparseHistogram
@@ -39,12 +40,17 @@ def _smallest(errors: dict[int, float], target: float | None, memory: int) -> in
     raise out_of_reach(wanted, least, f"within {memory:,} bytes")
 
 
-def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None, memory: int) -> Proposal:
+def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None) -> Proposal:
     """Say what a sparse histogram for so many keys is worth; its error hardly depends on its size."""
     spec = SparseHistogramSpec(amount.unit, expected_keys=guess.keys)
     error = spec.preview(**amount.budget).predicted_error
     if target_error is not None and error > target_error:
         raise out_of_reach(target_error, error, "whatever the size")
+    threshold = spec.mechanism(**amount.budget).threshold
+    also = {}
+    if threshold is not None:
+        found, _ = listed(guess.counts / spec.grid, threshold.noise, threshold.cutoff)
+        also = {"threshold": spec.grid * threshold.cutoff, "found": found}
     return Proposal(
         kind="sparse",
         shape={"expected_keys": guess.keys},
@@ -53,6 +59,8 @@ def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None, mem
         error_of="the estimate of a mid-sized count, standard deviation",
         memory=spec.memory,
         seconds=seconds_for(SparseHistogram.from_spec(spec), guess.records),
+        also=also,
+        notes=("It lists integer keys; text keys appear as hashes, which candidates turn into names.",),
     )
 
 

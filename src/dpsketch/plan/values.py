@@ -39,15 +39,21 @@ class Guess:
         How many distinct keys.
     skew : float
         Zipf's exponent: 0 where all keys are alike, about 1 for words, pages and products.
+    users : float, optional
+        Of how many users the records are. By default each user fills the unit's bound on keys.
     """
 
     records: float
     keys: int
     skew: float
+    users: float | None = None
 
     def __post_init__(self) -> None:
         hold_real(self, "records", "skew")
+        hold_real(self, "users", optional=True)
         hold_whole(self, "keys")
+        if self.users is not None and not 1 <= self.users <= self.records:
+            raise InvalidInput("users must be at least 1, and no more than the records.")
 
     @property
     def counts(self) -> npt.NDArray[np.float64]:
@@ -106,6 +112,8 @@ class Proposal:
         Further figures, by name.
     notes : tuple of str
         What else to know.
+    needs_list : bool
+        Whether the release must be given a public list of keys.
     """
 
     kind: str
@@ -117,6 +125,7 @@ class Proposal:
     seconds: float
     also: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    needs_list: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the proposal as JSON-ready values."""

@@ -46,6 +46,8 @@ class Served:
     @property
     def questions(self) -> list[str]:
         """What can be asked of it, by the names of the routes."""
+        if self.release.bare_names is not None:
+            return []
         return [_ROUTES.get(one, one) for one in self.row.answers]
 
     @property
@@ -60,7 +62,7 @@ class Served:
             "name": self.name,
             "kind": self.kind,
             "answers": self.row.question,
-            "counts": self.release.guarantee.unit.counts,
+            "counts": self.release.counts,
             "guarantee": finite(self.release.guarantee.to_json()),
             "questions": self.questions,
             "needs_candidates": self.needs_candidates,

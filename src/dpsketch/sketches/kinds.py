@@ -58,6 +58,8 @@ class Kind:
         released takes them in any order.
     lists_keys : bool
         Whether its releases can list keys without being given candidates.
+    collides : bool
+        Whether keys share counters, in a memory of a fixed size; the memory of one where none do grows with the keys.
     released_once : bool
         Whether a second release of one sketch would not be private, so that the first must end it.
     release_options : tuple of Option
@@ -74,6 +76,12 @@ class Kind:
         What proposes a shape (see :func:`dpsketch.plan.propose`).
     pure : bool
         Whether it is made for pure privacy, so that a plan assumes δ = 0.
+    questions : tuple of str
+        For which questions plans compare it with other kinds: "keys", for which there are and how often each occurs.
+    suits : str
+        Where it is the right one of those, in words.
+    instead : str or None
+        The kind that answers the same question better where one party holds all keys, which `run` then names.
     """
 
     name: str
@@ -87,6 +95,7 @@ class Kind:
     fingerprints: bool = False
     whole_users: bool = True
     lists_keys: bool = False
+    collides: bool = True
     released_once: bool = False
     start_path: str | None = None
     options: tuple[Option, ...] = ()
@@ -95,6 +104,9 @@ class Kind:
     command: str | None = None
     plan_path: str | None = None
     pure: bool = False
+    questions: tuple[str, ...] = ()
+    suits: str = ""
+    instead: str | None = None
 
     @cached_property
     def private(self) -> type[Release]:
@@ -132,7 +144,7 @@ class Kind:
 
     @cached_property
     def plan(self) -> Callable[..., Any]:
-        """What is called as ``plan(amount, guess, target_error=…, memory=…)``, and with other options that it names."""
+        """What is called as ``plan(amount, guess, target_error=…)``, and with those other options that it names."""
         function: Callable[..., Any] = _named(self.plan_path)
         return function
 
@@ -178,6 +190,7 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_HISTOGRAM}:HistogramSpec",
             whole_users=False,
             lists_keys=True,
+            collides=False,
             start_path=f"{_HISTOGRAM}.command:start",
             options=(
                 _GRID,
@@ -192,7 +205,9 @@ KINDS: dict[str, Kind] = {
                 _FORM,
             ),
             release_path=f"{_HISTOGRAM}.command:release_arguments",
-            plan_path=f"{_HISTOGRAM}.plan:plan",
+            plan_path="dpsketch.plan.keys:plan_histogram",
+            questions=("keys",),
+            suits="one party holds the keys, in memory or on disk",
         ),
         Kind(
             "histogram-votes",
@@ -218,6 +233,9 @@ KINDS: dict[str, Kind] = {
             start_path=f"{_COUNTS}.command:start",
             options=(_ROWS, _WIDTH, _SEED, _GRID),
             plan_path="dpsketch.plan.tables:plan_counts",
+            questions=("keys",),
+            suits="keys must not be stored, releases are added or subtracted, or several parties share the noise",
+            instead="histogram",
         ),
         Kind(
             "counts-continual",
@@ -252,6 +270,9 @@ KINDS: dict[str, Kind] = {
                 Option("key_bytes", int, "heavy: text keys of so many bytes."),
             ),
             plan_path="dpsketch.plan.tables:plan_heavy",
+            questions=("keys",),
+            suits="names are wanted and keys must not be stored, or memory must have a fixed size",
+            instead="histogram",
         ),
         Kind(
             "sparse",
@@ -272,6 +293,9 @@ KINDS: dict[str, Kind] = {
             ),
             plan_path="dpsketch.plan.sizes:plan_sparse",
             pure=True,
+            questions=("keys",),
+            suits="pure ε is wanted and there is no list, or rare keys are asked for by name",
+            instead="histogram",
         ),
         Kind(
             "moment",

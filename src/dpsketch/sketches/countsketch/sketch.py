@@ -34,6 +34,9 @@ __all__ = ["CountSketch"]
 class CountSketch(Accumulator[CountSketchSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
+    It stores no key, has a fixed size, and its releases add and subtract. Where keys may be held until the release, a
+    :class:`~dpsketch.Histogram` has smaller errors, since no key collides with another.
+
     Parameters
     ----------
     rows, width : int

@@ -42,6 +42,9 @@ Units = npt.NDArray[np.int64]
 class HeavyHitters(Accumulator[HeavyHittersSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
+    It stores no key, has a fixed size, and its tables add up. Where keys may be held until the release, a
+    :class:`~dpsketch.Histogram` names several times as many, with smaller errors.
+
     Parameters
     ----------
     unit : Unit

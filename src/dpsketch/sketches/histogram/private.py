@@ -101,6 +101,11 @@ class PrivateHistogram(NamedCounts):
         return self.mechanism.noise is not None
 
     @property
+    def bare_names(self) -> list[Any] | None:
+        """The names, where names only were published."""
+        return None if self.has_counts else self.keys
+
+    @property
     def counts(self) -> str:
         """What an estimate counts."""
         unit, m = self.spec.unit, self.mechanism.counted
@@ -157,7 +162,9 @@ class PrivateHistogram(NamedCounts):
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
         if not self.has_counts:
-            raise InvalidInput("this release has names only: `keys` lists them. Release with counts to ask for counts.")
+            raise InvalidInput(
+                "this release has names only, which `dpsketch top` lists. Release with counts to ask for counts."
+            )
         missing = places < 0
         mechanism, law = self.mechanism, self.mechanism.noise
         assert law is not None

@@ -117,7 +117,9 @@ class Histogram(Accumulator[HistogramSpec]):
         return sketch
 
     @takes_frames
-    def update(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
+    def update(
+        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
+    ) -> None:
         """Add records.
 
         Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
@@ -136,12 +138,14 @@ class Histogram(Accumulator[HistogramSpec]):
         counts : whole numbers, optional
             So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
             user.
+        disjoint_users : bool, optional
+            Makes no difference here, where users may come again.
         """
         column, found, declared = typed_column(keys, self._key_type)
         if column.type == TEXT_FINGERPRINTS:
             raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
         if self._spec.unit.level == "record":
-            if users is not None:
+            if users is not None or disjoint_users:
                 raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
             self._add_records(column, weights, counts)
         else:

@@ -1,0 +1,186 @@
+"""A histogram through the command line: names and counts from a file, for a list, for users, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import dpsketch as dps
+
+Runner = Callable[..., Any]
+
+BUDGET = ("--epsilon", 1, "--delta", "1e-6")
+TRUTH = {"/a": 400, "/b": 250, "/c": 90, "/rare": 1}
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    """741 visits of 100 people, as CSV; one page has a single visit."""
+    rows = [(page, number % 100) for page, count in TRUTH.items() for number in range(count)]
+    path = tmp_path / "visits.csv"
+    path.write_text("url,visitor\n" + "".join(f"{page},{person}\n" for page, person in rows))
+    return path
+
+
+def test_names_and_counts_from_a_file_in_an_empty_folder(dpsketch: Runner, visits: Path) -> None:
+    made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *BUDGET, "-o", "visits.dps")
+    assert made.code == 0, made.err
+    assert "Read 741 records" in made.err
+    assert "answers better" not in made.err
+    top = dpsketch("top", "visits.dps", "-n", 2, "--json").json
+    assert [row["key"] for row in top["estimates"]] == ["/a", "/b"]
+    assert top["counts"] == "records"
+    found = dpsketch("query", "visits.dps", "/a", "/c", "/rare", "--json").json["estimates"]
+    for row in found[:2]:
+        assert row["value"] == pytest.approx(TRUTH[row["key"]], abs=14)
+        assert row["value"] == int(row["value"])
+    assert found[2]["value"] == 0, "a key of one record has no name"
+    assert found[2]["high"] > 1
+    assert "/rare" not in (visits.parent / "visits.dps").read_bytes().decode("latin-1")
+    facts = dpsketch("inspect", "visits.dps", "--json").json
+    assert (facts["keys"], facts["form"], facts["threshold"]) == (3, "truncated", 15)
+    assert "threshold: 15" in dpsketch("inspect", "visits.dps").out
+    assert dpsketch("plot", "visits.dps", "-o", "visits.png").code == 0
+    assert (visits.parent / "visits.png").stat().st_size > 1000
+
+
+def test_a_public_list_is_answered_whole_and_needs_no_delta(dpsketch: Runner, visits: Path) -> None:
+    (visits.parent / "urls.txt").write_text("/a\n/rare\n/nobody\n")
+    pure = ("--epsilon", 1, "--delta", 0)
+    made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *pure, "--keys-from", "urls.txt", "-o", "u.dps")
+    assert made.code == 0, made.err
+    top = dpsketch("top", "u.dps", "--json").json
+    assert {row["key"] for row in top["estimates"]} == {"/a", "/rare", "/nobody"}
+    assert top["guarantee"]["delta"] == 0
+    unlisted = dpsketch("query", "u.dps", "/b")
+    assert unlisted.code == 1
+    assert "public list, and it knows no other" in unlisted.err
+    assert "/b" not in unlisted.err
+    both = ("--keys-from", "urls.txt", "--unknown", "--others")
+    made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *BUDGET, *both, "-o", "both.dps")
+    assert made.code == 0, made.err
+    keys = {row["key"] for row in dpsketch("top", "both.dps", "--json").json["estimates"]}
+    assert keys == {"/a", "/b", "/c", "/rare", "/nobody"}
+    assert dpsketch("inspect", "both.dps", "--json").json["others"]["value"] < 100
+
+
+def test_users_are_bounded_and_answers_say_what_was_counted(dpsketch: Runner, tmp_path: Path) -> None:
+    """Sixty keys each, of which 30 count: the answer says 30, whatever the bound of the unit is."""
+    rows = [{"who": person, "item": item} for person in range(200) for item in range(60)]
+    (tmp_path / "baskets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    users = ("--user", "who", "--max-keys", 60, "--key-type", "int")
+    made = dpsketch("run", "histogram", "baskets.jsonl", "--key", "item", *users, *BUDGET, "-o", "b.dps")
+    assert made.code == 0, made.err
+    top = dpsketch("top", "b.dps", "--json").json
+    assert {type(row["key"]) for row in top["estimates"]} == {int}
+    assert "at most 30 published keys" in top["counts"]
+    assert "at most 30 published keys" in dpsketch("query", "b.dps", 7).err
+    assert "at most 30 published keys" in dpsketch("inspect", "b.dps", "--json").json["counts"]
+    assert top["guarantee"]["unit"]["max_keys"] == 60
+
+
+def test_names_only_are_listed_without_counts(dpsketch: Runner, tmp_path: Path) -> None:
+    table = pa.table(
+        {"item": [f"i{k}" for _ in range(200) for k in range(12)], "who": [p for p in range(200) for _ in range(12)]}
+    )
+    pa.parquet.write_table(table, tmp_path / "baskets.parquet")
+    users = ("--user", "who", "--max-keys", 12, "--names-only")
+    made = dpsketch("run", "histogram", "baskets.parquet", "--key", "item", *users, *BUDGET, "-o", "n.dps")
+    assert made.code == 0, made.err
+    assert sorted(dpsketch("top", "n.dps").out.split()) == sorted(f"i{k}" for k in range(12))
+    assert dpsketch("top", "n.dps", "--json").json["names"] == sorted(f"i{k}" for k in range(12))
+    refused = dpsketch("query", "n.dps", "i1")
+    assert refused.code == 1
+    assert "names only" in refused.err
+
+
+def test_a_dry_run_says_what_would_be_listed_and_touches_nothing(dpsketch: Runner, visits: Path) -> None:
+    asked = ("run", "histogram", "visits.csv", "--key", "url", *BUDGET, "--dry-run", "-o", "x.dps")
+    shown = dpsketch(*asked)
+    assert shown.code == 0, shown.err
+    assert "keys listed from 15 on" in shown.out
+    assert "collisions" not in shown.out
+    assert "grows with the keys" in shown.out
+    users = ("--user", "visitor", "--max-keys", 12, "--names-only")
+    assert dpsketch(*asked, *users, "--json").json["predicted_error"] is None
+    assert "There are no counts" in dpsketch(*asked, *users).out
+    assert not (visits.parent / "x.dps").exists()
+
+
+@pytest.mark.parametrize("form", ["truncated", "laplace", "gaussian"])
+def test_a_form_can_be_forced(dpsketch: Runner, visits: Path, form: str) -> None:
+    made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *BUDGET, "--form", form, "-o", "f.dps")
+    assert made.code == 0, made.err
+    assert dpsketch("inspect", "f.dps", "--json").json["form"] == form
+
+
+def test_partials_merge_and_are_released_with_options(dpsketch: Runner, visits: Path) -> None:
+    for name in ("one", "two"):
+        assert dpsketch("build", "histogram", "visits.csv", "--key", "url", "-o", f"{name}.sketch").code == 0
+    assert dpsketch("merge", "one.sketch", "two.sketch", "-o", "all.sketch").code == 0
+    made = dpsketch("release", "all.sketch", *BUDGET, "--others", "-o", "all.dps")
+    assert made.code == 0, made.err
+    found = dpsketch("query", "all.dps", "/a", "--json").json["estimates"][0]
+    assert found["value"] == pytest.approx(800, abs=20)
+    assert dps.load(visits.parent / "all.dps").others is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--epsilon", 1, "--delta", 0), "delta > 0"),
+        (("--rho", 0.1), "public list"),
+        ((*BUDGET, "--names-only"), "gains nothing"),
+        ((*BUDGET, "--form", "best"), "--form is one of"),
+        ((*BUDGET, "--form", "rounds"), "a record has one"),
+        ((*BUDGET, "--keys-from", "missing.txt"), "missing.txt is not a file"),
+        ((*BUDGET, "--key-type", "int", "--keys-from", "urls.txt"), "integers"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(
+    dpsketch: Runner, visits: Path, options: tuple[object, ...], words: str
+) -> None:
+    (visits.parent / "urls.txt").write_text("/secret-page\n")
+    refused = dpsketch("run", "histogram", "visits.csv", "--key", "url", *options, "-o", "x.dps")
+    assert refused.code == 1
+    assert words in " ".join(refused.err.split())
+    assert "Read " not in refused.err
+    assert "/secret-page" not in refused.err
+    assert not (visits.parent / "x.dps").exists()
+    assert not dpsketch("ledger", "show", "--json").json["datasets"]
+
+
+def test_options_of_a_histogram_are_no_other_kinds(dpsketch: Runner, visits: Path) -> None:
+    refused = dpsketch("run", "counts", "visits.csv", "--key", "url", *BUDGET, "--others", "-o", "x.dps")
+    assert refused.code == 2
+    assert "--others does not apply to counts" in refused.err
+
+
+def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, visits: Path) -> None:
+    said = "a histogram answers better: dpsketch run histogram visits.csv --key url --epsilon 1 --delta 1e-06 -o c.dps"
+    counts = ("run", "counts", "visits.csv", "--key", "url")
+    made = dpsketch(*counts, *BUDGET, "-o", "c.dps")
+    assert made.err.count(said) == 1
+    line = next(line for line in made.err.splitlines() if said in line)
+    assert line.endswith("(and --keys-from FILE for keys that you name)")
+    command = line.partition(": ")[2].partition(" (")[0].split()[1:]
+    assert dpsketch(*command, "--overwrite").code == 0, "what it says can be typed"
+    assert dpsketch("inspect", "c.dps", "--json").json["kind"] == "histogram"
+    heavy = ("run", "heavy", "visits.csv", "--key", "url", "--key-bytes", 8, "--user", "visitor", "--max-keys", 3)
+    assert "--user visitor --max-keys 3 --epsilon 1" in dpsketch(*heavy, *BUDGET, "-o", "h.dps").err
+    for quiet in ((*BUDGET, "--json"), ("--epsilon", 1, "--delta", 0), ("--rho", 0.1)):
+        assert "answers better" not in dpsketch(*counts, *quiet, "--dry-run", "-o", "q.dps").err
+    dpsketch(*counts, *BUDGET, "-o", "first.dps")
+    assert "answers better" not in dpsketch(*counts, *BUDGET, "--like", "first.dps", "-o", "next.dps").err
+
+
+def test_help_starts_with_it(dpsketch: Runner) -> None:
+    text = dpsketch("--help").out
+    assert text.index("histogram Which keys") < text.index("counts    ")
+    assert "plan --question keys" in text
