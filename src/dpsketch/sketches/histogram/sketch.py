@@ -25,6 +25,7 @@ from dpsketch.sketches.histogram.pairs import PairTable, check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes import VoteHistogram
+from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import check_key_type, fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
@@ -73,13 +74,24 @@ class Histogram(Accumulator[HistogramSpec]):
 
     kind: ClassVar[str] = "histogram"
 
-    def __new__(cls, *args: Any, max_counters: int | None = None, **given: Any) -> Any:
+    def __new__(
+        cls,
+        *,
+        unit: Unit | None = None,
+        grid: float = 1,
+        key_type: KeyType | None = None,
+        max_counters: int | None = None,
+        seed: int | None = None,
+    ) -> Any:
         """Start a histogram, or one of another class where its memory is to be bounded."""
         if max_counters is None:
             return super().__new__(cls)
-        if given.pop("grid", 1) != 1:
+        if grid != 1:
             raise InvalidInput("with max_counters= a key counts once for a record or user: leave grid= out.")
-        return VoteHistogram(*args, max_counters=max_counters, **given)
+        if unit is None:
+            raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
+        seed = DEFAULT_SEED if seed is None else seed
+        return VoteHistogram(unit=unit, max_counters=max_counters, seed=seed, key_type=key_type)
 
     def __init__(
         self,

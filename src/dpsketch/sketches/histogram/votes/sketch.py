@@ -108,7 +108,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
             State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
         """
         column, _, declared = typed_column(keys, self._key_type)
-        if column.type == TEXT_FINGERPRINTS:
+        if TEXT_FINGERPRINTS in (column.type, getattr(column.type, "value_type", None)):
             raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
         batch = fingerprint(column, self._key_type)
         counted = self._counted
