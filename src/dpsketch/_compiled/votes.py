@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.xxh64 import load8
 
 __all__ = ["cast_votes", "copy_names", "find_buckets"]
 
@@ -46,6 +47,9 @@ def find_buckets(prints: Words, row_key: np.uint64, buckets: int, found: Integer
 def _equal(a: Bytes, start: int, stop: int, b: Bytes, first: int, last: int) -> bool:
     equal = stop - start == last - first
     i = 0
+    while equal and i + 8 <= stop - start:
+        equal = load8(a, start + i) == load8(b, first + i)
+        i += 8
     while equal and i < stop - start:
         equal = a[start + i] == b[first + i]
         i += 1
