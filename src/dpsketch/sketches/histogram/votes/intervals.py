@@ -52,7 +52,7 @@ def log_difference_reaching(law: DiscreteLaplace, values: npt.ArrayLike) -> Floa
     Examples
     --------
     >>> log_difference_reaching(DiscreteLaplace(1.0, 1), [0, 1]).round(4).tolist()
-    [-0.4222, -1.0655]
+    [-0.446, -1.0222]
     """
     rate = law.epsilon / law.sensitivity
     a, gap = math.exp(-rate), -math.expm1(-rate)
