@@ -38,6 +38,10 @@ def _sketches() -> dict[str, Callable[[], Any]]:
     return {
         "histogram": lambda: _filled(dps.Histogram(unit=RECORD), [f"the key of number {key}" for key in KEYS]),
         "histogram-user": lambda: _filled(dps.Histogram(unit=USER, key_type="int"), users=USERS),
+        "histogram-votes": lambda: _filled(
+            dps.Histogram(unit=dps.per_record(), max_counters=16), [f"the key of number {key}" for key in 9 * KEYS]
+        ),
+        "histogram-votes-user": lambda: _filled(dps.Histogram(unit=USER, max_counters=16, key_type="int"), users=USERS),
         "counts": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=RECORD, grid=0.5, seed=7), weights=[1.5] * 8),
         "counts-user": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=USER), users=USERS),
         "counts-continual": lambda: _filled(dps.ContinualCountSketch(days=4, **TABLE, **BUDGET)),
@@ -84,7 +88,10 @@ def answers(release: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"epsilon": release.guarantee.epsilon, "words": str(release.guarantee)}
     if hasattr(release, "spec"):
         found["spec"] = release.spec.to_json() if hasattr(release.spec, "to_json") else None
-    if isinstance(release, dps.PrivateHistogram):
+    if isinstance(release, dps.PrivateVoteHistogram):
+        found["keys"] = [[str(row.key), row.value, row.low, row.high] for row in release.top(10)]
+        found["counts of"] = release.counts
+    elif isinstance(release, dps.PrivateHistogram):
         found["keys"] = [[str(row.key), row.value, row.low, row.high] for row in release.top(10)]
         found["others"] = None if release.others is None else release.others.to_json()
     elif isinstance(release, dps.PrivateDensity):

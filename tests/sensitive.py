@@ -113,6 +113,12 @@ def _rows() -> list[Row]:
 
         rows += [
             Row(f"histogram {level}", start(dps.Histogram), texts, _release),
+            Row(
+                f"histogram-votes {level}",
+                start(dps.Histogram, max_counters=16, unit=once),
+                _keys(user, weights=False, text=True),
+                _release,
+            ),
             Row(f"counts {level}", start(dps.CountSketch, rows=3, width=16), texts, _release),
             Row(f"heavy {level}", start(dps.HeavyHitters, rows=3, width=16, key_bits=12), keys, _release),
             Row(f"ranges {level}", start(dps.RangeSketch, rows=3, width=16, bits=14), keys, _release),

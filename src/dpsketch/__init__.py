@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from dpsketch.sketches.heavy import PrivateHeavyHitters as PrivateHeavyHitters
     from dpsketch.sketches.histogram import Histogram as Histogram
     from dpsketch.sketches.histogram import PrivateHistogram as PrivateHistogram
+    from dpsketch.sketches.histogram import PrivateVoteHistogram as PrivateVoteHistogram
+    from dpsketch.sketches.histogram import VoteHistogram as VoteHistogram
     from dpsketch.sketches.moment import MomentProfile as MomentProfile
     from dpsketch.sketches.moment import MomentSketch as MomentSketch
     from dpsketch.sketches.moment import MomentSketchAsPublished as MomentSketchAsPublished
@@ -103,6 +105,7 @@ __all__ = [
     "PrivateQuantiles",
     "PrivateRanges",
     "PrivateSparseHistogram",
+    "PrivateVoteHistogram",
     "Quantile",
     "QuantileSketch",
     "RangeSketch",
@@ -115,6 +118,7 @@ __all__ = [
     "SparseHistogram",
     "SpecMismatch",
     "Unit",
+    "VoteHistogram",
     "kernels",
     "keyed",
     "load",
@@ -153,7 +157,7 @@ if not TYPE_CHECKING:
             "sketches.density": "DensityClassifier DensitySketch PrivateDensity",
             "sketches.distinct": "DistinctSketch PrivateDistinct PrivateDistinctBitmap",
             "sketches.heavy": "HeavyHitters PrivateHeavyHitters",
-            "sketches.histogram": "Histogram PrivateHistogram",
+            "sketches.histogram": "Histogram PrivateHistogram PrivateVoteHistogram VoteHistogram",
             "sketches.moment": "MomentProfile MomentSketch MomentSketchAsPublished PrivateMoment PrivateMomentProfile",
             "sketches.quantiles": "PrivateQuantiles QuantileSketch",
             "sketches.ranges": "PrivateRanges Quantile RangeSketch",

@@ -49,6 +49,7 @@ def _moments() -> Release:
 
 MADE: dict[str, Any] = {
     "histogram": lambda: _counted(dps.Histogram(unit=RECORD)).release(**BUDGET),
+    "histogram-votes": lambda: _counted(dps.Histogram(unit=RECORD, max_counters=64)).release(**BUDGET),
     "counts": _counts,
     "heavy": lambda: _counted(dps.HeavyHitters(rows=5, width=64, key_bits=8, unit=RECORD)).release(**BUDGET),
     "sparse": lambda: _counted(dps.SparseHistogram(unit=RECORD)).release(epsilon=4.0, delta=0),
@@ -104,7 +105,8 @@ def test_a_release_answers_what_its_row_says(made: dict[str, Release], name: str
             asked = ["a"] if name == "local" else ASKED[one]
             found = answer(release, asked, 0.9, None)
             assert len(found) == max(1, len(asked)) or name == "moments"
-            assert found.counts == release.counts == release.guarantee.unit.counts
+            assert found.counts == release.counts
+            assert release.counts.startswith(release.guarantee.unit.counts)
         else:
             assert callable(getattr(release, one))
     with pytest.raises(InvalidInput, match="ask it without keys" if row.answers == ("statement",) else "at least one"):

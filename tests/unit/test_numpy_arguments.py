@@ -126,7 +126,15 @@ def released(kind: type, **arguments: Any) -> Any:
     return sketch_of(kind, **arguments).release(epsilon=1, delta=0.001)
 
 
+def votes(**numbers: Any) -> Any:
+    sketch: Any = dps.Histogram(unit=dps.per_record(), **{"max_counters": 16, **numbers})
+    sketch.update(WORDS * 30)
+    return sketch
+
+
 RELEASES: dict[str, Callable[[], Any]] = {
+    "PrivateHistogram": lambda: sketch_of(dps.Histogram).release(epsilon=1, delta=0, keys=WORDS, others=True),
+    "PrivateVoteHistogram": lambda: votes().release(epsilon=9, delta=0.001),
     "PrivateCountSketch": lambda: released(dps.CountSketch, rows=3, width=16),
     "PrivateHeavyHitters": lambda: released(dps.HeavyHitters, rows=3, width=16, key_bytes=4),
     "PrivateSparseHistogram": lambda: released(dps.SparseHistogram, expected_keys=10),
@@ -142,6 +150,13 @@ RELEASES: dict[str, Callable[[], Any]] = {
 }
 
 ASKED: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+    ("PrivateHistogram", "estimate", {"confidence": 0.9}, {"keys": WORDS}),
+    ("PrivateHistogram", "top", {"n": 2, "confidence": 0.9}, {}),
+    ("PrivateHistogram", "other_keys", {"confidence": 0.9}, {}),
+    ("PrivateHistogram", "plot", {"n": 2}, {}),
+    ("PrivateVoteHistogram", "estimate", {"confidence": 0.9}, {"keys": WORDS[:1]}),
+    ("PrivateVoteHistogram", "top", {"n": 2, "confidence": 0.9}, {}),
+    ("PrivateVoteHistogram", "plot", {"n": 2}, {}),
     ("PrivateCountSketch", "estimate", {"confidence": 0.9}, {"keys": WORDS}),
     ("PrivateCountSketch", "top", {"n": 2, "confidence": 0.9}, {"candidates": WORDS}),
     ("PrivateCountSketch", "decode", {"confidence": 0.9}, {"candidates": WORDS}),
@@ -349,6 +364,9 @@ SCORES = np.arange(60.0)
 CASES = [
     Case("per_record", fixed(dps.per_record), {"max_weight": 3}),
     Case("per_user", fixed(dps.per_user), {"max_keys": 3, "max_weight": 2.5}),
+    Case("Histogram", making(dps.Histogram), {"grid": 0.5}),
+    Case("Histogram", fixed(votes), {"max_counters": 8, "seed": 9}),
+    Case("VoteHistogram", fixed(votes), {"max_counters": 8, "seed": 9}),
     Case("CountSketch", making(dps.CountSketch), {"rows": 3, "width": 16, **SPEC}),
     Case("HeavyHitters", making(dps.HeavyHitters), {"rows": 3, "width": 16, "key_bytes": 4, **SPEC}),
     Case("HeavyHitters", making(dps.HeavyHitters), {"rows": 3, "width": 16, "key_bits": 16, "seed": 9}),
@@ -430,6 +448,11 @@ CASES = [
     Case("QuantileSpec.law", lambda: SPECS["QuantileSpec"]().law, {"epsilon": 0.5, "shift": 3}, {"accounting": "rho"}),
     Case("QuantileSpec.least_records", lambda: SPECS["QuantileSpec"]().least_records, {"shift": 3}),
     Case("largest_rho", fixed(accounting.largest_rho), {"epsilon": 1, "delta": 0.001}),
+    *(
+        Case("Histogram.release", lambda: sketch_of(dps.Histogram).release, budget, {"keys": WORDS})
+        for budget in BUDGETS
+    ),
+    Case("VoteHistogram.release", lambda: votes().release, BUDGETS[0]),
     *(Case("SparseHistogram.release", lambda: sketch_of(dps.SparseHistogram).release, one) for one in BUDGETS[:2]),
     *(Case("DensitySketch.release", lambda: points().release, {"count_share": 0.1, **budget}) for budget in BUDGETS),
     *(
@@ -560,13 +583,14 @@ CASES = [
 RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
-    "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create PrivateQuantiles",
+    "PrivateHistogram PrivateHistogram.of PrivateQuantiles",
+    "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
     # What the specs compute with numbers of their own.
     "DensitySpec.calibrate DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
     "DistinctSpec.variance_of_ones MomentSpec.ratio",
 }
-# A sparse histogram has no zero-concentrated guarantee, and refuses the argument whatever it is.
-REFUSED = {"SparseHistogram.release": {"rho"}}
+# Sparse histograms and votes have no zero-concentrated guarantee, and refuse the argument whatever it is.
+REFUSED = {"SparseHistogram.release": {"rho"}, "VoteHistogram.release": {"rho"}}
 # Built and compared field by field in test_numbers.py.
 ELSEWHERE = {"Amount", "ApproximateCost", "DiscreteLaplace", "GaussianCost", "Guess", "MomentCost", "PureCost"}
 ELSEWHERE |= {"RoundedGaussian", "Total", "Unit", "ZcdpCost", *SPECS}

@@ -145,7 +145,7 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
 def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
     from dpsketch.sources import Columns
 
-    kind = KINDS[flags.kind]
+    kind = KINDS[sketch.kind]
     if kind.reads == "points":
         if flags.weight is not None or flags.key is not None:
             raise InvalidInput(f"a {kind.name} counts points: name their --columns; --key and --weight do not apply.")

@@ -95,6 +95,8 @@ class Accumulator(Partial, Generic[SpecT]):
     def merge(self, other: Self, *, disjoint_users: bool = False) -> None:
         """Add another sketch of the same spec; the result is that of one pass over both streams, bit for bit.
 
+        Histograms in bounded memory are the exception: what they hold depends on the order of their records.
+
         Parameters
         ----------
         other : same kind of sketch

@@ -172,6 +172,12 @@ _ROWS = Option("rows", int, "Rows of the table.")
 _WIDTH = Option("width", int, "Cells in a row.")
 _SEED = Option("seed", int, "Of the hash functions; equal seeds merge.")
 _GRID = Option("grid", float, "Step to which weights are rounded.")
+_FORM = Option(
+    "form",
+    str,
+    "histogram: truncated, laplace, gaussian, weighted or rounds; of buckets loads, truncated or gaussian. "
+    "Default: the best.",
+)
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -187,18 +193,35 @@ KINDS: dict[str, Kind] = {
             lists_keys=True,
             collides=False,
             start_path=f"{_HISTOGRAM}.command:start",
-            options=(_GRID,),
+            options=(
+                _GRID,
+                Option("max_counters", int, "histogram: bound its memory to so many keys, which vote in buckets."),
+                _SEED,
+            ),
             release_options=(
                 Option("keys_from", Path, "histogram: a public list, one key a line; all of it is answered."),
                 Option("unknown", bool, "histogram: with --keys-from, find other keys as well."),
                 Option("others", bool, "histogram: count all other keys together, too."),
                 Option("names_only", bool, "histogram: spend all on finding names; no counts."),
-                Option("form", str, "histogram: truncated, laplace, gaussian, weighted or rounds. Default: the best."),
+                _FORM,
             ),
             release_path=f"{_HISTOGRAM}.command:release_arguments",
             plan_path="dpsketch.plan.keys:plan_histogram",
             questions=("keys",),
             suits="one party holds the keys, in memory or on disk",
+        ),
+        Kind(
+            "histogram-votes",
+            "Which keys are frequent, and how frequent, in bounded memory? (votes in buckets)",
+            answers=("keys", "top"),
+            private_path=f"{_HISTOGRAM}:PrivateVoteHistogram",
+            sensitive_path=f"{_HISTOGRAM}:VoteHistogram",
+            spec_path=f"{_HISTOGRAM}:VoteHistogramSpec",
+            weighs=False,
+            lists_keys=True,
+            release_options=(_FORM,),
+            release_path=f"{_HISTOGRAM}.command:vote_arguments",
+            command="histogram",
         ),
         Kind(
             "counts",

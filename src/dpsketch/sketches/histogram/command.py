@@ -1,4 +1,4 @@
-"""How the command line starts and releases a histogram."""
+"""How the command line starts and releases a histogram, in bounded memory too."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from dpsketch.errors import InvalidInput
 from dpsketch.release import typed_keys
 from dpsketch.sketches.histogram.mechanism import FORMS
 from dpsketch.sketches.histogram.sketch import Histogram
+from dpsketch.sketches.histogram.votes.mechanism import VOTE_FORMS
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.privacy import Unit
     from dpsketch.sketches.histogram.spec import HistogramSpec
+    from dpsketch.sketches.histogram.votes import VoteHistogram, VoteHistogramSpec
 
-__all__ = ["release_arguments", "start"]
+__all__ = ["release_arguments", "start", "vote_arguments"]
 
 
-def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None) -> Histogram:
+def start(
+    unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None
+) -> Histogram | VoteHistogram:
     """Start a histogram; it has no shape that must be stated."""
-    return Histogram(**given, unit=unit, key_type=key_type)
+    shape = dict(given)
+    if "max_counters" not in shape:
+        shape.pop("seed", None)  # which may have been drawn without knowing that nothing would be hashed
+    return Histogram(**shape, unit=unit, key_type=key_type)
 
 
 def release_arguments(spec: HistogramSpec, given: dict[str, Any], key_type: KeyType | None) -> dict[str, Any]:
@@ -30,3 +37,10 @@ def release_arguments(spec: HistogramSpec, given: dict[str, Any], key_type: KeyT
     if (lines := arguments.pop("keys_from", None)) is not None:
         arguments["keys"] = typed_keys(lines, spec.key_type, None if spec.key_type else key_type)
     return arguments
+
+
+def vote_arguments(spec: VoteHistogramSpec, given: dict[str, Any], key_type: KeyType | None) -> dict[str, Any]:
+    """Return the arguments of ``release`` in bounded memory."""
+    if "form" in given and given["form"] not in VOTE_FORMS:
+        raise InvalidInput(f"--form is one of {', '.join(VOTE_FORMS)} with --max-counters.")
+    return dict(given)

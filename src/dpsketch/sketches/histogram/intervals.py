@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -19,7 +20,10 @@ from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.histogram.joint import Floats, least_whole
 from dpsketch.truncated import Law, TruncatedLaplace
 
-__all__ = ["half_width", "log_reaching", "mean_beyond", "ordinary", "posterior_means", "prior_exponent", "selective"]
+__all__ = [
+    "either_side", "half_width", "highest", "log_reaching", "lowest", "mean_beyond", "ordinary", "posterior_means",
+    "prior_exponent", "selective",
+]  # fmt: skip
 
 Integers = npt.NDArray[np.int64]
 
@@ -49,7 +53,7 @@ def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
             return found
         case DiscreteLaplace(epsilon, sensitivity):
             rate = epsilon / sensitivity
-            return _either_side(z, lambda upper: -rate * upper - math.log1p(math.exp(-rate)))
+            return either_side(z, lambda upper: -rate * upper - math.log1p(math.exp(-rate)))
         case TruncatedLaplace(rate, bound):
 
             def upper_tail(upper: Floats) -> Floats:
@@ -58,7 +62,7 @@ def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
                     found: Floats = np.log(-np.expm1(-rate * left)) - rate * upper - math.log(law.divisor)
                 return found
 
-            return _either_side(z, upper_tail)
+            return either_side(z, upper_tail)
         case never:
             assert_never(never)
 
@@ -91,22 +95,39 @@ def selective(counts: Integers, law: Law, cutoff: int, tail: float) -> tuple[Int
     ([1, 3, 17, 22], [17, 20, 23, 28])
     """
     distinct, place = np.unique(_listed(counts, cutoff), return_inverse=True)
+    # No count below this can be listed.
+    least = max(1, cutoff - law.bound) if isinstance(law, TruncatedLaplace) else 1
+    low = lowest(distinct, partial(log_reaching, law), cutoff, tail, least)
+    return low[place], highest(distinct, law, cutoff, tail)[place]
+
+
+def lowest(
+    values: Integers, log_reaching: Callable[[Integers], Floats], cutoff: int | Integers, tail: float, least: int = 1
+) -> Integers:
+    """Return the least c ≥ ``least`` with P_c(Y ≥ y | Y ≥ T) above ``tail``, for each y; it is y at most.
+
+    ``log_reaching`` is ln P(Z ≥ z) of the noise Z = Y − c.
+    """
     log_tail = math.log(tail) - _ROUNDING
 
     def high_enough(c: Integers) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = log_reaching(law, distinct - c) - log_reaching(law, cutoff - c) > log_tail
+        found: npt.NDArray[np.bool_] = log_reaching(values - c) - log_reaching(cutoff - c) > log_tail
         return found
 
-    def too_high(c: Integers) -> npt.NDArray[np.bool_]:
-        beyond = np.minimum(log_reaching(law, distinct + 1 - c) - log_reaching(law, cutoff - c), 0.0)
-        return -np.expm1(beyond) <= math.exp(log_tail)
+    return _first(high_enough, np.full_like(values, least), values)
 
-    # No count below this can be listed.
-    least = max(1, cutoff - law.bound) if isinstance(law, TruncatedLaplace) else 1
-    low = _first(high_enough, np.full_like(distinct, least), distinct)
+
+def highest(values: Integers, law: Law, cutoff: int | Integers, tail: float) -> Integers:
+    """Return the largest c with P_c(Y ≤ y | Y ≥ T) above ``tail``, for each y; it is y at least."""
+    most = math.exp(math.log(tail) - _ROUNDING)
+
+    def too_high(c: Integers) -> npt.NDArray[np.bool_]:
+        beyond = np.minimum(log_reaching(law, values + 1 - c) - log_reaching(law, cutoff - c), 0.0)
+        found: npt.NDArray[np.bool_] = -np.expm1(beyond) <= most
+        return found
+
     # From so far above y on, y is too low: the count reaches the cutoff with a probability of at least one half.
-    high = _first(too_high, distinct + 1, distinct + 1 + half_width(law, tail / 4)) - 1
-    return low[place], high[place]
+    return _first(too_high, values + 1, values + 1 + half_width(law, tail / 4)) - 1
 
 
 def ordinary(counts: Integers, law: Law, tail: float) -> tuple[Integers, Integers]:
@@ -237,7 +258,7 @@ def _listed(counts: Integers, cutoff: int) -> Integers:
     return counts
 
 
-def _either_side(z: Floats, upper: Callable[[Floats], Floats]) -> Floats:
+def either_side(z: Floats, upper: Callable[[Floats], Floats]) -> Floats:
     """Return ln P(Z ≥ z) of a symmetric law from that for z ≥ 1."""
     tail = upper(np.where(z >= 1, z, 1 - z))
     return np.where(z >= 1, tail, np.log1p(-np.exp(np.minimum(tail, 0.0))))

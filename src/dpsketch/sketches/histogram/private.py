@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files, plots
+from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
-from dpsketch.numbers import probability, whole_number
+from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
-from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.histogram import intervals
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.mechanism import Mechanism
+from dpsketch.sketches.histogram.named import NamedCounts, name_order, of_one_type, places_of, read_names, stored_names
 from dpsketch.sketches.histogram.rounds import WeightedRounds, unit_weights
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.thresholds import Threshold
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateHistogram", "names_of"]
+__all__ = ["PrivateHistogram"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHistogram(KeyedRelease):
+class PrivateHistogram(NamedCounts):
     """A released histogram: public, to be queried for ever.
 
     Attributes
@@ -73,7 +69,7 @@ class PrivateHistogram(KeyedRelease):
 
     def __post_init__(self) -> None:
         self.values.flags.writeable = False
-        object.__setattr__(self, "_places", {key: i for i, key in enumerate(self.keys)})
+        object.__setattr__(self, "_places", places_of(self.keys))
 
     @classmethod
     def of(
@@ -117,59 +113,6 @@ class PrivateHistogram(KeyedRelease):
             return unit.counts
         return f"users, with at most {m} published keys counted each (weight at most {unit.max_weight:g} on each)"
 
-    def estimate(self, keys: Any, *, confidence: float = 0.95) -> Estimates:
-        """Estimate the counts of keys.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            The keys to look up. Nulls are refused. A key that the release does not have reads 0 where it could have
-            been found, with an interval that reaches to what may have stayed below the threshold; where only a list
-            was published it is refused.
-        confidence : float
-            The probability with which each interval covers the count, also given that the key was found: a key that
-            just passed did so by its noise, and its interval reaches down accordingly.
-
-        Accuracy
-        --------
-        Counts are of what was counted, after users were bounded.
-        """
-        confidence = probability("confidence", confidence)
-        asked = self._asked(keys)
-        places = np.array([self._places.get(key, -1) for key in asked], np.int64)
-        return self._read(asked, places, confidence, 1 - confidence)
-
-    def top(self, n: int, *, candidates: Any = None, confidence: float = 0.95) -> Estimates:
-        """Return the ``n`` keys with the largest noisy counts, largest first.
-
-        Parameters
-        ----------
-        n : int
-            How many.
-        candidates : list, NumPy, Arrow, pandas or polars column, optional
-            Keys to choose from; by default all of the release.
-        confidence : float
-            The probability with which all intervals hold at once, although the keys were selected by the noise they
-            are about: each is widened for the number of keys chosen from (Bonferroni).
-        """
-        n = whole_number("n", n, low=1, high=2**31)
-        confidence = probability("confidence", confidence)
-        if candidates is None:
-            asked = self.keys
-        else:
-            asked = list(dict.fromkeys(self._asked(candidates)))
-            if not asked:
-                raise InvalidInput("top needs at least one candidate key.")
-        places = np.array([self._places.get(key, -1) for key in asked], np.int64)
-        read = self._read(asked, places, confidence, (1 - confidence) / max(1, len(asked)))
-        # The names are in an order of their own, so that equal counts stay in it.
-        order = np.argsort(-read.value, kind="stable")[:n]
-        note = "" if asked else "No key passed the threshold: none is frequent enough for this budget."
-        return Estimates(
-            [read.key[i] for i in order], read.value[order], read.low[order], read.high[order], confidence,
-            read.counts, note,
-        )  # fmt: skip
-
     @property
     def others(self) -> Estimate | None:
         """All keys that the release does not name, counted together, where that was asked for; with 95% confidence.
@@ -209,23 +152,6 @@ class PrivateHistogram(KeyedRelease):
         value, low, high = (self.spec.grid * max(0.0, each) for each in (value, low, high))
         return Estimate(value, low, high, confidence)
 
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """Estimate the counts of keys."""
-        if estimator is not None:
-            raise InvalidInput("a histogram's counts have one estimate: leave the estimator out.")
-        return KeyedRelease.answer(self, asked, confidence=confidence, estimator=None, key_type=key_type)
-
-    def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
-        """Draw the ``n`` largest keys with intervals."""
-        words = f"histogram, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
-        return plots.bars(self.top(n, candidates=candidates), words)
-
-    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
-        """Draw the ``n`` largest keys, or those of the candidates."""
-        return self.plot(candidates=candidates, n=n)
-
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
         mechanism = self.mechanism
@@ -236,14 +162,9 @@ class PrivateHistogram(KeyedRelease):
             "listed": len(self.listed),
             "form": mechanism.form,
             "threshold": cutoff,
-            "noise_scale": None
-            if mechanism.noise is None
-            else self.spec.grid * float(np.sqrt(mechanism.noise.variance)),
+            "noise_scale": self.spec.grid * mechanism.count_error if self.has_counts else None,
             "others": None if others is None else others.to_json(),
         }
-
-    def _asked(self, keys: Any) -> list[Any]:
-        return names_of(keys, self.spec.key_type)
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
         if not self.has_counts:
@@ -294,7 +215,7 @@ class PrivateHistogram(KeyedRelease):
             self.spec.to_json(), self.guarantee, self.charge, mechanism=self.mechanism.to_json(), rest=self.rest
         )
         arrays: dict[str, files.Array] = {
-            "listed": _stored(self.listed), "found": _stored(self.found), "values": self.values
+            "listed": stored_names(self.listed), "found": stored_names(self.found), "values": self.values
         }  # fmt: skip
         return files.Document("histogram", False, header, arrays)
 
@@ -303,66 +224,16 @@ class PrivateHistogram(KeyedRelease):
         """Rebuild a release from a decoded file."""
         spec, promise = HistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
         mechanism = Mechanism.from_json(document.header["mechanism"], promise, spec.reach)
-        listed, found = (_names(document.arrays.get(name)) for name in ("listed", "found"))
+        listed, found = (read_names(document.arrays.get(name)) for name in ("listed", "found"))
         keys = len(listed) + len(found)
         values = integer_array(document, "values", (keys if mechanism.noise is not None else 0,))
         rest = document.header["rest"]
         good = len(set(listed) | set(found)) == keys and isinstance(rest, int | None) and not isinstance(rest, bool)
-        good = good and (mechanism.finds or not found) and found == sorted(found, key=_order)
+        good = good and (mechanism.finds or not found) and found == sorted(found, key=name_order)
         good = good and (rest is None) == (mechanism.others is None and mechanism.total is None)
-        good = good and len({isinstance(key, int) for key in (*listed, *found)} | _stated(spec.key_type)) <= 1
+        good = good and of_one_type([*listed, *found], spec.key_type)
         if good and mechanism.cutoff is not None and found:
             good = int(values[len(listed) :].min()) >= mechanism.cutoff
         if not good:
             raise FileRefused("the file's keys are not those that a histogram publishes.")
         return cls(spec, mechanism, listed, found, values, rest, promise, read_charge(document))
-
-
-def names_of(keys: Any, key_type: KeyType | None) -> list[Any]:
-    """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text."""
-    column, _, _ = typed_column(keys, key_type)
-    if column.type == TEXT_FINGERPRINTS:
-        raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
-    names = column.to_pylist()  # a null may also hide in a dictionary
-    if None in names:
-        raise InvalidInput("a null is not a key that can be looked up or listed.")
-    return [_name(key) for key in names]
-
-
-def _stated(key_type: KeyType | None) -> set[bool]:
-    """Return whether keys are integers, where the spec says so."""
-    return set() if key_type is None else {key_type == "int"}
-
-
-def _name(key: Any) -> Any:
-    if isinstance(key, int):
-        return (key + 2**63) % 2**64 - 2**63
-    return _text(key) if isinstance(key, bytes) else key
-
-
-def _text(name: bytes) -> str | bytes:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        return name
-
-
-def _order(name: Any) -> Any:
-    """Return what names are sorted by: integers by value, texts by their bytes."""
-    return name.encode() if isinstance(name, str) else name
-
-
-def _stored(names: list[Any]) -> files.Array:
-    """Return names as an array of a file: integers, or the bytes of texts; no names are no texts."""
-    if names and isinstance(names[0], int):
-        return np.array(names, np.int64)
-    return [name if isinstance(name, bytes) else name.encode() for name in names]
-
-
-def _names(array: Any) -> list[Any]:
-    if isinstance(array, list) and all(isinstance(each, bytes) for each in array):
-        return [_text(each) for each in array]
-    if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu":
-        names: list[Any] = [_name(key) for key in array.tolist()]
-        return names
-    raise FileRefused("the file's names of keys are not ones that dpsketch writes.")

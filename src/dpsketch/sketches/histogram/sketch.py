@@ -20,9 +20,12 @@ from dpsketch.sketches.histogram.content import Content, Pairs, Records
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.keytable import KeyTable
 from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
+from dpsketch.sketches.histogram.named import names_of
 from dpsketch.sketches.histogram.pairs import PairTable, check_room
-from dpsketch.sketches.histogram.private import PrivateHistogram, names_of
+from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.histogram.votes import VoteHistogram
+from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import check_key_type, fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
@@ -50,6 +53,11 @@ class Histogram(Accumulator[HistogramSpec]):
         The step to which weights are rounded.
     key_type : {"int", "text"}, optional
         What the keys are. By default what a column's own type says.
+    max_counters : int, optional
+        Bounds the memory: keys vote in so many buckets, and what is started is a
+        :class:`~dpsketch.VoteHistogram`, whose releases are asked alike.
+    seed : int, optional
+        Goes with ``max_counters``: the seed of the hash that gives keys their buckets.
 
     Examples
     --------
@@ -66,7 +74,36 @@ class Histogram(Accumulator[HistogramSpec]):
 
     kind: ClassVar[str] = "histogram"
 
-    def __init__(self, *, unit: Unit, grid: float = 1, key_type: KeyType | None = None) -> None:
+    def __new__(
+        cls,
+        *,
+        unit: Unit | None = None,
+        grid: float = 1,
+        key_type: KeyType | None = None,
+        max_counters: int | None = None,
+        seed: int | None = None,
+    ) -> Any:
+        """Start a histogram, or one of another class where its memory is to be bounded."""
+        if max_counters is None:
+            return super().__new__(cls)
+        if grid != 1:
+            raise InvalidInput("with max_counters= a key counts once for a record or user: leave grid= out.")
+        if unit is None:
+            raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
+        seed = DEFAULT_SEED if seed is None else seed
+        return VoteHistogram(unit=unit, max_counters=max_counters, seed=seed, key_type=key_type)
+
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        grid: float = 1,
+        key_type: KeyType | None = None,
+        max_counters: None = None,
+        seed: int | None = None,
+    ) -> None:
+        if seed is not None:
+            raise InvalidInput("seed= goes with max_counters=: without it there is no hash that it would choose.")
         self._start(HistogramSpec(unit, grid, key_type))
         self._spec.weight_grid.refuse_without_one()
 

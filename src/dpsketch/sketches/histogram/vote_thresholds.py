@@ -26,13 +26,13 @@ from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.sketches.histogram.joint import chance_of_any, gaussian_excess, least_whole, log_hidden, part_of
 from dpsketch.truncated import Law, TruncatedLaplace
 
-__all__ = ["VoteMechanism", "VoteThreshold", "vote", "vote_delta"]
+__all__ = ["MOST_KEYS", "VoteMechanism", "VoteThreshold", "vote", "vote_delta"]
 
 VoteMechanism = Literal["loads", "truncated", "gaussian"]
 
 _ROOM = 1 + 1e-5
 # The pairs of leaks that one unit, or two, may have are looked at one by one.
-_MOST_KEYS = 512
+MOST_KEYS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def vote(
     epsilon, delta = real_number("epsilon", epsilon), probability("delta", delta)
     if not 0 < epsilon < math.inf:
         raise InvalidInput(f"epsilon must be positive and finite, not {epsilon!r}.")
-    keys = whole_number("keys", keys, low=1, high=_MOST_KEYS)
+    keys = whole_number("keys", keys, low=1, high=MOST_KEYS)
     moved = 2 * keys if replace else keys
 
     def found(law: Law, cutoff: int) -> VoteThreshold:

@@ -1,0 +1,61 @@
+"""What a listed bucket's noisy loads say about its key's true count."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.noise import DiscreteLaplace
+from dpsketch.sketches.histogram.intervals import either_side, highest, lowest
+from dpsketch.sketches.histogram.joint import Floats
+
+__all__ = ["between_loads", "log_difference_reaching"]
+
+Integers = npt.NDArray[np.int64]
+
+
+def between_loads(
+    upper: Integers, lower: Integers, law: DiscreteLaplace, cutoff: int, tail: float
+) -> tuple[Integers, Integers]:
+    """Return an interval for each key's true count, from the noisy u and l of its bucket, given that it was listed.
+
+    Parameters
+    ----------
+    upper, lower : array of int
+        Noisy u and l, which differ by at least ``cutoff``.
+    law : DiscreteLaplace
+        The noise of each.
+    cutoff : int
+        The least noisy u − l that is listed.
+    tail : float
+        How often each of the two limits may miss.
+
+    Accuracy
+    --------
+    The true count f lies in its interval with probability at least 1 − 2·tail, given that the key is listed, because
+    c ≤ f ≤ u. The lower limit is one of c = u − l: its noise is the difference of two, a log-concave law, and what is
+    listed is what reaches the cutoff. The upper limit is one of u. Given the noisy l, which is independent of u's
+    noise, what is listed is what reaches the cutoff and that l.
+    """
+    low = lowest(upper - lower, partial(log_difference_reaching, law), cutoff, tail)
+    return low, highest(upper, law, cutoff + lower, tail)
+
+
+def log_difference_reaching(law: DiscreteLaplace, values: npt.ArrayLike) -> Floats:
+    """Return ln P(Z − Z' ≥ z) for whole numbers z and two independent draws.
+
+    P(Z − Z' ≥ t) = (1−a)·a^t·(t + (1+a²)/(1−a²) + a/(1−a))/(1+a)² for t ≥ 1, with a = e^(−rate).
+
+    Examples
+    --------
+    >>> log_difference_reaching(DiscreteLaplace(1.0, 1), [0, 1]).round(4).tolist()
+    [-0.446, -1.0222]
+    """
+    rate = law.epsilon / law.sensitivity
+    a, gap = math.exp(-rate), -math.expm1(-rate)
+    more = (1 + a * a) / -math.expm1(-2 * rate) + a / gap
+    scale = math.log(gap) - 2 * math.log1p(a)
+    return either_side(np.asarray(values, np.float64), lambda t: scale - rate * t + np.log(t + more))

@@ -1,0 +1,275 @@
+"""Histograms in bounded memory: what they take and refuse, what a release answers, and their files."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.hashing import text_fingerprints
+from dpsketch.noise import DiscreteLaplace
+from dpsketch.sketches.histogram.intervals import highest, lowest
+from dpsketch.sketches.histogram.votes.intervals import between_loads, log_difference_reaching
+from texts import colliding_texts
+
+RECORD = dps.per_record()
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def votes(buckets: int = 64, unit: dps.Unit = RECORD, **given: Any) -> Any:
+    return dps.Histogram(unit=unit, max_counters=buckets, **given)
+
+
+def filled(keys: Any, **given: Any) -> Any:
+    sketch = votes(**given)
+    sketch.update(keys)
+    return sketch
+
+
+def arrays_of(sketch: Any) -> Any:
+    return files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays
+
+
+def test_max_counters_starts_one() -> None:
+    sketch = votes(4096)
+    assert type(sketch) is dps.VoteHistogram
+    assert sketch.spec.max_counters == 4096
+    assert type(dps.Histogram(unit=RECORD)) is dps.Histogram
+    assert "sensitive" in repr(sketch)
+    assert sketch.spec == dps.VoteHistogram(unit=RECORD, max_counters=4096).spec
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"max_counters": 8, "grid": 0.5}, "leave grid= out"),
+        ({"seed": 3}, "goes with max_counters="),
+        ({"max_counters": 0}, "max_counters"),
+        ({"max_counters": 2**25}, "max_counters"),
+        ({"max_counters": 8, "unit": dps.per_record(max_weight=3)}, "max_weight is 1"),
+        ({"max_counters": 8, "unit": dps.per_user(1000)}, "lower max_keys"),
+        ({"max_counters": 8, "unit": "record"}, "dps.per_record"),
+        ({"max_counters": 8, "key_type": "float"}, "key_type"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        dps.Histogram(**{"unit": RECORD, **given})
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        (["tea"] * 99 + [None] + ["", "milk"] * 40, ["", "milk", "tea"]),
+        (pa.array([b"\xff\x00"] * 60 + [b"tea"] * 60), [b"\xff\x00", "tea"]),
+        (pa.array(["tea", "milk"] * 50).dictionary_encode(), ["milk", "tea"]),
+        (pa.array(["tea", "milk"] * 50, pa.string_view()), ["milk", "tea"]),
+        (pa.chunked_array([["tea"] * 50, [], ["milk"] * 50]), ["milk", "tea"]),
+        (np.repeat(np.array([2**64 - 1, 2**63, 5], np.uint64), 50), [-(2**63), -1, 5]),
+        (np.repeat(np.array([-1, 5], np.int8), 50), [-1, 5]),
+        (pa.array([7, None] * 50), [7]),
+    ],
+)
+def test_keys_of_every_container_are_named_exactly(keys: Any, names: list[Any]) -> None:
+    sketch = filled(keys, buckets=2**16)
+    release = sketch.release(**BUDGET)
+    assert sorted(release.keys, key=str) == sorted(names, key=str)
+    again = dps.load_sensitive(sketch.to_sensitive_bytes())
+    assert arrays_of(again).keys() == arrays_of(sketch).keys()
+    assert sorted(again.release(**BUDGET).keys, key=str) == sorted(names, key=str)
+
+
+def test_texts_that_share_a_fingerprint_are_told_apart() -> None:
+    """A text that comes first does not give its name to a frequent one that collides with it."""
+    rare, frequent = colliding_texts(2)
+    release = filled([rare, *[frequent] * 200]).release(**BUDGET)
+    assert [each if isinstance(each, bytes) else each.encode() for each in release.keys] == [frequent]
+
+
+def test_a_user_counts_once_in_a_bucket_and_on_max_keys() -> None:
+    unit = dps.per_user(max_keys=3)
+    one = votes(1, unit)
+    one.update(["a", "b", "a", "c"], users=["ann"] * 4)
+    assert (arrays_of(one)["votes"].tolist(), arrays_of(one)["loads"].tolist()) == ([1], [1])
+    assert (one.cut.records, one.cut.left_out) == (4, 2)
+    wide = votes(2**16, unit)
+    wide.update([f"key {i}" for i in range(9)], users=["ann"] * 9)
+    assert arrays_of(wide)["loads"].sum() == 3
+    with pytest.raises(InvalidInput, match="counted before"):
+        wide.update(["z"], users=["ann"])
+    other = wide.empty_like()
+    other.update(["z"], users=["ann"])
+    with pytest.raises(InvalidInput, match="some users are in both"):
+        wide.merge(other)
+    assert arrays_of(wide)["loads"].sum() == 3
+
+
+def test_which_of_a_users_keys_count_does_not_depend_on_the_order_of_its_records() -> None:
+    keys = [f"key {i}" for i in range(20)]
+    found = []
+    for order in (keys, keys[::-1]):
+        sketch = votes(8, dps.per_user(max_keys=5))
+        sketch.update(order, users=[1] * 20)
+        found.append({name: array.tolist() for name, array in arrays_of(sketch).items() if name != "partials"})
+    assert found[0] == found[1]
+
+
+def test_what_an_update_cannot_mean_is_refused_before_anything_changes() -> None:
+    sketch, by_user = votes(), votes(unit=dps.per_user(2))
+    calls = [
+        (sketch, {"users": ["a"]}, InvalidInput, "protects records"),
+        (sketch, {"counts": [-1]}, InvalidInput, "negative"),
+        (sketch, {"counts": [2**62 + 1]}, CounterOverflow, r"2\*\*62"),
+        (by_user, {}, InvalidInput, "say users="),
+        (by_user, {"users": ["a"], "counts": [1]}, InvalidInput, "records of nobody"),
+    ]
+    for target, given, kind, words in calls:
+        with pytest.raises(kind, match=words):
+            target.update(["tea"], **given)
+    hashed = text_fingerprints(pa.array([5], pa.int64()))
+    with pytest.raises(InvalidInput, match="give the keys"):
+        sketch.update(hashed)
+    assert arrays_of(sketch)["loads"].sum() == arrays_of(by_user)["loads"].sum() == 0
+    sketch.update(["tea"])
+    with pytest.raises(SpecMismatch):
+        sketch.update([5])
+    with pytest.raises(SpecMismatch):
+        sketch.merge(votes(32))
+    with pytest.raises(SpecMismatch):
+        sketch.merge(votes(seed=9))
+    with pytest.raises(SpecMismatch):
+        sketch.merge(dps.Histogram(unit=RECORD))
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [{"epsilon": 1.0, "delta": 0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6, "form": "rounds"}],
+)
+def test_a_release_needs_delta_and_a_form_that_there_is(budget: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"delta > 0|form of a vote"):
+        filled(["tea"]).release(**budget)
+
+
+def released(form: str) -> Any:
+    keys = [f"key {i}" for i in range(50) for _ in range(10 + 7 * i)]
+    sketch = filled(np.random.default_rng(3).permutation(keys).tolist(), buckets=512)
+    return sketch.release(**BUDGET, form=form)
+
+
+@pytest.mark.parametrize("form", ["loads", "truncated", "gaussian"])
+def test_a_release_answers_is_written_and_is_read(form: str, tmp_path: Any) -> None:
+    release = released(form)
+    assert release.keys == sorted(release.keys)
+    assert all(a >= b for a, b in pairwise(release.top(9).value))
+    found = release.estimate(["key 49", "key 40"])
+    assert np.all((found.low >= 1) & (found.low <= found.value) & (found.value <= found.high))
+    assert found.counts == release.counts
+    assert ("upper bound" in release.counts) == (form == "loads")
+    assert ("votes" in release.counts) == (form != "loads")
+    assert release.facts()["form"] == form
+    with pytest.raises(InvalidInput, match="lost its vote"):
+        release.estimate(["nobody's"])
+    assert release.plot().axes
+    release.save(tmp_path / "it.dps")
+    again: Any = dps.load(tmp_path / "it.dps")
+    assert type(again) is dps.PrivateVoteHistogram
+    assert again.top(50).to_json() == release.top(50).to_json()
+    assert files.encode(again.to_document()) == files.encode(release.to_document())
+    assert "Neighbours are streams" in str(release.guarantee)
+    assert "ε = 1, δ = 1e-06" in repr(release)
+
+
+@pytest.mark.parametrize("form", ["loads", "truncated", "gaussian"])
+def test_a_forged_release_is_refused(form: str) -> None:
+    document = released(form).to_document()
+
+    def refused(header: dict[str, Any] | None = None, **arrays: Any) -> None:
+        forged = files.Document(
+            document.kind, False, {**document.header, **(header or {})}, {**document.arrays, **arrays}
+        )
+        with pytest.raises(FileRefused):
+            dps.load(files.encode(forged))
+
+    found: Any = document.arrays["found"]
+    mechanism = document.header["mechanism"]
+    refused(found=found[::-1])
+    refused(found=[found[0]] * len(found))
+    refused(values=document.arrays["values"][:-1])
+    refused(values=np.zeros(len(found), np.int64))
+    refused(pairs=np.zeros(3, np.int64))
+    refused({"mechanism": {**mechanism, "cutoff": mechanism["cutoff"] - 1}})
+    refused({"spec": {**document.header["spec"], "max_counters": 1}})
+    replaced = {**document.header["spec"]["unit"], "neighbours": "replace"}
+    promise = {**document.header["guarantee"], "unit": replaced}
+    refused({"spec": {**document.header["spec"], "unit": replaced}, "guarantee": promise})
+
+
+@pytest.mark.parametrize("keys", [["tea", "milk", "milk"], [5, 6, 6]])
+def test_a_forged_sketch_is_refused(keys: list[Any]) -> None:
+    document = files.decode(filled(keys, buckets=64).to_sensitive_bytes(), allow_sensitive=True)
+    plain: dict[str, Any] = dict(document.arrays)
+
+    def refused(header: dict[str, Any] | None = None, **arrays: Any) -> None:
+        forged = files.Document(document.kind, True, {**document.header, **(header or {})}, {**plain, **arrays})
+        with pytest.raises(FileRefused):
+            dps.load_sensitive(files.encode(forged))
+
+    refused(votes=-plain["votes"])
+    refused(loads=plain["loads"] + 1)
+    refused(votes=plain["votes"][:-1])
+    refused(votes=plain["votes"].astype(np.float64))
+    refused(votes=np.zeros(64, np.int64))
+    refused(names=plain["names"][:-1])
+    refused(edges=plain["edges"][::-1].copy())
+    refused(votes=np.roll(plain["votes"], 1), loads=np.roll(plain["loads"], 1))
+    shifted = np.diff(plain["edges"])
+    refused(
+        votes=np.roll(plain["votes"], 1),
+        loads=np.roll(plain["loads"], 1),
+        edges=np.concatenate([[0], np.cumsum(np.roll(shifted, 1))]),
+    )
+    refused({"seen": None})
+
+
+def test_limits_are_those_of_the_definition() -> None:
+    """Tails of the difference by brute force; and limits next to which the tail is passed."""
+    law = DiscreteLaplace(0.7, 1)
+    masses = np.exp(-0.7 * np.abs(np.arange(-200, 201)))
+    masses /= masses.sum()
+    tails = np.cumsum(np.convolve(masses, masses)[::-1])[::-1]
+    z = np.arange(-30, 31)
+    assert log_difference_reaching(law, z) == pytest.approx(np.log(tails[400 + z]), rel=1e-9)
+    cutoff, tail = 12, 0.02
+    upper, lower = np.array([12, 14, 32, 33, 40, 90, 300]), np.array([0, 1, 20, 20, 20, 30, -2])
+    low, high = between_loads(upper, lower, law, cutoff, tail)
+
+    def difference(d: Any, c: Any) -> Any:
+        return tails[400 + d - c] / tails[400 + cutoff - c]
+
+    d = upper - lower
+    assert np.all(difference(d, low) > tail)
+    assert np.all((low == 1) | (difference(d, low - 1) <= tail * 1.001))
+    single = np.cumsum(masses[::-1])[::-1]
+
+    def below(u: Any) -> Any:
+        past, there = (np.clip(200 + each - u, 0, 400) for each in (upper + 1, cutoff + lower))
+        return 1 - single[past] / single[there]
+
+    assert np.all((below(high) > tail * 0.999) | (high == upper))
+    assert np.all(below(high + 1) <= tail * 1.001)
+    assert np.array_equal(highest(upper, law, cutoff + lower, tail), high)
+    assert np.all(lowest(d, lambda z: log_difference_reaching(law, z), cutoff, tail / 2) <= low)
+
+
+def test_memory_and_preview_say_what_to_expect() -> None:
+    spec = votes(4096).spec
+    assert spec.memory == 64 * 4096
+    preview = spec.preview(**BUDGET)
+    assert preview.guarantee.epsilon == 1
+    assert preview.noise_scale == pytest.approx(1.357, abs=0.01)
