@@ -184,6 +184,7 @@ PUBLIC = {
     "sketches/countsketch/linear.py",
     "sketches/density/intervals.py",
     "sketches/heavy/predict.py",
+    "sketches/histogram/predict.py",
     "sketches/ranges/chain.py",
 }
 SENSITIVE = ("_compiled", "bounding", "local", "sketches", "sources", "spark", "hashing.py", "keying.py", "kernels.py")

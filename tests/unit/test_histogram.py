@@ -17,6 +17,8 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.histogram import pairs
+from dpsketch.sketches.histogram.keytable import KeyTable
 from sensitive import everything
 
 RECORD = dps.per_record()
@@ -299,3 +301,172 @@ def test_the_same_forms_by_name() -> None:
         again = dps.load(files.encode(private.to_document()))
         assert files.encode(again.to_document()) == files.encode(private.to_document())
         assert str(private.guarantee) == str(again.guarantee)
+
+
+def test_users_counts_never_wrap() -> None:
+    """Users who could carry a key past 2⁶² together are refused, before anything changes."""
+    histogram = dps.Histogram(unit=dps.per_user(1, max_weight=2**40), key_type="int")
+    heavy = {"weights": np.full(2**21, 2.0**40)}
+    histogram.update(np.ones(2**21, np.int64), users=np.arange(2**21), **heavy)
+    other = histogram.empty_like()
+    other.update([1], users=[-1], weights=[1])
+    histogram.update(np.ones(2**21, np.int64), users=np.arange(2**21, 2**22), **heavy)
+    with pytest.raises(CounterOverflow):
+        histogram.update([1], users=[-1], weights=[1])
+    with pytest.raises(CounterOverflow):
+        histogram.merge(other)
+    assert counted(histogram, [1]) == {1: 2.0**62}
+
+
+@pytest.mark.parametrize("act", ["release", "cut", "write", "merge"])
+def test_reading_that_is_interrupted_changes_nothing(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs are sorted when they are read; whatever interrupts that, nobody counts twice."""
+    unit = dps.per_user(3, max_weight=1000)
+
+    def filled() -> dps.Histogram:
+        histogram = dps.Histogram(unit=unit, key_type="int")
+        histogram.update([1, 2, 3], users=[1, 2, 3], weights=[10, 20, 30])
+        return histogram
+
+    acts = {
+        "release": lambda sketch: sketch.release(**EXACT, keys=[1, 2, 3]),
+        "cut": lambda sketch: sketch.cut,
+        "write": lambda sketch: sketch.to_sensitive_bytes(),
+        "merge": lambda sketch: dps.Histogram(unit=unit, key_type="int").merge(sketch),
+    }
+    sketch = filled()
+    whole = pairs._bounded_sums
+
+    def interrupted(*given_: Any) -> Any:
+        whole(*given_)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pairs, "_bounded_sums", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        acts[act](sketch)
+    monkeypatch.undo()
+    assert counted(sketch, [1, 2, 3]) == {1: 10, 2: 20, 3: 30}
+
+
+def test_two_listed_names_never_share_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    histogram.update(["a"] * 100)
+    # As if the hash of the second name were that of the first.
+    monkeypatch.setattr(KeyTable, "find", lambda *_: np.array([0, 0]))
+    assert histogram.release(**EXACT, keys=["a", "b"]).values.tolist() == [100, 0]
+
+
+def test_a_secret_from_a_seed_is_said() -> None:
+    with seeded_noise_for_tests_only(1):
+        seeded = dps.Histogram(unit=RECORD)
+    again = dps.load_sensitive(seeded.to_sensitive_bytes())
+    fresh = dps.Histogram(unit=RECORD)
+    fresh.merge(again)
+    for each in (seeded, again, fresh):
+        assert not each.release(epsilon=1.0, delta=1e-6).guarantee.holds
+
+
+@pytest.mark.parametrize("case", ["list", "threshold", "rounds", "others"])
+def test_a_release_is_held_to_its_unit_when_it_is_read(case: str) -> None:
+    """Whatever a file states of its noise must cover its guarantee, for the unit that it states."""
+    users = dps.Histogram(unit=dps.per_user(12, neighbours="replace"), key_type="int")
+    users.update([1, 2], users=[1, 1])
+    given_: dict[str, Any] = {
+        "list": {"delta": 0.0, "keys": [1]},
+        "threshold": {"delta": 1e-6, "form": "gaussian"},
+        "rounds": {"delta": 1e-6, "form": "rounds", "others": True},
+        "others": {"delta": 1e-6, "form": "laplace", "others": True},
+    }[case]
+    document = users.release(epsilon=1.0, **given_).to_document()
+    mechanism, spec = document.header["mechanism"], document.header["spec"]
+    small = {"kind": "rounded_gaussian", "sigma": 0.001}
+    sharp = {"kind": "discrete_laplace", "epsilon": 1000.0, "sensitivity": 1}
+    forged = [{"counted": 1000}, {"noise": small}, {"others": small}, {"total": sharp}, {"noise": sharp}]
+    if mechanism["finding"] is not None:
+        inner = ["replace"] + (["keys", "weight"] if "keys" in mechanism["finding"] else ["cap", "counts_weight"])
+        changed = {"replace": False, "keys": 1, "weight": 7, "cap": 40_000, "counts_weight": 9}
+        forged += [{"finding": {**mechanism["finding"], name: changed[name]}} for name in inner]
+    for wrong in forged:
+        header = {**document.header, "mechanism": {**mechanism, **wrong}}
+        with pytest.raises(FileRefused):
+            dps.load(files.encode(replace(document, header=header)))
+    text = {**document.header, "spec": {**spec, "key_type": "text"}}
+    if document.arrays["listed"]:
+        with pytest.raises(FileRefused):
+            dps.load(files.encode(replace(document, header=text)))
+
+
+@pytest.mark.parametrize("law", ["flat", "poisson", "geometric", "uniform", "zipf"])
+def test_all_other_keys_are_covered_whatever_their_law(law: str) -> None:
+    """In each of 20 releases; a release may miss with 5%, and the interval is conservative."""
+    rng = np.random.default_rng(3)
+    sizes = {
+        "flat": np.full(5_000, 20),
+        "poisson": rng.poisson(25, 5_000),
+        "geometric": rng.geometric(0.1, 5_000),
+        "uniform": rng.integers(1, 100, 5_000),
+        "zipf": np.minimum(rng.zipf(1.5, 5_000), 10_000),
+    }[law]
+    histogram = dps.Histogram(unit=RECORD, key_type="int")
+    histogram.update(np.arange(5_000), counts=sizes)
+    covered = []
+    for _ in range(20):
+        private = histogram.release(epsilon=1.0, delta=1e-6, others=True, keys=list(range(50)), unknown=True)
+        truth = sizes.sum() - sizes[private.keys].sum()
+        assert private.others is not None
+        covered.append(private.others.low <= truth <= private.others.high)
+    assert np.mean(covered) >= 0.9
+
+
+def test_what_was_not_found_may_count_up_to_its_ceiling() -> None:
+    """In units and not in users, and also where a user has more keys than take part in a round."""
+    for unit, grid, keys in ((dps.per_user(5, max_weight=50), 1, 5), (dps.per_user(1000), 1, 1000)):
+        histogram = dps.Histogram(unit=unit, grid=grid, key_type="int")
+        people = 60
+        users, held = np.repeat(np.arange(people), keys), np.tile(np.arange(keys), people)
+        histogram.update(held, users=users, weights=np.full(len(users), unit.max_weight))
+        private = histogram.release(epsilon=0.5, delta=1e-6, form="weighted")
+        missing = [key for key in range(keys) if key not in set(private.keys)]
+        assert missing
+        assert np.all(private.estimate(missing).high >= people * unit.max_weight * min(1, 10 / keys))
+
+
+def test_names_alone_come_without_counts() -> None:
+    histogram = dps.Histogram(unit=dps.per_user(2))
+    histogram.update(["a"] * 500, users=list(range(500)))
+    for form in (None, "gaussian", "laplace"):
+        private = histogram.release(epsilon=1.0, delta=1e-6, names_only=True, form=form)
+        assert private.keys == ["a"]
+        assert not len(private.values)
+    with pytest.raises(InvalidInput, match="keys= too"):
+        histogram.release(epsilon=1.0, delta=1e-6, names_only=True, keys=["a"], unknown=True)
+    with pytest.raises(InvalidInput, match="form is one of"):
+        histogram.release(epsilon=1.0, delta=1e-6, form="nonsense")
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["ann", "bob", "cid"]), pl.String])
+def test_columns_with_dictionaries(kind: Any) -> None:
+    column = pl.Series(["ann", "bob", "ann", None], dtype=kind)
+    histogram = dps.Histogram(unit=dps.per_user(2))
+    histogram.update(column, users=column)
+    histogram.update(column[:2], users=column[:2])
+    assert counted(histogram, ["ann", "bob", "cid"]) == {"ann": 1, "bob": 1, "cid": 0}
+    assert histogram.skipped_nulls == 1
+    with pytest.raises(InvalidInput, match="a null is not a key"):
+        histogram.release(**EXACT, keys=pa.array(["a", None]).dictionary_encode())
+
+
+def test_users_of_two_types_do_not_merge() -> None:
+    one, two = dps.Histogram(unit=dps.per_user(2)), dps.Histogram(unit=dps.per_user(2))
+    one.update(["a"], users=[1])
+    two.update(["a"], users=["1"])
+    before = everything(one)
+    with pytest.raises(SpecMismatch, match="users of one are integers"):
+        one.merge(two)
+    assert everything(one) == before
+
+
+def test_hardly_any_budget_is_drawn_at_once() -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    histogram.update(["a", "b"] * 5)
+    assert histogram.release(epsilon=1e-11, delta=1e-6).keys == []

@@ -24,7 +24,8 @@ from dpsketch._compiled import grouping
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SensitiveData, SketchBroken
 from dpsketch.hashing import fingerprint, text_fingerprints
 from dpsketch.sketches.histogram import keyslots
-from dpsketch.sketches.histogram.keytable import KeyTable, collision_chance
+from dpsketch.sketches.histogram.collision import collision_chance
+from dpsketch.sketches.histogram.keytable import KeyTable
 from interrupting import interrupted, sampled_lines
 from oracles import grouping as oracle
 from oracles import hashing as fingerprints

@@ -25,6 +25,8 @@ from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
+from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.quantiles.mechanism import Recursion
 from dpsketch.sketches.quantiles.spec import QuantileSpec
@@ -132,6 +134,8 @@ KEEPING: dict[type, dict[str, Any]] = {
         "shift": -3,
     },
     Reach: {"keys": 2, "alone": 1, "units": 3},
+    HistogramSpec: {"unit": privacy.per_record(), "grid": 0.5, "key_type": "int"},
+    VoteHistogramSpec: {"unit": privacy.per_record(), "max_counters": 64, "seed": 7, "key_type": "int"},
     SparseHistogramSpec: {
         "unit": UNIT,
         "domain": 2**33,
@@ -158,7 +162,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     privacy.Budget: {"epsilon": 1, "delta": 0.1},
     ledger.Total: {"epsilon": 1, "delta": 0.1},
     plan.Amount: {"unit": UNIT, "epsilon": 1, "delta": 0.1},
-    plan.Guess: {"records": 100, "keys": 7, "skew": 1.1},
+    plan.Guess: {"records": 100, "keys": 7, "skew": 1.1, "users": 20},
 }
 
 # What the library makes of checked numbers, and hands out or keeps to itself: nobody else builds these.
@@ -168,6 +172,7 @@ MADE = {
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
+    "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)

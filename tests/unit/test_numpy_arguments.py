@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import inspect
 import json
@@ -361,6 +362,13 @@ PREVIEWED = [
 ]
 SCORES = np.arange(60.0)
 
+
+def audited(**given: Any) -> list[Any]:
+    """Audit with noise that is not seeded, as what is seeded claims nothing; so only what is asked for is compared."""
+    report = contextvars.Context().run(audit.audit_mechanisms, **given)
+    return [(each.name, each.trials, each.claim) for each in report.findings]
+
+
 CASES = [
     Case("per_record", fixed(dps.per_record), {"max_weight": 3}),
     Case("per_user", fixed(dps.per_user), {"max_keys": 3, "max_weight": 2.5}),
@@ -567,7 +575,7 @@ CASES = [
     Case("Mechanism.audit", lambda: mechanism().audit, {"trials": 40, "confidence": 0.9}),
     Case(
         "audit_mechanisms",
-        fixed(audit.audit_mechanisms),
+        fixed(audited),
         {"trials": 100, "confidence": 0.9},
         {"names": ["local-subset-direct"]},
     ),

@@ -1,10 +1,26 @@
-"""Histogram: exact counts by key, released with the names of keys."""
+"""Histogram: counts by key, exact or in bounded memory, released with the names of keys."""
 
-from dpsketch.sketches.histogram.private import PrivateHistogram
-from dpsketch.sketches.histogram.sketch import Histogram
-from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.votes import PrivateVoteHistogram, VoteHistogram, VoteHistogramSpec
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.histogram.private import PrivateHistogram
+    from dpsketch.sketches.histogram.sketch import Histogram
+    from dpsketch.sketches.histogram.spec import HistogramSpec
+    from dpsketch.sketches.histogram.votes import PrivateVoteHistogram, VoteHistogram, VoteHistogramSpec
 
 __all__ = [
     "Histogram", "HistogramSpec", "PrivateHistogram", "PrivateVoteHistogram", "VoteHistogram", "VoteHistogramSpec"
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "private": "PrivateHistogram",
+            "sketch": "Histogram",
+            "spec": "HistogramSpec",
+            "votes": "PrivateVoteHistogram VoteHistogram VoteHistogramSpec",
+        },
+    )

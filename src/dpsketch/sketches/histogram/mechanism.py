@@ -15,9 +15,10 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, ZcdpCost
+from dpsketch.sketches.histogram.collision import collision_chance
 from dpsketch.sketches.histogram.entries import Entries
-from dpsketch.sketches.histogram.keytable import collision_chance
+from dpsketch.sketches.histogram.joint import gaussian_excess
 from dpsketch.sketches.histogram.rounds import LARGEST_CAP, WeightedRounds, rounds_delta
 from dpsketch.sketches.histogram.thresholds import Threshold, choose, delta_of
 from dpsketch.sketches.permit import Calibration, Part, Share, additive
@@ -33,6 +34,8 @@ ENTRIES, TOTAL = "the entries", "the total"
 # No histogram holds more records than this; so many texts meet in a secret hash with this chance at most.
 _MOST_RECORDS = 2**40
 COLLISION = collision_chance(_MOST_RECORDS)
+# What a sum of floats may pass a promise by.
+_SLACK = 1e-9
 # The total's part of ε, where all other keys are asked for beside those that pass a threshold.
 _TOTAL_SHARE = 0.1
 
@@ -320,9 +323,27 @@ class Mechanism:
         found = cls(
             finding, noise, counts, others, total, reach, value["hashed"], promise.epsilon, promise.delta, promise.rho
         )
-        if not found.calibration.sound:
+        if not _covered(found.calibration.costs, promise):
             raise _unfit()
         return found
+
+
+def _covered(costs: tuple[Cost, ...], promise: Guarantee) -> bool:
+    """Say whether costs come to no more than is promised; a reader waits for it, so it is worked out at hand."""
+    epsilon = delta = 0.0
+    for cost in costs:
+        match cost:
+            case PureCost(own):
+                epsilon += own
+            case ApproximateCost(own, own_delta):
+                epsilon, delta = epsilon + own, delta + own_delta
+            case GaussianCost(mu):
+                if promise.rho is not None and mu**2 / 2 > promise.rho * (1 + _SLACK):
+                    return False
+                delta += float(gaussian_excess(promise.epsilon, mu))
+            case _:
+                return False
+    return epsilon <= promise.epsilon * (1 + _SLACK) and delta <= promise.delta * (1 + _SLACK)
 
 
 def _unfit() -> InvalidInput:
