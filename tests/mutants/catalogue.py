@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, contributions, releases
+from tests.mutants import answers, budgets, contributions, names, releases
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -12,6 +12,9 @@ MUTANTS: list[Mutant] = [
     *releases.TREES,
     *releases.DENSITIES,
     *releases.OTHERS,
+    *names.HISTOGRAMS,
+    *names.VOTES,
+    *names.QUANTILES,
     *budgets.PERMITS,
     *budgets.LEDGER,
     *budgets.ACCOUNTING,
