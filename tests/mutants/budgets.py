@@ -14,7 +14,7 @@ PERMITS = [
     Mutant(
         "permit-forgets-the-charge",
         "sketches/permit.py",
-        "charge = _charged(ledger, dataset, calibration.costs, unit, note)",
+        "charge = account.charge(calibration.costs, unit, note, once)",
         "charge = None",
         _PERMIT,
         "a release with a ledger is not charged",
@@ -22,9 +22,9 @@ PERMITS = [
     Mutant(
         "counts-draw-before-charge",
         "sketches/countsketch/sketch.py",
-        "        permit = obtain(spec.calibrate(budget), spec.unit, ledger",
+        "        permit = obtain(spec.calibrate(budget), spec.unit, account",
         "        spec.calibrate(budget).law(COUNTERS).sample(self._table.size)\n"
-        "        permit = obtain(spec.calibrate(budget), spec.unit, ledger",
+        "        permit = obtain(spec.calibrate(budget), spec.unit, account",
         _PERMIT,
         "noise is drawn before it is paid for",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +62,20 @@ class Payment(Ledger):
         return None if self._store.file is None else self._store.file.parent
 
     def charge(
-        self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "", once: Sequence[str] = ()
+        self,
+        dataset: str,
+        costs: Sequence[Cost],
+        *,
+        unit: Unit,
+        part: str | None = None,
+        note: str = "",
+        once: Sequence[str] = (),
+        partials: Iterable[str] = (),
     ) -> Charge:
         """Charge the release, or take up the charge that was made for it before; once."""
         if self.made is not None:
             raise LedgerError("this payment has been made, and pays for one release only.")
-        self.made, self.resumed = self._pay(dataset, costs, unit, note, once, self._binding)
+        self.made, self.resumed = self._pay(dataset, costs, unit, part, note, once, partials, self._binding)
         return self.made
 
     def close(self) -> None:
