@@ -389,3 +389,10 @@ def test_threads_that_charge_parts_spend_no_part_twice(ledger: Ledger) -> None:
 def _tamper(path: Path, change: str) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(change)
+
+
+def test_a_refusal_says_that_the_delta_is_spent(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=9, delta=1e-6, unit=RECORD)
+    ledger.charge("web", [ApproximateCost(1.0, 1e-6)], unit=RECORD)
+    with pytest.raises(BudgetExceeded, match="not so much δ left"):
+        ledger.charge("web", [ApproximateCost(1.0, 1e-6)], unit=RECORD)

@@ -34,13 +34,21 @@ def create(
     neighbours: Annotated[
         RelationName, typer.Option("--neighbours", help="What presence means.")
     ] = RelationName.ADD_REMOVE,
+    parts: Annotated[
+        str | None,
+        typer.Option("--parts", help="What divides it into parts that share no record, as in day: the dearest counts."),
+    ] = None,
+    disjoint_users: Annotated[
+        bool, typer.Option("--disjoint-users", help="With --parts: state that each user is in one part.")
+    ] = False,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give a dataset a total budget."""
     unit = unit_from("user" if per_user else None, max_keys if per_user else None, max_weight, neighbours)
     book = _open(ledger)
-    book.create(dataset, epsilon=epsilon, delta=delta, rho=rho, unit=unit)
+    total = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    book.create(dataset, **total, unit=unit, parts=parts, disjoint_users=disjoint_users)
     if as_json:
         print_json(book.spent(dataset).to_json())
     else:
@@ -125,9 +133,18 @@ def _show(book: Ledger, spent: Spent) -> None:
 
 
 def _entries(entries: list[Any]) -> None:
-    rows = []
-    for entry in entries:
-        note = entry.note if entry.written is not False else f"{entry.note} (nothing was written)"
-        rows.append([str(entry.id), entry.time[:19], entry.cost_words, note, entry.digest[:12]])
-    if rows:
-        table(["release", "time (UTC)", "cost", "what", "digest"], rows)
+    if not entries:
+        return
+    columns: dict[str, list[str]] = {
+        "release": [str(entry.id) for entry in entries],
+        "time (UTC)": [entry.time[:19] for entry in entries],
+        "part": [entry.part or "" for entry in entries],
+        "cost": [entry.cost_words for entry in entries],
+        "what": [entry.note + (" (nothing was written)" if entry.written is False else "") for entry in entries],
+        "from": [entry.origin.columns if entry.origin else "" for entry in entries],
+        "file": [entry.origin.output if entry.origin else "" for entry in entries],
+        "who": [entry.origin.who if entry.origin else "" for entry in entries],
+        "digest": [entry.digest[:12] for entry in entries],
+    }
+    known = {name: cells for name, cells in columns.items() if any(cells)}
+    table(list(known), [list(row) for row in zip(*known.values(), strict=True)])

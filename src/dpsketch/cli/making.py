@@ -60,6 +60,7 @@ def run(
     from dpsketch.cli.recipes import feed, new_sketch, sketch_like, stated_type
 
     privacy.Budget(**budget.amount)
+    budget.refuse_careless()
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
@@ -80,7 +81,7 @@ def run(
             say(better)
         _report(reading, sketch)
         options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
-        private = deliver(sketch, budget, target, spool, options=options)
+        private = deliver(sketch, budget, target, spool, columns=_columns(flags), options=options)
     _tell(private, target, output, as_json)
 
 
@@ -182,6 +183,7 @@ def release(
     from dpsketch import files, privacy
 
     privacy.Budget(**budget.amount)
+    budget.refuse_careless()
     target = budget.target(lambda: sketch.name)
     if dry_run:
         asked = _releasable(sketch)
@@ -318,7 +320,8 @@ def _tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
                 "Set one with `dpsketch ledger create`."
             )
         else:
-            say(f"Charged to dataset {target.dataset!r}: {spent.words}.")
+            part = "" if target.part is None else f", part {target.part!r}"
+            say(f"Charged to dataset {target.dataset!r}{part}: {spent.words}.")
     else:
         say("Charged to no ledger: this release is tracked nowhere.")
     if as_json:
@@ -350,7 +353,7 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
     }
     words = None
     if target.ledger is not None and target.dataset is not None:
-        preview = target.ledger.preview(target.dataset, plan.guarantee.costs, unit=sketch.spec.unit)
+        preview = target.ledger.preview(target.dataset, plan.guarantee.costs, unit=sketch.spec.unit, part=target.part)
         answer["budget"] = preview.to_json()
         words = preview.words
     if as_json:
@@ -372,6 +375,12 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
     if words is not None:
         print(words)
     print("Nothing was read, charged or written.")
+
+
+def _columns(flags: SketchFlags) -> str:
+    """Say for the ledger which columns a release was made from."""
+    named = {"key": flags.key, "user": flags.user, "weight": flags.weight, "columns": flags.columns}
+    return ", ".join(f"{role} {column}" for role, column in named.items() if column is not None)
 
 
 def _dataset_name(source: list[str]) -> str:

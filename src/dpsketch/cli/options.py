@@ -52,6 +52,10 @@ def whole(text: str | int) -> int:
     raise typer.BadParameter(f"{text!r} is not a whole number.")
 
 
+# From this ε on, e^ε is past 20,000.
+_CARELESS = 10.0
+
+
 class KeyKind(StrEnum):
     """How keys of a text file are read."""
 
@@ -172,6 +176,16 @@ class Budget:
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")
     ] = False
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part", help="The part of the dataset that is released, as in 2026-11-15 (ledger create --parts)."
+        ),
+    ] = None
+    records: Annotated[
+        int | None, typer.Option("--records", parser=whole, help="About how many records there are, as you state it.")
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Release even if the budget protects hardly anyone.")] = False
 
     # Those options of the kinds' rows that shape a release and were stated, by name.
     release: dict[str, Any] = field(default_factory=dict, metadata={"options": release_options})
@@ -189,19 +203,35 @@ class Budget:
         """The budget itself, as ``release`` takes it."""
         return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
 
+    def refuse_careless(self) -> None:
+        """Refuse a budget that protects hardly anyone, unless --yes says that it is meant."""
+        if self.yes:
+            return
+        if self.epsilon is not None and self.epsilon >= _CARELESS:
+            raise InvalidInput(
+                f"ε = {self.epsilon:g} protects hardly anyone: whoever is almost sure that someone is not in the data "
+                "may be almost sure of the opposite afterwards. Choose one below 10 (1 is usual), or say --yes."
+            )
+        if self.records is not None and self.delta is not None and self.delta * self.records >= 1:
+            raise InvalidInput(
+                f"δ = {self.delta:g} is no less than 1 over the {self.records:,} records that --records states, and "
+                f"allows a release that shows some record whole. Choose one well below {1 / self.records:.1g}, or say "
+                "--yes."
+            )
+
     def target(self, fallback: Callable[[], str]) -> Target:
         """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
 
         ``fallback`` names the dataset where the caller did not.
         """
         if self.no_ledger:
-            if self.dataset is not None:
-                raise InvalidInput("--no-ledger and --dataset contradict each other.")
+            if self.dataset is not None or self.part is not None:
+                raise InvalidInput("--no-ledger contradicts --dataset and --part.")
             return Target(None, None)
         from dpsketch.ledger import Ledger
 
         ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
-        return Target(ledger, self.dataset or fallback())
+        return Target(ledger, self.dataset or fallback(), self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +240,7 @@ class Target:
 
     ledger: Ledger | None
     dataset: str | None
+    part: str | None = None
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

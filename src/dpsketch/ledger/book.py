@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import delivery, members, singles
+from dpsketch.ledger import delivery, members, origins, singles
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.parts import Division
 from dpsketch.ledger.spending import fits, preview_of, spent_of
 from dpsketch.ledger.store import Store
-from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
+from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
 from dpsketch.privacy import Cost, Unit, cost_to_json
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Ledger:
         ReleaseRefused
             What may be released once was charged before. Nothing was charged.
         """
-        return self._pay(dataset, costs, unit, part, note, once, partials, None)[0]
+        return self._pay(dataset, costs, unit, part, note, once, partials, None, None)[0]
 
     def _pay(
         self,
@@ -187,6 +187,7 @@ class Ledger:
         once: Sequence[str],
         partials: Iterable[str],
         binding: str | None,
+        origin: Origin | None,
     ) -> tuple[Charge, bool]:
         """Charge a release, or find its open charge where it is bound; say whether it was found."""
         _check_charge(dataset, costs)
@@ -208,7 +209,10 @@ class Ledger:
                 for row, digest in delivery.find_open(connection, dataset, binding):
                     entry = paid.get(row)
                     if entry is not None and _pays_for(entry, digest, costs, unit, part, note):
-                        return Charge(dataset, row, digest, state.total), True
+                        charge = Charge(dataset, row, digest, state.total)
+                        if origin is not None:
+                            origins.put(connection, charge, origin)
+                        return charge, True
             singles.refuse_charged(connection, once)
             known = set() if part is None else members.refuse_other_part(connection, dataset, part, named)
             if state.total is not None and not fits(state.charged(costs, part), state.total):
@@ -217,6 +221,8 @@ class Ledger:
             charge = Charge(dataset, link.rows - 1, link.head, state.total)
             if binding is not None:
                 delivery.bind(connection, charge, binding)
+            if origin is not None:
+                origins.put(connection, charge, origin)
             singles.add(connection, charge, once)
             if part is not None:
                 members.add(connection, charge, part, [name for name in named if name not in known])

@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import delivery, members, singles
+from dpsketch.ledger import delivery, members, origins, singles
 from dpsketch.ledger.parts import Division, worst_histories
 from dpsketch.ledger.store import tables
-from dpsketch.ledger.values import Charge, Entry, Kind, Problem, Total, canonical, row_digest
+from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def read_names(connection: Connection) -> list[str]:
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
     """Return a dataset's charges, oldest first."""
     rows = _rows(connection, dataset)
-    written = delivery.read_written(connection, dataset)
+    written, known = delivery.read_written(connection, dataset), origins.read(connection, dataset)
     with _parsing(dataset):
-        return [_entry(row, written.get(row["id"])) for row in rows if row["kind"] == "charge"]
+        return [_entry(row, written.get(row["id"]), known.get(row["id"])) for row in rows if row["kind"] == "charge"]
 
 
 def read_state(connection: Connection, dataset: str) -> State | None:
@@ -186,6 +186,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
     problems += delivery.find_problems(connection, digests)
     problems += singles.find_problems(connection, digests)
     problems += members.find_problems(connection, digests)
+    problems += origins.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
         if found is None:
@@ -234,10 +235,10 @@ def _rows(connection: Connection, dataset: str) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query)]
 
 
-def _entry(row: dict[str, Any], written: bool | None) -> Entry:
+def _entry(row: dict[str, Any], written: bool | None, origin: Origin | None) -> Entry:
     unit = Unit.from_json(json.loads(row["unit"]))
     costs, part = _read_costs(row["costs"])
-    return Entry(row["dataset"], row["id"], row["time"], costs, unit, row["note"], row["digest"], written, part)
+    return Entry(row["dataset"], row["id"], row["time"], costs, unit, row["note"], row["digest"], written, part, origin)
 
 
 def _written_costs(costs: Sequence[Cost], part: str | None) -> str:

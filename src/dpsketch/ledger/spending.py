@@ -50,6 +50,8 @@ def _fitting(state: State, total: Total, costs: Sequence[Cost], part: str | None
         name, size, at = "ρ", accounting.rho_of(small) or 0.0, ""
     else:
         name, size, at = "ε", accounting.compose(small, delta=total.delta or 0.0), " at that δ"
+    if low == 0 and total.delta and any(_failures(each) > total.delta for each in state.charged(small, part).histories):
+        return "There is not so much δ left: one with a smaller δ may fit."
     if low == 0 or size == 0:
         return "Not even a thousandth of it would fit."
     return f"A release of its kind fits with {name} up to {_rounded_down(size)}{at}."

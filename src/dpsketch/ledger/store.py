@@ -35,8 +35,8 @@ _RETRY = ("40001", "40P01", "23505")
 
 
 @lru_cache(maxsize=1)
-def tables() -> tuple[Table, Table, Table, Table, Table]:
-    """Return the tables: datasets (with each chain's head), entries, deliveries, what is released once, and members."""
+def tables() -> tuple[Table, ...]:
+    """Return the tables: datasets (with each chain's head), entries, deliveries, singles, members, origins."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
@@ -81,7 +81,14 @@ def tables() -> tuple[Table, Table, Table, Table, Table]:
         Column("id", BigInteger, nullable=False),
         *(Column(name, Text, nullable=False) for name in ("charge", "digest")),
     )
-    return datasets, entries, deliveries, singles, members
+    origins = Table(
+        "dpsketch_origin",
+        metadata,
+        Column("dataset", Text, primary_key=True),
+        Column("id", BigInteger, primary_key=True, autoincrement=False),
+        *(Column(name, Text, nullable=False) for name in ("charge", "output", "columns", "who", "digest")),
+    )
+    return datasets, entries, deliveries, singles, members, origins
 
 
 class Store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, assert_never
 
 from dpsketch.errors import InvalidInput
@@ -23,7 +23,7 @@ from dpsketch.privacy import (
     cost_to_json,
 )
 
-__all__ = ["Charge", "Entry", "Kind", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
+__all__ = ["Charge", "Entry", "Kind", "Origin", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
 
 Kind = Literal["create", "total", "charge"]
 
@@ -114,6 +114,25 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a charge came from; for whoever may read the ledger.
+
+    Attributes
+    ----------
+    output : str
+        The file that the release was written to.
+    columns : str
+        What it was made from, in words, as in "key url, user visitor"; empty where it is not known.
+    who : str
+        The user of the machine that ran the command.
+    """
+
+    output: str
+    columns: str = ""
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One charge as the ledger holds it.
 
@@ -130,6 +149,8 @@ class Entry:
         before anyone saw it; the same command uses it again. None where the release was handed to its caller.
     part : str or None
         The part of the dataset that the release was made of; None where it may hold records of all.
+    origin : Origin or None
+        Where a command wrote it, from which columns, and who ran it.
     """
 
     dataset: str
@@ -141,6 +162,7 @@ class Entry:
     digest: str
     written: bool | None = None
     part: str | None = None
+    origin: Origin | None = None
 
     @property
     def cost_words(self) -> str:
@@ -159,6 +181,7 @@ class Entry:
             "digest": self.digest,
             "written": self.written,
             "part": self.part,
+            "origin": None if self.origin is None else asdict(self.origin),
         }
 
 
