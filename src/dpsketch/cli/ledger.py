@@ -135,16 +135,14 @@ def _show(book: Ledger, spent: Spent) -> None:
 def _entries(entries: list[Any]) -> None:
     if not entries:
         return
-    columns: dict[str, list[str]] = {
-        "release": [str(entry.id) for entry in entries],
-        "time (UTC)": [entry.time[:19] for entry in entries],
-        "part": [entry.part or "" for entry in entries],
-        "cost": [entry.cost_words for entry in entries],
-        "what": [entry.note + (" (nothing was written)" if entry.written is False else "") for entry in entries],
-        "from": [entry.origin.columns if entry.origin else "" for entry in entries],
-        "file": [entry.origin.output if entry.origin else "" for entry in entries],
-        "who": [entry.origin.who if entry.origin else "" for entry in entries],
-        "digest": [entry.digest[:12] for entry in entries],
-    }
-    known = {name: cells for name, cells in columns.items() if any(cells)}
-    table(list(known), [list(row) for row in zip(*known.values(), strict=True)])
+    parted = any(entry.part is not None for entry in entries)
+    rows = []
+    for entry in entries:
+        note = entry.note if entry.written is not False else f"{entry.note} (nothing was written)"
+        part = [entry.part or "all"] if parted else []
+        rows.append([str(entry.id), entry.time[:19], *part, entry.cost_words, note, entry.digest[:12]])
+    table(["release", "time (UTC)", *(["part"] if parted else []), "cost", "what", "digest"], rows)
+    for entry in entries:
+        if entry.origin is not None:
+            made = f" from {entry.origin.columns}" if entry.origin.columns else ""
+            print(f"  release {entry.id}: {entry.origin.output}{made}, by {entry.origin.who or 'nobody named'}")

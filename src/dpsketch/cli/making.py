@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
 from dpsketch.cli.delivery import deliver, not_in_place, room_of
+from dpsketch.cli.naming import source_of, source_of_sketch
 from dpsketch.cli.options import (
     Budget,
     Engine,
@@ -64,7 +64,7 @@ def run(
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
-    target = budget.target(lambda: _dataset_name(flags.source))
+    target = budget.target(lambda: source_of(flags.source))
     better = None if like is not None or as_json else _better(flags, budget, output)
     if dry_run:
         _preview(sketch, budget, target, as_json, options)
@@ -184,14 +184,15 @@ def release(
 
     privacy.Budget(**budget.amount)
     budget.refuse_careless()
-    target = budget.target(lambda: sketch.name)
     if dry_run:
         asked = _releasable(sketch)
+        target = budget.target(lambda: source_of_sketch(sketch, asked))
         _preview(asked, budget, target, as_json, budget.arguments(KINDS[asked.kind], asked.spec))
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         ending = Ending.of(sketch)
         loaded = _releasable(sketch)
+        target = budget.target(lambda: source_of_sketch(sketch, loaded))
         spool.make_room(room_of(loaded))
         once = KINDS[files.read(sketch, allow_sensitive=True).kind].released_once
         if once:
@@ -312,6 +313,9 @@ def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -
 
 def _tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
     """Say what was charged, written and promised."""
+    target.remember()
+    if target.note is not None:
+        say(target.note)
     if target.ledger is not None and target.dataset is not None:
         spent = target.ledger.spent(target.dataset)
         if spent.total is None:
@@ -381,13 +385,3 @@ def _columns(flags: SketchFlags) -> str:
     """Say for the ledger which columns a release was made from."""
     named = {"key": flags.key, "user": flags.user, "weight": flags.weight, "columns": flags.columns}
     return ", ".join(f"{role} {column}" for role, column in named.items() if column is not None)
-
-
-def _dataset_name(source: list[str]) -> str:
-    """Name a dataset after its only source; not after several, as the name is published and they may name people."""
-    if len(source) > 1:
-        return "several sources"
-    location = source[0]
-    if "://" in location:
-        location = urlsplit(location).path  # never the user and the password before it
-    return "standard input" if location == "-" else Path(location).name or "a database"

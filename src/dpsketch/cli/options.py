@@ -16,6 +16,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
+    from dpsketch.cli.naming import Source
     from dpsketch.hashing import KeyType
     from dpsketch.ledger import Ledger
     from dpsketch.privacy import Unit
@@ -219,10 +220,10 @@ class Budget:
                 "--yes."
             )
 
-    def target(self, fallback: Callable[[], str]) -> Target:
+    def target(self, source: Callable[[], Source]) -> Target:
         """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
 
-        ``fallback`` names the dataset where the caller did not.
+        ``source`` tells where the records come from: the ledger may know whose they are.
         """
         if self.no_ledger:
             if self.dataset is not None or self.part is not None:
@@ -231,7 +232,9 @@ class Budget:
         from dpsketch.ledger import Ledger
 
         ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
-        return Target(ledger, self.dataset or fallback(), self.part)
+        origin = source()
+        dataset, note = origin.dataset(ledger, self.dataset)
+        return Target(ledger, dataset, self.part, origin.identity, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +244,15 @@ class Target:
     ledger: Ledger | None
     dataset: str | None
     part: str | None = None
+    source: str | None = None
+    note: str | None = None
+
+    def remember(self) -> None:
+        """Have the ledger know the source from now on."""
+        if self.ledger is None or self.dataset is None or self.source is None:
+            return
+        if self.ledger.named_sources().get(self.source) != self.dataset:
+            self.ledger.name_source(self.source, self.dataset)
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import delivery, members, origins, singles
+from dpsketch.ledger import delivery, members, naming, origins, singles
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.parts import Division
 from dpsketch.ledger.spending import fits, preview_of, spent_of
@@ -277,6 +277,20 @@ class Ledger:
     def datasets(self) -> list[str]:
         """Return the names of all datasets, in order."""
         return self._store.read(read_names, [])
+
+    def name_source(self, source: str, dataset: str) -> None:
+        """Remember that a source's records are charged to a dataset; ``source`` is a digest of where it lies."""
+        _check_name(dataset)
+        _check_text(source, "a source", longest=200)
+
+        def work(connection: Connection) -> None:
+            naming.put(connection, source, dataset)
+
+        self._store.write(dataset, work)
+
+    def named_sources(self) -> dict[str, str]:
+        """Return the dataset of every source that was named."""
+        return self._store.read(naming.read, {})
 
     def verify(self, release_charges: Iterable[Charge] = ()) -> list[Problem]:
         """Return every row that was altered, moved or deleted; an empty list if all are as they were written.

@@ -36,7 +36,7 @@ _RETRY = ("40001", "40P01", "23505")
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[Table, ...]:
-    """Return the tables: datasets (with each chain's head), entries, deliveries, singles, members, origins."""
+    """Return the tables: datasets (with each chain's head), entries, deliveries, singles, members, origins, sources."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
@@ -88,7 +88,13 @@ def tables() -> tuple[Table, ...]:
         Column("id", BigInteger, primary_key=True, autoincrement=False),
         *(Column(name, Text, nullable=False) for name in ("charge", "output", "columns", "who", "digest")),
     )
-    return datasets, entries, deliveries, singles, members, origins
+    sources = Table(
+        "dpsketch_source",
+        metadata,
+        Column("source", Text, primary_key=True),
+        Column("dataset", Text, nullable=False),
+    )
+    return datasets, entries, deliveries, singles, members, origins, sources
 
 
 class Store:
