@@ -59,17 +59,22 @@ def test_two_files_of_one_name_are_told_apart(dpsketch, visits, tmp_path) -> Non
     assert charged(dpsketch) == {"visits.csv": 1}
 
 
-def test_a_pipe_and_a_list_of_files_have_no_name(dpsketch, dpsketch_process, visits, tmp_path) -> None:
+def test_a_pipe_has_no_name_and_a_list_of_files_gets_one(dpsketch, dpsketch_process, visits, tmp_path) -> None:
     piped = ("run", "counts", "-", "--key", "url", *BUDGET, "-o", "piped.dps")
     assert "standard input has no name of its own" in dpsketch_process(*piped, stdin=visits.read_bytes()).err
     assert dpsketch_process(*piped, "--no-ledger", stdin=visits.read_bytes()).code == 0
     second = tmp_path / "second.csv"
     shutil.copy(visits, second)
     both = ("run", "counts", visits, second, "--key", "url", *BUDGET, "--overwrite", "-o", "both.dps")
-    assert "several sources has no name of its own" in dpsketch(*both).err
-    assert dpsketch(*both, "--dataset", "both").code == 0
     assert dpsketch(*both).code == 0
-    assert charged(dpsketch) == {"both": 2}
+    assert dpsketch(*both).code == 0
+    [(name, releases)] = charged(dpsketch).items()
+    assert name.startswith("several sources ")
+    assert releases == 2  # the same files are the same dataset, and others are another
+    assert dpsketch(*both[:3], visits.with_name("third.csv"), *both[4:], "--dry-run").code == 0
+    dpsketch("ledger", "create", "web", *TOTAL)
+    other = dpsketch(*both[:3], visits.with_name("third.csv"), *both[4:], "--dry-run")
+    assert "does not know several sources, and keeps totals" in other.err
 
 
 def test_a_copied_sketch_is_the_same_dataset(dpsketch, visits, tmp_path) -> None:

@@ -5,13 +5,14 @@ files of one name in two folders, or whatever comes through standard input, may 
 holds is no identity either: it changes, and a digest of it would be one of the records. So a source is known by *where
 it lies* (a file by its full path, a database by its address without user and password), and a partial sketch by the
 random ids in it, which a copy has as well. The first time that a source is charged, the ledger remembers to which
-dataset. A source that it does not know gets the name of its only file as long as there is no total in the ledger that
-could be evaded by that. From then on it must be stated.
+dataset. A source that it does not know gets the name of its only file (several files, or a database, a random one) as
+long as there is no total in the ledger that could be evaded by that. From then on it must be stated.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,11 @@ class Source:
             )
         if before is not None:
             return before, None
-        if self.name is None:
+        if self.identity is None:
             raise InvalidInput(f"{self.words} has no name of its own. Say whose budget pays: --dataset NAME.")
+        if self.name is None:
+            self._refuse_evasion(ledger)
+            return f"{self.words} {secrets.token_hex(4)}", None
         if self.name in known.values():
             raise InvalidInput(
                 f"dataset {self.name!r} was charged for another file of that name. Say --dataset NAME: that name, if "
@@ -92,7 +96,7 @@ def source_of(locations: list[str]) -> Source:
         return Source(None, None, "standard input")
     identity = _digest(sorted(map(_place, locations)))
     if len(locations) > 1:
-        return Source(identity, None, "a list of several sources")
+        return Source(identity, None, "several sources")
     name = Path(urlsplit(locations[0]).path if "://" in locations[0] else locations[0]).name
     return Source(identity, name or None, f"the source {name!r}" if name else "a database")
 
