@@ -247,7 +247,7 @@ LEDGER = [
     Mutant(
         "parts-largest-under-replace",
         "ledger/parts.py",
-        "touched = [one + other for one, other in combinations(left, 2)] or left",
+        "touched = _undominated((one + other for one, other in combinations(left, 2)), 1) or left",
         "touched = left",
         _PARTS,
         "a record that moves from one part to another is counted for one of them",

@@ -142,7 +142,7 @@ def worst_histories(
             touched: list[Counter[Cost]] = _undominated(parts.values(), 1)
         case "replace":
             left = _undominated(parts.values(), 2)
-            touched = [one + other for one, other in combinations(left, 2)] or left
+            touched = _undominated((one + other for one, other in combinations(left, 2)), 1) or left
         case _:
             assert_never(unit.neighbours)
     return [whole + costs for costs in touched] or [whole]
