@@ -251,7 +251,6 @@ LEDGER = [
         "touched = left",
         _PARTS,
         "a record that moves from one part to another is counted for one of them",
-        top=True,
     ),
     Mutant(
         "parts-one-candidate-under-replace",
@@ -284,7 +283,6 @@ LEDGER = [
         "return False",
         _PARTS,
         "a user in many parts is counted for one",
-        top=True,
     ),
     Mutant(
         "parts-compared-loosely",

@@ -208,9 +208,10 @@ class Budget:
         """Refuse a budget that protects hardly anyone, unless --yes says that it is meant."""
         if self.yes:
             return
-        if self.epsilon is not None and self.epsilon >= _CARELESS:
+        epsilon = self._stated_epsilon()
+        if epsilon >= _CARELESS:
             raise InvalidInput(
-                f"ε = {self.epsilon:g} protects hardly anyone: whoever is almost sure that someone is not in the data "
+                f"ε = {epsilon:.3g} protects hardly anyone: whoever is almost sure that someone is not in the data "
                 "may be almost sure of the opposite afterwards. Choose one below 10 (1 is usual), or say --yes."
             )
         if self.records is not None and self.delta is not None and self.delta * self.records >= 1:
@@ -219,6 +220,15 @@ class Budget:
                 f"allows a release that shows some record whole. Choose one well below {1 / self.records:.1g}, or say "
                 "--yes."
             )
+
+    def _stated_epsilon(self) -> float:
+        """Return the ε that a release would state, in ρ too."""
+        from dpsketch import accounting
+        from dpsketch.sketches.permit import DELTA_FOR_RHO
+
+        if self.rho is not None:
+            return accounting.gaussian_epsilon(accounting.zcdp_mu(self.rho), DELTA_FOR_RHO)
+        return self.epsilon or 0.0
 
     def target(self, source: Callable[[], Source]) -> Target:
         """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
