@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.bounding import Cut
+    from dpsketch.cli.parting import Parts
     from dpsketch.cli.recipes import Reading
     from dpsketch.privacy import Unit
     from dpsketch.sketches.permit import ReleasePreview
@@ -46,6 +48,13 @@ def run(
     output: OutputOption,
     like: Annotated[
         Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
+    ] = None,
+    part_by: Annotated[
+        str | None, typer.Option("--part-by", help="One release for each part: the column that names a record's part.")
+    ] = None,
+    parts: Annotated[
+        Path | None,
+        typer.Option("--parts", help="The parts of --part-by, one a line. -o is a folder, or has {part}."),
     ] = None,
     overwrite: OverwriteOption = False,
     dry_run: DryRun = False,
@@ -66,10 +75,15 @@ def run(
     options = budget.arguments(kind, sketch.spec, key_type)
     target = budget.target(lambda: source_of(flags.source))
     better = None if like is not None or as_json else _better(flags, budget, output)
+    divided = _parts(sketch, flags, budget, part_by, parts, output)
     if dry_run:
-        _preview(sketch, budget, target, as_json, options)
+        asked = target if divided is None or target.ledger is None else replace(target, part=divided.names[0])
+        _preview(sketch, budget, asked, as_json, options)
         if better is not None:
             say(better)
+        return
+    if divided is not None:
+        _run_parts(sketch, divided, flags, budget, target, overwrite=overwrite, as_json=as_json)
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         spool.make_room(room_of(sketch))
@@ -83,6 +97,52 @@ def run(
         options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
         private = deliver(sketch, budget, target, spool, columns=_columns(flags), options=options)
     _tell(private, target, output, as_json)
+
+
+def _parts(
+    sketch: Any, flags: SketchFlags, budget: Budget, column: str | None, listed: Path | None, output: Path
+) -> Parts | None:
+    from dpsketch.cli.parting import Parts, refuse_unfit
+
+    if column is None:
+        if listed is not None:
+            raise InvalidInput("--parts lists what --part-by COLUMN divides: say that as well.")
+        return None
+    if budget.part is not None:
+        raise InvalidInput("--part and --part-by contradict each other.")
+    refuse_unfit(sketch, flags)
+    return Parts.read(column, listed, output)
+
+
+def _run_parts(
+    sketch: Any, parts: Parts, flags: SketchFlags, budget: Budget, target: Target, *, overwrite: bool, as_json: bool
+) -> None:
+    from dpsketch.cli.parting import refuse_unpayable, release_parts, route
+    from dpsketch.cli.recipes import stated_type, wanted
+
+    kind, key_type = KINDS[sketch.kind], stated_type(flags)
+    plan = _planned(sketch, budget, budget.arguments(kind, sketch.spec, key_type))
+    refuse_unpayable(parts, target, plan.guarantee.costs, sketch.spec.unit)
+
+    def fill(sketches: dict[str, Any]) -> None:
+        with progress_bar("reading") as progress:
+            read, outside = route(sketches, flags, wanted(flags, sketch), parts.column, progress)
+        left = f", {outside:,} of them in no part that {len(parts.names)} names list" if outside else ""
+        say(f"Read {read:,} records{left}. (For your eyes: these numbers are not private.)")
+
+    made = release_parts(
+        sketch, parts, budget, target, overwrite=overwrite, fill=fill, columns=_columns(flags),
+        arguments=lambda each: budget.arguments(kind, each.spec, key_type),
+    )  # fmt: skip
+    if as_json:
+        target.remember()
+        files = {name: str(parts.file(name)) for name in made}
+        charges = {name: None if each.charge is None else each.charge.to_json() for name, each in made.items()}
+        print_json({"outputs": files, "guarantee": plan.guarantee.to_json(), "charges": charges})
+        return
+    first = next(iter(made))
+    _tell(made[first], target, parts.file(first), False)
+    say(f"Wrote {len(made)} releases of {len(made)} parts, the first as {parts.file(first)}.")
 
 
 @with_groups(flags=SketchFlags)
