@@ -71,3 +71,16 @@ def test_what_cannot_be_divided_is_refused(dpsketch, visits, tmp_path) -> None:
     moment = ("run", "moment", visits, "--key", "url", "--p", "0.5", "--size", "20", "--epsilon", "1", "--delta", "0")
     assert "a secret of its own" in dpsketch(*moment, *by, "--no-ledger", "-o", "out").err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_part_without_records_states_the_same_as_any(dpsketch, tmp_path) -> None:
+    """The type of a column is public, and stands in each release: it must not say which parts are empty."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"day": [DAYS[0]] * 4, "item": pa.array([1, 2, 3, None], pa.int64())})
+    pq.write_table(table, tmp_path / "items.parquet")
+    (tmp_path / "days.txt").write_text("\n".join(DAYS))
+    asked = ("run", "counts", "items.parquet", "--key", "item", "--part-by", "day", "--parts", "days.txt", *BUDGET)
+    assert dpsketch(*asked, "--no-ledger", "-o", "out").code == 0
+    full, *empty = (dps.load(tmp_path / "out" / f"{day}.dps").spec for day in DAYS)
+    assert full.key_type == "int"
+    assert empty == [full, full]
