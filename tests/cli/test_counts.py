@@ -119,22 +119,9 @@ def test_every_source_gives_the_same_sketch(dpsketch, dpsketch_process, tmp_path
 
 def test_integer_and_text_keys_are_kept_apart(dpsketch, tmp_path) -> None:
     (tmp_path / "ids.csv").write_text("id\n1\n01\n1\n", encoding="utf-8")
-    dpsketch("run", "counts", "ids.csv", "--key", "id", "--epsilon", "20", "--delta", "0", "-o", "text.dps")
-    dpsketch(
-        "run",
-        "counts",
-        "ids.csv",
-        "--key",
-        "id",
-        "--key-type",
-        "int",
-        "--epsilon",
-        "20",
-        "--delta",
-        "0",
-        "-o",
-        "int.dps",
-    )
+    command = ("run", "counts", "ids.csv", "--key", "id", "--epsilon", "20", "--delta", "0", "--yes")
+    dpsketch(*command, "-o", "text.dps")
+    dpsketch(*command, "--key-type", "int", "-o", "int.dps")
     text = dpsketch("query", "text.dps", "1", "01", "--json").json["estimates"]
     number = dpsketch("query", "int.dps", "1", "01", "--json").json["estimates"]
     assert [round(row["value"]) for row in text] == pytest.approx([2, 1], abs=2)

@@ -83,9 +83,11 @@ class Multiples(Accumulator[MultiplesSpec]):
     def _absorb(self, other: Self) -> None:
         self._number += other._number
 
-    def release(self, *, ledger: Any = None, dataset: str | None = None, **budget: float | None) -> PrivateMultiples:
+    def release(
+        self, *, ledger: Any = None, dataset: str | None = None, part: str | None = None, **budget: float | None
+    ) -> PrivateMultiples:
         calibrated = self._spec.calibrate(Budget(**budget))
-        permit = obtain(calibrated, self._spec.unit, ledger, dataset, note="multiples")
+        permit = obtain(calibrated, self._spec.unit, self._account(ledger, dataset, part), note="multiples")
         noisy = int(permit.add_noise(np.array([self._number]), NUMBER)[0])
         return PrivateMultiples(self._spec, noisy, calibrated.law(NUMBER), permit.guarantee(), permit.charge)
 

@@ -59,6 +59,31 @@ def test_sixteen_processes_never_spend_more_than_the_total(url: str, tmp_path: P
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
+def test_processes_that_charge_parts_spend_no_part_twice(url: str, tmp_path: Path) -> None:
+    """4 × 12 charges of 0.25 to three days, against a total of 1: four a day are accepted."""
+    dataset = f"days {uuid.uuid4()}"
+    ledger = Ledger(url)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record(), parts="day")
+    script = (
+        "import sys\n"
+        "from dpsketch.errors import BudgetExceeded\n"
+        "from dpsketch.ledger import Ledger\n"
+        "from dpsketch.privacy import PureCost, per_record\n"
+        "for number in range(12):\n"
+        "    try:\n"
+        "        part = f'2026-11-{number % 3 + 1:02}'\n"
+        "        Ledger(sys.argv[1]).charge(sys.argv[2], [PureCost(0.25)], unit=per_record(), part=part)\n"
+        "    except BudgetExceeded:\n"
+        "        pass\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", script, url, dataset]) for _ in range(4)]
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
+    days = [entry.part for entry in ledger.history(dataset)]
+    assert {day: days.count(day) for day in days} == {"2026-11-01": 4, "2026-11-02": 4, "2026-11-03": 4}
+    assert ledger.spent(dataset).epsilon == 1.0
+    assert ledger.verify() == []
+
+
 def test_processes_that_race_to_create_a_dataset_make_one_chain(url: str, tmp_path: Path) -> None:
     """Nobody created the dataset (nor, on SQLite, the file): all 8 × 5 charges are there, in one unbroken chain."""
     dataset = f"new {uuid.uuid4()}"

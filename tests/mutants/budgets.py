@@ -8,13 +8,14 @@ _PERMIT = "tests/unit/test_permit.py"
 _LEDGER = "tests/unit/test_ledger.py"
 _CHAIN = "tests/unit/test_ledger_chain.py"
 _PAYMENT = "tests/unit/test_ledger_payment.py"
+_PARTS = "tests/unit/test_ledger_parts.py"
 _WORDS = "tests/unit/test_guarantee_words.py"
 
 PERMITS = [
     Mutant(
         "permit-forgets-the-charge",
         "sketches/permit.py",
-        "charge = _charged(ledger, dataset, calibration.costs, unit, note)",
+        "charge = account.charge(calibration.costs, unit, note, once)",
         "charge = None",
         _PERMIT,
         "a release with a ledger is not charged",
@@ -22,9 +23,9 @@ PERMITS = [
     Mutant(
         "counts-draw-before-charge",
         "sketches/countsketch/sketch.py",
-        "        permit = obtain(spec.calibrate(budget), spec.unit, ledger",
+        "        permit = obtain(spec.calibrate(budget), spec.unit, account",
         "        spec.calibrate(budget).law(COUNTERS).sample(self._table.size)\n"
-        "        permit = obtain(spec.calibrate(budget), spec.unit, ledger",
+        "        permit = obtain(spec.calibrate(budget), spec.unit, account",
         _PERMIT,
         "noise is drawn before it is paid for",
     ),
@@ -125,24 +126,24 @@ LEDGER = [
     Mutant(
         "ledger-no-limit",
         "ledger/book.py",
-        "if state.total is not None and not _fits(after, state.total):\n                raise BudgetExceeded",
-        "if False:\n                raise BudgetExceeded",
+        "not fits(state.charged(costs, part), state.total):\n                raise BudgetExceeded",
+        "False:\n                raise BudgetExceeded",
         _LEDGER,
         "a total is never enforced",
     ),
     Mutant(
         "ledger-one-too-many",
         "ledger/book.py",
-        "if state.total is not None and not _fits(after, state.total):\n                raise BudgetExceeded",
-        "if state.total is not None and not _fits(state.costs, state.total):\n                raise BudgetExceeded",
+        "not fits(state.charged(costs, part), state.total):\n                raise BudgetExceeded",
+        "not fits(state, state.total):\n                raise BudgetExceeded",
         _LEDGER,
         "a total is compared with what was spent before",
     ),
     Mutant(
         "ledger-equal-charges-once",
-        "ledger/book.py",
-        "            after = state.costs + Counter(costs)\n            if state.total",
-        "            after = state.costs | Counter(costs)\n            if state.total",
+        "ledger/chain.py",
+        "return replace(self, costs=self.costs + more,",
+        "return replace(self, costs=self.costs | more,",
         _LEDGER,
         "equal charges are counted once",
         top=True,
@@ -150,8 +151,8 @@ LEDGER = [
     Mutant(
         "ledger-any-unit",
         "ledger/book.py",
-        "            _check_unit(dataset, state.unit, unit)\n            if binding is not None:",
-        "            if binding is not None:",
+        "            _check_unit(dataset, state.unit, unit)\n            _check_part(",
+        "            _check_part(",
         _LEDGER,
         "releases for records are charged to a budget for users",
     ),
@@ -206,8 +207,8 @@ LEDGER = [
     Mutant(
         "ledger-costs-of-one",
         "ledger/chain.py",
-        "costs[cost] += times",
-        "costs[cost] = 1",
+        "counted[cost] += times",
+        "counted[cost] = 1",
         _LEDGER,
         "repeated charges are read as one",
     ),
@@ -222,7 +223,7 @@ LEDGER = [
     Mutant(
         "payment-for-anything",
         "ledger/book.py",
-        "return (entry.digest, entry.costs, entry.unit, entry.note) == (digest, tuple(costs), unit, note)",
+        "return made == (digest, tuple(costs), unit, part, note)",
         "return True",
         _PAYMENT,
         "an open payment pays for a dearer release",
@@ -242,6 +243,78 @@ LEDGER = [
         "canonical({**release})",
         _PAYMENT,
         "an open payment pays for other partials",
+    ),
+    Mutant(
+        "parts-largest-under-replace",
+        "ledger/parts.py",
+        "touched = _undominated((one + other for one, other in combinations(left, 2)), 1) or left",
+        "touched = left",
+        _PARTS,
+        "a record that moves from one part to another is counted for one of them",
+    ),
+    Mutant(
+        "parts-one-candidate-under-replace",
+        "ledger/parts.py",
+        "left = _undominated(parts.values(), 2)",
+        "left = _undominated(parts.values(), 1)",
+        _PARTS,
+        "the second dearest part is forgotten",
+    ),
+    Mutant(
+        "parts-without-the-whole",
+        "ledger/parts.py",
+        "return [whole + costs for costs in touched] or [whole]",
+        "return touched or [whole]",
+        _PARTS,
+        "releases of all records do not count for a part",
+    ),
+    Mutant(
+        "parts-dominated-loosely",
+        "ledger/parts.py",
+        "            and len(self.pure) >= len(other.pure)\n",
+        "",
+        _PARTS,
+        "a part with more releases is taken for a cheaper one",
+    ),
+    Mutant(
+        "parts-of-users-unstated",
+        "ledger/parts.py",
+        'return unit.level == "user" and not self.disjoint_users',
+        "return False",
+        _PARTS,
+        "a user in many parts is counted for one",
+    ),
+    Mutant(
+        "parts-compared-loosely",
+        "ledger/parts.py",
+        "if any(name != part and _folded(name) == folded for name in known):",
+        "if False:",
+        _PARTS,
+        "one part has two names, and two budgets",
+    ),
+    Mutant(
+        "parts-charged-once",
+        "ledger/chain.py",
+        "{part: self.parts.get(part, Counter()) + more}",
+        "{part: more}",
+        _PARTS,
+        "a part's earlier releases are forgotten",
+    ),
+    Mutant(
+        "parts-share-a-partial",
+        "ledger/members.py",
+        'if row["part"] != part:',
+        "if False:",
+        _PARTS,
+        "one sketch is released as two parts that share no record",
+    ),
+    Mutant(
+        "parts-paid-by-another",
+        "ledger/book.py",
+        "made = (entry.digest, entry.costs, entry.unit, entry.part, entry.note)",
+        "made = (entry.digest, entry.costs, entry.unit, part, entry.note)",
+        _PARTS,
+        "the open charge of one part pays for another",
     ),
 ]
 

@@ -76,7 +76,7 @@ def test_a_refusal_says_what_is_spent_and_what_it_would_reach(ledger: Ledger) ->
         ledger.charge("web", [GaussianCost(0.24)], unit=RECORD)
     assert str(caught.value) == (
         "dataset 'web' has spent ε=1.67 of 2.00 at δ=1e-6; this release would reach 2.01. "
-        "Nothing was charged or released."
+        "Nothing was charged or released. A release of its kind fits with ε up to 0.99 at that δ."
     )
 
 

@@ -216,6 +216,6 @@ def test_a_forged_chain_is_given_away_by_the_releases(ledger: Ledger, path: Path
 
 
 def test_a_ledger_of_a_later_layout_is_refused(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(path, "UPDATE dpsketch_dataset SET format = 2 WHERE name = 'web'")
+    tamper(path, "UPDATE dpsketch_dataset SET format = 3 WHERE name = 'web'")
     with pytest.raises(LedgerError, match="later version"):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)

@@ -15,6 +15,7 @@ from dpsketch import files, sketches
 from dpsketch.errors import BudgetExceeded, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, PureCost
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
 from dpsketch.sketches.specs import Sensitivity
 
@@ -25,7 +26,7 @@ BUDGETS = [Budget(1.0, 1e-6), Budget(1.0, 0), Budget(rho=0.1)]
 
 
 def permit(calibration: Calibration | None = None) -> Permit:
-    return obtain(calibration or additive(BUDGETS[0], Share("a", BOUND)), UNIT, None, None, note="a test")
+    return obtain(calibration or additive(BUDGETS[0], Share("a", BOUND)), UNIT, Account(), note="a test")
 
 
 class Coin:
@@ -127,14 +128,14 @@ def test_parts_that_cost_more_than_is_charged_are_refused(parts: list[Part], cos
     named = tuple(Part(str(i), part.law, part.bound, part.copies) for i, part in enumerate(parts))
     calibration = Calibration(named, costs, 1.0, 1e-6, None, "too little")
     with pytest.raises(ReleaseRefused, match="cost more"):
-        obtain(calibration, UNIT, None, None, note="a test")
+        obtain(calibration, UNIT, Account(), note="a test")
 
 
 @pytest.mark.parametrize("stated", [{"epsilon": 1 / 3}, {"delta": 1e-7}, {"rho": 1e-3}])
 def test_no_more_is_promised_than_was_drawn(stated: dict[str, float]) -> None:
     calibration = replace(additive(BUDGETS[0], Share("a", BOUND)), **stated)
     with pytest.raises(ReleaseRefused, match="promise more"):
-        obtain(calibration, UNIT, None, None, note="a test")
+        obtain(calibration, UNIT, Account(), note="a test")
 
 
 def test_a_unit_that_moves_one_part_only_pays_for_the_dearest() -> None:
@@ -148,7 +149,7 @@ def test_nothing_is_drawn_that_the_ledger_refuses(tmp_path: Path, monkeypatch: p
     ledger.create("web", epsilon=0.5, delta=1e-6, unit=UNIT)
     monkeypatch.setattr(RoundedGaussian, "sample", lambda *_: pytest.fail("noise was drawn before it was paid for"))
     with pytest.raises(BudgetExceeded):
-        obtain(additive(BUDGETS[0], Share("a", BOUND)), UNIT, ledger, "web", note="a test")
+        obtain(additive(BUDGETS[0], Share("a", BOUND)), UNIT, Account(ledger, "web"), note="a test")
 
 
 # Who may draw: a law's own `draw`, a permit, and those named here with their reason.

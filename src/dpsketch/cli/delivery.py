@@ -14,6 +14,7 @@ pays for two draws of which someone may have seen the first:
 
 from __future__ import annotations
 
+import getpass
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from dpsketch.cli.spool import Ending, Spool, reason_of
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseNotWritten, ReleaseRefused
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Payment
+    from dpsketch.ledger import Origin, Payment
 
 __all__ = ["deliver", "not_in_place", "room_of"]
 
@@ -45,6 +46,7 @@ def deliver(
     target: Target,
     spool: Spool,
     *,
+    columns: str = "",
     repeatable: bool = False,
     ends: Sequence[Ending] = (),
     options: dict[str, Any] | None = None,
@@ -57,6 +59,8 @@ def deliver(
         What is released, for what, and who pays.
     spool : Spool
         The place that was reserved.
+    columns : str
+        Which columns it was made from, for readers of the ledger.
     repeatable : bool
         Whether the sketch came from a file: it can then be released again.
     ends : sequence of Ending
@@ -66,10 +70,11 @@ def deliver(
     """
     from dpsketch import files
 
-    payment = _payment(sketch, budget, target, options or {})
+    payment = _payment(sketch, budget, target, options or {}, _origin(spool.output, columns))
     place, closed = spool, False
     try:
-        private = sketch.release(**budget.amount, ledger=payment, dataset=target.dataset, **(options or {}))
+        account = {"ledger": payment, "dataset": target.dataset, "part": target.part}
+        private = sketch.release(**budget.amount, **account, **(options or {}))
         data = files.encode(private.to_document())
         try:
             spool.fit(data, ends)
@@ -99,7 +104,7 @@ def deliver(
     return private
 
 
-def _payment(sketch: Any, budget: Budget, target: Target, options: dict[str, Any]) -> Payment | None:
+def _payment(sketch: Any, budget: Budget, target: Target, options: dict[str, Any], origin: Origin) -> Payment | None:
     if target.ledger is None:
         return None
     from dpsketch.ledger import Payment, binding_of
@@ -108,7 +113,17 @@ def _payment(sketch: Any, budget: Budget, target: Target, options: dict[str, Any
     ids = getattr(sketch, "partial_ids", None) or frozenset({secrets.token_hex(16)})
     specs = [spec.to_json() for spec in getattr(sketch, "specs", [sketch.spec])]
     named = {name: repr(value) for name, value in options.items()}
-    return Payment(target.ledger, binding_of(ids, budget=budget.amount, specs=specs, options=named))
+    return Payment(target.ledger, binding_of(ids, budget=budget.amount, specs=specs, options=named), origin)
+
+
+def _origin(output: Path, columns: str) -> Origin:
+    from dpsketch.ledger import Origin
+
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        who = ""
+    return Origin(str(output), columns, who)
 
 
 def _elsewhere(output: Path, data: bytes, payment: Payment, full: OSError) -> Spool:

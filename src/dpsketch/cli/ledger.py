@@ -34,13 +34,21 @@ def create(
     neighbours: Annotated[
         RelationName, typer.Option("--neighbours", help="What presence means.")
     ] = RelationName.ADD_REMOVE,
+    parts: Annotated[
+        str | None,
+        typer.Option("--parts", help="What divides it into parts that share no record, as in day: the dearest counts."),
+    ] = None,
+    disjoint_users: Annotated[
+        bool, typer.Option("--disjoint-users", help="With --parts: state that each user is in one part.")
+    ] = False,
     ledger: LedgerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give a dataset a total budget."""
     unit = unit_from("user" if per_user else None, max_keys if per_user else None, max_weight, neighbours)
     book = _open(ledger)
-    book.create(dataset, epsilon=epsilon, delta=delta, rho=rho, unit=unit)
+    total = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    book.create(dataset, **total, unit=unit, parts=parts, disjoint_users=disjoint_users)
     if as_json:
         print_json(book.spent(dataset).to_json())
     else:
@@ -125,9 +133,16 @@ def _show(book: Ledger, spent: Spent) -> None:
 
 
 def _entries(entries: list[Any]) -> None:
+    if not entries:
+        return
+    parted = any(entry.part is not None for entry in entries)
     rows = []
     for entry in entries:
         note = entry.note if entry.written is not False else f"{entry.note} (nothing was written)"
-        rows.append([str(entry.id), entry.time[:19], entry.cost_words, note, entry.digest[:12]])
-    if rows:
-        table(["release", "time (UTC)", "cost", "what", "digest"], rows)
+        part = [entry.part or "all"] if parted else []
+        rows.append([str(entry.id), entry.time[:19], *part, entry.cost_words, note, entry.digest[:12]])
+    table(["release", "time (UTC)", *(["part"] if parted else []), "cost", "what", "digest"], rows)
+    for entry in entries:
+        if entry.origin is not None:
+            made = f" from {entry.origin.columns}" if entry.origin.columns else ""
+            print(f"  release {entry.id}: {entry.origin.output}{made}, by {entry.origin.who or 'nobody named'}")

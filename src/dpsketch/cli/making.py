@@ -6,13 +6,14 @@ import math
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
 from dpsketch.cli.delivery import deliver, not_in_place, room_of
+from dpsketch.cli.naming import source_of, source_of_sketch
 from dpsketch.cli.options import (
     Budget,
     Engine,
@@ -30,6 +31,7 @@ from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.bounding import Cut
+    from dpsketch.cli.parting import Parts
     from dpsketch.cli.recipes import Reading
     from dpsketch.privacy import Unit
     from dpsketch.sketches.permit import ReleasePreview
@@ -47,6 +49,13 @@ def run(
     like: Annotated[
         Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
     ] = None,
+    part_by: Annotated[
+        str | None, typer.Option("--part-by", help="One release for each part: the column that names a record's part.")
+    ] = None,
+    parts: Annotated[
+        Path | None,
+        typer.Option("--parts", help="The parts of --part-by, one a line. -o is a folder, or has {part}."),
+    ] = None,
     overwrite: OverwriteOption = False,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
@@ -60,15 +69,21 @@ def run(
     from dpsketch.cli.recipes import feed, new_sketch, sketch_like, stated_type
 
     privacy.Budget(**budget.amount)
+    budget.refuse_careless()
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
-    target = budget.target(lambda: _dataset_name(flags.source))
+    target = budget.target(lambda: source_of(flags.source))
     better = None if like is not None or as_json else _better(flags, budget, output)
+    divided = _parts(sketch, flags, budget, part_by, parts, output)
     if dry_run:
-        _preview(sketch, budget, target, as_json, options)
+        asked = target if divided is None or target.ledger is None else replace(target, part=divided.names[0])
+        _preview(sketch, budget, asked, as_json, options)
         if better is not None:
             say(better)
+        return
+    if divided is not None:
+        _run_parts(sketch, divided, flags, budget, target, overwrite=overwrite, as_json=as_json)
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         spool.make_room(room_of(sketch))
@@ -80,8 +95,54 @@ def run(
             say(better)
         _report(reading, sketch)
         options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
-        private = deliver(sketch, budget, target, spool, options=options)
+        private = deliver(sketch, budget, target, spool, columns=_columns(flags), options=options)
     _tell(private, target, output, as_json)
+
+
+def _parts(
+    sketch: Any, flags: SketchFlags, budget: Budget, column: str | None, listed: Path | None, output: Path
+) -> Parts | None:
+    from dpsketch.cli.parting import Parts, refuse_unfit
+
+    if column is None:
+        if listed is not None:
+            raise InvalidInput("--parts lists what --part-by COLUMN divides: say that as well.")
+        return None
+    if budget.part is not None:
+        raise InvalidInput("--part and --part-by contradict each other.")
+    refuse_unfit(sketch, flags)
+    return Parts.read(column, listed, output)
+
+
+def _run_parts(
+    sketch: Any, parts: Parts, flags: SketchFlags, budget: Budget, target: Target, *, overwrite: bool, as_json: bool
+) -> None:
+    from dpsketch.cli.parting import refuse_unpayable, release_parts, route
+    from dpsketch.cli.recipes import stated_type, wanted
+
+    kind, key_type = KINDS[sketch.kind], stated_type(flags)
+    plan = _planned(sketch, budget, budget.arguments(kind, sketch.spec, key_type))
+    refuse_unpayable(parts, target, plan.guarantee.costs, sketch.spec.unit)
+
+    def fill(sketches: dict[str, Any]) -> None:
+        with progress_bar("reading") as progress:
+            read, outside = route(sketches, flags, wanted(flags, sketch), parts.column, progress)
+        left = f", {outside:,} of them in no part that {len(parts.names)} names list" if outside else ""
+        say(f"Read {read:,} records{left}. (For your eyes: these numbers are not private.)")
+
+    made = release_parts(
+        sketch, parts, budget, target, overwrite=overwrite, fill=fill, columns=_columns(flags),
+        arguments=lambda each: budget.arguments(kind, each.spec, key_type),
+    )  # fmt: skip
+    if as_json:
+        target.remember()
+        files = {name: str(parts.file(name)) for name in made}
+        charges = {name: None if each.charge is None else each.charge.to_json() for name, each in made.items()}
+        print_json({"outputs": files, "guarantee": plan.guarantee.to_json(), "charges": charges})
+        return
+    first = next(iter(made))
+    _tell(made[first], target, parts.file(first), False)
+    say(f"Wrote {len(made)} releases of {len(made)} parts, the first as {parts.file(first)}.")
 
 
 @with_groups(flags=SketchFlags)
@@ -182,14 +243,16 @@ def release(
     from dpsketch import files, privacy
 
     privacy.Budget(**budget.amount)
-    target = budget.target(lambda: sketch.name)
+    budget.refuse_careless()
     if dry_run:
         asked = _releasable(sketch)
+        target = budget.target(lambda: source_of_sketch(sketch, asked))
         _preview(asked, budget, target, as_json, budget.arguments(KINDS[asked.kind], asked.spec))
         return
     with Spool.reserve(output, overwrite=overwrite) as spool:
         ending = Ending.of(sketch)
         loaded = _releasable(sketch)
+        target = budget.target(lambda: source_of_sketch(sketch, loaded))
         spool.make_room(room_of(loaded))
         once = KINDS[files.read(sketch, allow_sensitive=True).kind].released_once
         if once:
@@ -310,6 +373,9 @@ def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -
 
 def _tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
     """Say what was charged, written and promised."""
+    target.remember()
+    if target.note is not None:
+        say(target.note)
     if target.ledger is not None and target.dataset is not None:
         spent = target.ledger.spent(target.dataset)
         if spent.total is None:
@@ -318,7 +384,8 @@ def _tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
                 "Set one with `dpsketch ledger create`."
             )
         else:
-            say(f"Charged to dataset {target.dataset!r}: {spent.words}.")
+            part = "" if target.part is None else f", part {target.part!r}"
+            say(f"Charged to dataset {target.dataset!r}{part}: {spent.words}.")
     else:
         say("Charged to no ledger: this release is tracked nowhere.")
     if as_json:
@@ -350,7 +417,7 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
     }
     words = None
     if target.ledger is not None and target.dataset is not None:
-        preview = target.ledger.preview(target.dataset, plan.guarantee.costs, unit=sketch.spec.unit)
+        preview = target.ledger.preview(target.dataset, plan.guarantee.costs, unit=sketch.spec.unit, part=target.part)
         answer["budget"] = preview.to_json()
         words = preview.words
     if as_json:
@@ -374,11 +441,7 @@ def _preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options
     print("Nothing was read, charged or written.")
 
 
-def _dataset_name(source: list[str]) -> str:
-    """Name a dataset after its only source; not after several, as the name is published and they may name people."""
-    if len(source) > 1:
-        return "several sources"
-    location = source[0]
-    if "://" in location:
-        location = urlsplit(location).path  # never the user and the password before it
-    return "standard input" if location == "-" else Path(location).name or "a database"
+def _columns(flags: SketchFlags) -> str:
+    """Say for the ledger which columns a release was made from."""
+    named = {"key": flags.key, "user": flags.user, "weight": flags.weight, "columns": flags.columns}
+    return ", ".join(f"{role} {column}" for role, column in named.items() if column is not None)

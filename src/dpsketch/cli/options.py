@@ -16,6 +16,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
+    from dpsketch.cli.naming import Source
     from dpsketch.hashing import KeyType
     from dpsketch.ledger import Ledger
     from dpsketch.privacy import Unit
@@ -50,6 +51,10 @@ def whole(text: str | int) -> int:
         if value.is_integer():
             return int(value)
     raise typer.BadParameter(f"{text!r} is not a whole number.")
+
+
+# From this ε on, e^ε is past 20,000.
+_CARELESS = 10.0
 
 
 class KeyKind(StrEnum):
@@ -172,6 +177,16 @@ class Budget:
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")
     ] = False
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part", help="The part of the dataset that is released, as in 2026-11-15 (ledger create --parts)."
+        ),
+    ] = None
+    records: Annotated[
+        int | None, typer.Option("--records", parser=whole, help="About how many records there are, as you state it.")
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Release even if the budget protects hardly anyone.")] = False
 
     # Those options of the kinds' rows that shape a release and were stated, by name.
     release: dict[str, Any] = field(default_factory=dict, metadata={"options": release_options})
@@ -189,19 +204,47 @@ class Budget:
         """The budget itself, as ``release`` takes it."""
         return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
 
-    def target(self, fallback: Callable[[], str]) -> Target:
+    def refuse_careless(self) -> None:
+        """Refuse a budget that protects hardly anyone, unless --yes says that it is meant."""
+        if self.yes:
+            return
+        epsilon = self._stated_epsilon()
+        if epsilon >= _CARELESS:
+            raise InvalidInput(
+                f"ε = {epsilon:.3g} protects hardly anyone: whoever is almost sure that someone is not in the data "
+                "may be almost sure of the opposite afterwards. Choose one below 10 (1 is usual), or say --yes."
+            )
+        if self.records is not None and self.delta is not None and self.delta * self.records >= 1:
+            raise InvalidInput(
+                f"δ = {self.delta:g} is no less than 1 over the {self.records:,} records that --records states, and "
+                f"allows a release that shows some record whole. Choose one well below {1 / self.records:.1g}, or say "
+                "--yes."
+            )
+
+    def _stated_epsilon(self) -> float:
+        """Return the ε that a release would state, in ρ too."""
+        from dpsketch import accounting
+        from dpsketch.sketches.permit import DELTA_FOR_RHO
+
+        if self.rho is not None:
+            return accounting.gaussian_epsilon(accounting.zcdp_mu(self.rho), DELTA_FOR_RHO)
+        return self.epsilon or 0.0
+
+    def target(self, source: Callable[[], Source]) -> Target:
         """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
 
-        ``fallback`` names the dataset where the caller did not.
+        ``source`` tells where the records come from: the ledger may know whose they are.
         """
         if self.no_ledger:
-            if self.dataset is not None:
-                raise InvalidInput("--no-ledger and --dataset contradict each other.")
+            if self.dataset is not None or self.part is not None:
+                raise InvalidInput("--no-ledger contradicts --dataset and --part.")
             return Target(None, None)
         from dpsketch.ledger import Ledger
 
         ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
-        return Target(ledger, self.dataset or fallback())
+        origin = source()
+        dataset, note = origin.dataset(ledger, self.dataset)
+        return Target(ledger, dataset, self.part, origin.identity, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +253,16 @@ class Target:
 
     ledger: Ledger | None
     dataset: str | None
+    part: str | None = None
+    source: str | None = None
+    note: str | None = None
+
+    def remember(self) -> None:
+        """Have the ledger know the source from now on."""
+        if self.ledger is None or self.dataset is None or self.source is None:
+            return
+        if self.ledger.named_sources().get(self.source) != self.dataset:
+            self.ledger.name_source(self.source, self.dataset)
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

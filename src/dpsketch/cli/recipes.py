@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.sources import Batch, Columns, Progress
 
-__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "stated_type"]
+__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "stated_type", "wanted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
 
 def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] | None) -> Reading:
     """Add every record of the sources to a sketch."""
-    columns = _wanted(flags, sketch)
+    columns = wanted(flags, sketch)
     if flags.master is not None and flags.engine is not Engine.SPARK:
         raise InvalidInput("--master names a Spark cluster: say --engine spark as well.")
     match flags.engine:
@@ -142,7 +142,8 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
     return Reading(tally["records"], tally["skipped"])
 
 
-def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
+def wanted(flags: SketchFlags, sketch: Any) -> Columns:
+    """Return the columns that a sketch of these options reads."""
     from dpsketch.sources import Columns
 
     kind = KINDS[sketch.kind]

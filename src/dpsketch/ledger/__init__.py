@@ -9,7 +9,10 @@ taken up again by the same command; see :mod:`dpsketch.ledger.delivery`.
 """
 
 from dpsketch.ledger.book import Ledger
+from dpsketch.ledger.parts import Division
 from dpsketch.ledger.payment import Payment, binding_of
-from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
+from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
 
-__all__ = ["Charge", "Entry", "Ledger", "Payment", "Preview", "Problem", "Spent", "Total", "binding_of"]
+__all__ = [
+    "Charge", "Division", "Entry", "Ledger", "Origin", "Payment", "Preview", "Problem", "Spent", "Total", "binding_of",
+]  # fmt: skip

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import delivery, singles
+from dpsketch.ledger import delivery, members, naming, origins, singles
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
+from dpsketch.ledger.parts import Division
+from dpsketch.ledger.spending import fits, preview_of, spent_of
 from dpsketch.ledger.store import Store
-from dpsketch.ledger.values import Charge, Entry, Preview, Problem, Spent, Total
-from dpsketch.privacy import ApproximateCost, Cost, PureCost, Unit, cost_to_json
+from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
+from dpsketch.privacy import Cost, Unit, cost_to_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 __all__ = ["Ledger"]
 
-# The δ that ε is stated at where no total names one.
-_DELTA = 1e-6
 # A cost past this protects nobody, and enough of them would not add up to a number.
 _LARGEST = 1e9
 
@@ -89,18 +90,34 @@ class Ledger:
         delta: float | None = None,
         rho: float | None = None,
         unit: Unit,
+        parts: str | None = None,
+        disjoint_users: bool = False,
     ) -> None:
         """Give a dataset its total, (ε, δ) or ρ; a total is set once and never changed.
 
         A dataset that was charged before anyone set a total can still get one, if the charges fit it.
+
+        Parameters
+        ----------
+        dataset : str
+            The dataset's name.
+        epsilon, delta, rho : float
+            The total.
+        unit : Unit
+            Whose presence the budget protects.
+        parts : str, optional
+            By what the dataset is divided into parts that share no record, as in "day". Releases that name their part
+            cost as much as the dearest part, or as the dearest two where a unit is replaced.
+        disjoint_users : bool, optional
+            State that each user is in one part. Without it the parts of a budget of users compose.
         """
         _check_name(dataset)
-        total = Total(epsilon, delta, rho)
+        total, division = Total(epsilon, delta, rho), _division(parts, unit, disjoint_users)
 
         def work(connection: Connection) -> None:
             state = read_state(connection, dataset)
             if state is None:
-                append(connection, dataset, None, "create", unit=unit, total=total)
+                append(connection, dataset, None, "create", unit=unit, total=total, division=division)
                 return
             if state.total is not None:
                 raise LedgerError(
@@ -108,17 +125,25 @@ class Ledger:
                     "Use another name for another dataset."
                 )
             _check_unit(dataset, state.unit, unit)
-            if not _fits(state.costs, total):
-                spent = _spent(dataset, state.unit, total, state.costs, state.releases)
+            if not fits(state, total):
+                spent = spent_of(dataset, replace(state, total=total))
                 raise LedgerError(
                     f"dataset {dataset!r} has already passed that total: {spent.words}. Set a larger one."
                 )
-            append(connection, dataset, state.link, "total", unit=unit, total=total)
+            append(connection, dataset, state.link, "total", unit=unit, total=total, division=division)
 
         self._store.write(dataset, work)
 
     def charge(
-        self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "", once: Sequence[str] = ()
+        self,
+        dataset: str,
+        costs: Sequence[Cost],
+        *,
+        unit: Unit,
+        part: str | None = None,
+        note: str = "",
+        once: Sequence[str] = (),
+        partials: Iterable[str] = (),
     ) -> Charge:
         """Charge a release; to be called before its noise is drawn.
 
@@ -132,11 +157,16 @@ class Ledger:
             What the release costs, for one unit under the unit's neighbour relation.
         unit : Unit
             The release's unit.
+        part : str, optional
+            The part of the dataset that the release is made of, where it is divided into such. All records that the
+            release was made from are in that part, and in no other: the caller's word.
         note : str
             What was released, in the caller's own words; no datum of a record belongs here.
         once : sequence of str
             Names of what the release uses up, such as digests of secrets: no charge to any dataset of this ledger can
             name one of them again.
+        partials : iterable of str
+            Names of the partials in the sketch, where it is released as a part: none can be released as another part.
 
         Raises
         ------
@@ -145,38 +175,57 @@ class Ledger:
         ReleaseRefused
             What may be released once was charged before. Nothing was charged.
         """
-        return self._pay(dataset, costs, unit, note, once, None)[0]
+        return self._pay(dataset, costs, unit, part, note, once, partials, None, None)[0]
 
     def _pay(
-        self, dataset: str, costs: Sequence[Cost], unit: Unit, note: str, once: Sequence[str], binding: str | None
+        self,
+        dataset: str,
+        costs: Sequence[Cost],
+        unit: Unit,
+        part: str | None,
+        note: str,
+        once: Sequence[str],
+        partials: Iterable[str],
+        binding: str | None,
+        origin: Origin | None,
     ) -> tuple[Charge, bool]:
         """Charge a release, or find its open charge where it is bound; say whether it was found."""
         _check_charge(dataset, costs)
         _check_text(note, "a note", longest=1000)
-        for name in once:
-            _check_text(name, "a name of what is released once", longest=200)
+        named = sorted(set(partials))
+        for name in [*once, *named]:
+            _check_text(name, "a name of what is released once or as a part", longest=200)
 
         def work(connection: Connection) -> tuple[Charge, bool]:
             state = read_state(connection, dataset)
             if state is None:
+                _check_part(dataset, None, part, ())
                 link = append(connection, dataset, None, "create", unit=unit)
                 state = State(link, unit, None, Counter(), 0)
             _check_unit(dataset, state.unit, unit)
+            _check_part(dataset, state.division, part, state.parts)
             if binding is not None:
                 paid = {entry.id: entry for entry in read_entries(connection, dataset)}
                 for row, digest in delivery.find_open(connection, dataset, binding):
                     entry = paid.get(row)
-                    if entry is not None and _pays_for(entry, digest, costs, unit, note):
-                        return Charge(dataset, row, digest, state.total), True
+                    if entry is not None and _pays_for(entry, digest, costs, unit, part, note):
+                        charge = Charge(dataset, row, digest, state.total)
+                        if origin is not None:
+                            origins.put(connection, charge, origin)
+                        return charge, True
             singles.refuse_charged(connection, once)
-            after = state.costs + Counter(costs)
-            if state.total is not None and not _fits(after, state.total):
-                raise BudgetExceeded(_preview(dataset, state, costs).words)
-            link = append(connection, dataset, state.link, "charge", unit=unit, costs=costs, note=note)
+            known = set() if part is None else members.refuse_other_part(connection, dataset, part, named)
+            if state.total is not None and not fits(state.charged(costs, part), state.total):
+                raise BudgetExceeded(preview_of(dataset, state, costs, part).words)
+            link = append(connection, dataset, state.link, "charge", unit=unit, costs=costs, part=part, note=note)
             charge = Charge(dataset, link.rows - 1, link.head, state.total)
             if binding is not None:
                 delivery.bind(connection, charge, binding)
+            if origin is not None:
+                origins.put(connection, charge, origin)
             singles.add(connection, charge, once)
+            if part is not None:
+                members.add(connection, charge, part, [name for name in named if name not in known])
             return charge, False
 
         return self._store.write(dataset, work)
@@ -189,7 +238,7 @@ class Ledger:
 
         self._store.write(charge.dataset, work)
 
-    def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit) -> Preview:
+    def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, part: str | None = None) -> Preview:
         """Say what a charge would do, and touch nothing."""
         _check_charge(dataset, costs)
 
@@ -200,7 +249,8 @@ class Ledger:
         if state is None:
             state = State(Link(0, ""), unit, None, Counter(), 0)
         _check_unit(dataset, state.unit, unit)
-        return _preview(dataset, state, costs)
+        _check_part(dataset, state.division, part, state.parts)
+        return preview_of(dataset, state, costs, part)
 
     def spent(self, dataset: str) -> Spent:
         """Return what all charges to a dataset come to, and its total."""
@@ -211,7 +261,7 @@ class Ledger:
         state = self._store.read(work, None)
         if state is None:
             raise self._unknown(dataset)
-        return _spent(dataset, state.unit, state.total, state.costs, state.releases)
+        return spent_of(dataset, state)
 
     def history(self, dataset: str) -> list[Entry]:
         """Return every charge to a dataset, oldest first."""
@@ -227,6 +277,20 @@ class Ledger:
     def datasets(self) -> list[str]:
         """Return the names of all datasets, in order."""
         return self._store.read(read_names, [])
+
+    def name_source(self, source: str, dataset: str) -> None:
+        """Remember that a source's records are charged to a dataset; ``source`` is a digest of where it lies."""
+        _check_name(dataset)
+        _check_text(source, "a source", longest=200)
+
+        def work(connection: Connection) -> None:
+            naming.put(connection, source, dataset)
+
+        self._store.write(dataset, work)
+
+    def named_sources(self) -> dict[str, str]:
+        """Return the dataset of every source that was named."""
+        return self._store.read(naming.read, {})
 
     def verify(self, release_charges: Iterable[Charge] = ()) -> list[Problem]:
         """Return every row that was altered, moved or deleted; an empty list if all are as they were written.
@@ -250,40 +314,9 @@ class Ledger:
         return LedgerError(f"the ledger {self._store} has no dataset {dataset!r}. Its datasets: {names}.")
 
 
-def _pays_for(entry: Entry, digest: str, costs: Sequence[Cost], unit: Unit, note: str) -> bool:
-    return (entry.digest, entry.costs, entry.unit, entry.note) == (digest, tuple(costs), unit, note)
-
-
-def _fits(costs: Counter[Cost], total: Total) -> bool:
-    return accounting.fits(costs, epsilon=total.epsilon, delta=total.delta, rho=total.rho)
-
-
-def _preview(dataset: str, state: State, costs: Sequence[Cost]) -> Preview:
-    after = state.costs + Counter(costs)
-    return Preview(
-        _spent(dataset, state.unit, state.total, state.costs, state.releases),
-        _spent(dataset, state.unit, state.total, after, state.releases + 1),
-        state.total is None or _fits(after, state.total),
-    )
-
-
-def _spent(dataset: str, unit: Unit, total: Total | None, costs: Counter[Cost], releases: int) -> Spent:
-    if total is not None and total.delta is not None:
-        delta = total.delta
-    elif all(isinstance(cost, PureCost) for cost in costs):
-        delta = 0.0
-    else:
-        failures = sum(cost.delta * count for cost, count in costs.items() if isinstance(cost, ApproximateCost))
-        delta = min(max(_DELTA, 2 * failures), 0.5)
-    return Spent(
-        dataset,
-        unit,
-        accounting.compose(costs, delta=delta),
-        delta,
-        accounting.rho_of(costs),
-        releases,
-        total,
-    )
+def _pays_for(entry: Entry, digest: str, costs: Sequence[Cost], unit: Unit, part: str | None, note: str) -> bool:
+    made = (entry.digest, entry.costs, entry.unit, entry.part, entry.note)
+    return made == (digest, tuple(costs), unit, part, note)
 
 
 def _check_charge(dataset: str, costs: Sequence[Cost]) -> None:
@@ -296,6 +329,31 @@ def _check_charge(dataset: str, costs: Sequence[Cost]) -> None:
             raise InvalidInput(
                 f"a cost that can be charged is finite, and no number of it passes {_LARGEST:g}: {cost!r}."
             )
+
+
+def _division(parts: str | None, unit: Unit, disjoint_users: bool) -> Division | None:
+    if disjoint_users and (parts is None or unit.level != "user"):
+        raise InvalidInput(
+            "disjoint_users= states that each user is in one part: it goes with parts= and dps.per_user."
+        )
+    if parts is None:
+        return None
+    _check_text(parts, "what divides a dataset into parts", longest=200)
+    if not parts.strip():
+        raise InvalidInput("parts= names what divides the dataset, as in parts='day'.")
+    return Division(parts, disjoint_users)
+
+
+def _check_part(dataset: str, division: Division | None, part: str | None, known: Iterable[str]) -> None:
+    if part is None:
+        return
+    _check_text(part, "a part's name", longest=200)
+    if division is None:
+        raise ReleaseRefused(
+            f"dataset {dataset!r} is not divided into parts, so that none can be released as one. Create it with "
+            "parts= (in the shell, --parts), as in parts='day', or leave the part out. Nothing was charged."
+        )
+    division.check_name(part, known)
 
 
 def _check_name(dataset: str) -> None:

@@ -1,8 +1,8 @@
 """A dataset's rows: an append-only chain in which each row's digest covers the row before it.
 
-Row 0 creates the dataset, with its unit and perhaps its total. A later row sets the total of a dataset that had none,
-or is a charge. The dataset's own row holds the chain's length and its last digest, so that rows missing at the end show
-as well. It is updated in the transaction that adds a row.
+Row 0 creates the dataset, with its unit and perhaps its total and what divides it into parts. A later row sets the
+total of a dataset that had none, or is a charge, to one part perhaps. The dataset's own row holds the chain's length
+and its last digest, so that rows missing at the end show as well. It is updated in the transaction that adds a row.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import delivery, singles
+from dpsketch.ledger import delivery, members, origins, singles
+from dpsketch.ledger.parts import Division, worst_histories
 from dpsketch.ledger.store import tables
-from dpsketch.ledger.values import Charge, Entry, Kind, Problem, Total, canonical, row_digest
+from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Link", "State", "append", "find_problems", "read_entries", "read_names", "read_state"]
 
-# The layout of the tables; a ledger of a later layout is refused.
+# The layout of a dataset's rows: with parts it is the second one, which versions that know no parts refuse.
 _FORMAT = 1
+_FORMAT_OF_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,31 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A dataset as its rows tell: its budget, and its charges counted by what they cost."""
+    """A dataset as its rows tell: its budget, and its charges counted by what they cost.
+
+    ``costs`` are those of releases that name no part, and ``parts`` those of each part.
+    """
 
     link: Link
     unit: Unit
     total: Total | None
     costs: Counter[Cost]
     releases: int
+    division: Division | None = None
+    parts: dict[str, Counter[Cost]] = field(default_factory=dict)
+
+    @property
+    def histories(self) -> list[Counter[Cost]]:
+        """What one unit's change can touch; the worst of them is what is spent."""
+        return worst_histories(self.costs, self.parts, self.unit, self.division)
+
+    def charged(self, costs: Iterable[Cost], part: str | None) -> State:
+        """Return the state after a charge."""
+        more = Counter(costs)
+        if part is None:
+            return replace(self, costs=self.costs + more, releases=self.releases + 1)
+        parts = self.parts | {part: self.parts.get(part, Counter()) + more}
+        return replace(self, parts=parts, releases=self.releases + 1)
 
 
 def append(
@@ -59,7 +79,9 @@ def append(
     *,
     unit: Unit,
     total: Total | None = None,
+    division: Division | None = None,
     costs: Sequence[Cost] = (),
+    part: str | None = None,
     note: str = "",
 ) -> Link:
     """Add a row to a chain, or begin one; return its new end."""
@@ -69,8 +91,8 @@ def append(
         "id": 0 if link is None else link.rows,
         "kind": kind,
         "time": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "costs": canonical([cost_to_json(cost) for cost in costs]),
-        "total": canonical(None if total is None else total.to_json()),
+        "costs": _written_costs(costs, part),
+        "total": canonical(None if total is None else total.to_json() | _written_division(division)),
         "unit": canonical(unit.to_json()),
         "note": note,
         "previous": "" if link is None else link.head,
@@ -78,10 +100,12 @@ def append(
     end = Link(1 if link is None else link.rows + 1, row_digest(row))
     connection.execute(entries.insert().values(**row, digest=end.head))
     if link is None:
-        connection.execute(datasets.insert().values(name=dataset, format=_FORMAT, rows=end.rows, head=end.head))
+        layout = _FORMAT if division is None else _FORMAT_OF_PARTS
+        connection.execute(datasets.insert().values(name=dataset, format=layout, rows=end.rows, head=end.head))
     else:
         own = (datasets.c.name == dataset) & (datasets.c.head == link.head)
-        if connection.execute(datasets.update().where(own).values(rows=end.rows, head=end.head)).rowcount != 1:
+        change = {"rows": end.rows, "head": end.head} | ({} if division is None else {"format": _FORMAT_OF_PARTS})
+        if connection.execute(datasets.update().where(own).values(**change)).rowcount != 1:
             raise LedgerError(f"dataset {dataset!r} changed while it was charged. Nothing was charged; try again.")
     return end
 
@@ -96,9 +120,9 @@ def read_names(connection: Connection) -> list[str]:
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
     """Return a dataset's charges, oldest first."""
     rows = _rows(connection, dataset)
-    written = delivery.read_written(connection, dataset)
+    written, known = delivery.read_written(connection, dataset), origins.read(connection, dataset)
     with _parsing(dataset):
-        return [_entry(row, written.get(row["id"])) for row in rows if row["kind"] == "charge"]
+        return [_entry(row, written.get(row["id"]), known.get(row["id"])) for row in rows if row["kind"] == "charge"]
 
 
 def read_state(connection: Connection, dataset: str) -> State | None:
@@ -111,7 +135,7 @@ def read_state(connection: Connection, dataset: str) -> State | None:
 
     datasets = tables()[0]
     own = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().one_or_none()
-    if own is not None and own["format"] != _FORMAT:
+    if own is not None and own["format"] not in (_FORMAT, _FORMAT_OF_PARTS):
         raise LedgerError(f"dataset {dataset!r} was written by a later version of dpsketch. Upgrade to use its ledger.")
     rows = _rows(connection, dataset)
     if own is None:
@@ -122,17 +146,23 @@ def read_state(connection: Connection, dataset: str) -> State | None:
         raise _damaged(dataset)
     with _parsing(dataset):
         charged = Counter(row["costs"] for row in rows if row["kind"] == "charge")
-        costs: Counter[Cost] = Counter()
+        whole: Counter[Cost] = Counter()
+        parts: dict[str, Counter[Cost]] = {}
         for text, times in charged.items():
-            for cost in _costs(text):
-                costs[cost] += times
+            costs, part = _read_costs(text)
+            counted = whole if part is None else parts.setdefault(part, Counter())
+            for cost in costs:
+                counted[cost] += times
         settings = [row for row in rows if row["kind"] != "charge"]
+        total, division = _read_total(settings[-1]["total"])
         return State(
             Link(own["rows"], own["head"]),
             Unit.from_json(json.loads(settings[0]["unit"])),
-            _total(settings[-1]["total"]),
-            costs,
+            total,
+            whole,
             charged.total(),
+            division,
+            parts,
         )
 
 
@@ -155,6 +185,8 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
             problems.append(Problem(name, None, "was deleted from the list of datasets, but its rows are there."))
     problems += delivery.find_problems(connection, digests)
     problems += singles.find_problems(connection, digests)
+    problems += members.find_problems(connection, digests)
+    problems += origins.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
         if found is None:
@@ -203,14 +235,25 @@ def _rows(connection: Connection, dataset: str) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query)]
 
 
-def _entry(row: dict[str, Any], written: bool | None) -> Entry:
+def _entry(row: dict[str, Any], written: bool | None, origin: Origin | None) -> Entry:
     unit = Unit.from_json(json.loads(row["unit"]))
-    costs = _costs(row["costs"])
-    return Entry(row["dataset"], row["id"], row["time"], costs, unit, row["note"], row["digest"], written)
+    costs, part = _read_costs(row["costs"])
+    return Entry(row["dataset"], row["id"], row["time"], costs, unit, row["note"], row["digest"], written, part, origin)
 
 
-def _costs(text: str) -> tuple[Cost, ...]:
-    return tuple(cost_from_json(cost) for cost in json.loads(text, parse_int=_whole))
+def _written_costs(costs: Sequence[Cost], part: str | None) -> str:
+    """Write what a charge costs; a list where it names no part, as rows of every version are."""
+    listed = [cost_to_json(cost) for cost in costs]
+    return canonical(listed if part is None else {"part": part, "costs": listed})
+
+
+def _read_costs(text: str) -> tuple[tuple[Cost, ...], str | None]:
+    match json.loads(text, parse_int=_whole):
+        case {"part": str(part), "costs": list(listed)}:
+            return tuple(cost_from_json(cost) for cost in listed), part
+        case list(listed):
+            return tuple(cost_from_json(cost) for cost in listed), None
+    raise ValueError("a charge's costs are a list.")
 
 
 def _whole(digits: str) -> float:
@@ -218,9 +261,16 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) <= sys.float_info.max_10_exp else math.inf
 
 
-def _total(text: str) -> Total | None:
+def _written_division(division: Division | None) -> dict[str, Any]:
+    return {} if division is None else {"parts": division.to_json()}
+
+
+def _read_total(text: str) -> tuple[Total | None, Division | None]:
     value = json.loads(text)
-    return None if value is None else Total(**value)
+    if value is None:
+        return None, None
+    parts = value.pop("parts", None)
+    return Total(**value), None if parts is None else Division(**parts)
 
 
 def _damaged(dataset: str) -> LedgerError:

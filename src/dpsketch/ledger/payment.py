@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger.book import Ledger
-from dpsketch.ledger.values import Charge, canonical
+from dpsketch.ledger.values import Charge, Origin, canonical
 from dpsketch.privacy import Cost
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Payment(Ledger):
         The ledger that is charged.
     binding : str
         What the release is made of, from :func:`binding_of`.
+    origin : Origin, optional
+        Where it is written, from what and by whom, for readers of the ledger.
 
     Attributes
     ----------
@@ -50,9 +52,10 @@ class Payment(Ledger):
     processes that hold one open charge, one can close it; the others must throw their draws away.
     """
 
-    def __init__(self, ledger: Ledger, binding: str) -> None:
+    def __init__(self, ledger: Ledger, binding: str, origin: Origin | None = None) -> None:
         self._store = ledger._store
         self._binding = binding
+        self._origin = origin
         self.made: Charge | None = None
         self.resumed = False
 
@@ -62,12 +65,22 @@ class Payment(Ledger):
         return None if self._store.file is None else self._store.file.parent
 
     def charge(
-        self, dataset: str, costs: Sequence[Cost], *, unit: Unit, note: str = "", once: Sequence[str] = ()
+        self,
+        dataset: str,
+        costs: Sequence[Cost],
+        *,
+        unit: Unit,
+        part: str | None = None,
+        note: str = "",
+        once: Sequence[str] = (),
+        partials: Iterable[str] = (),
     ) -> Charge:
         """Charge the release, or take up the charge that was made for it before; once."""
         if self.made is not None:
             raise LedgerError("this payment has been made, and pays for one release only.")
-        self.made, self.resumed = self._pay(dataset, costs, unit, note, once, self._binding)
+        self.made, self.resumed = self._pay(
+            dataset, costs, unit, part, note, once, partials, self._binding, self._origin
+        )
         return self.made
 
     def close(self) -> None:

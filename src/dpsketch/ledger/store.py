@@ -35,8 +35,8 @@ _RETRY = ("40001", "40P01", "23505")
 
 
 @lru_cache(maxsize=1)
-def tables() -> tuple[Table, Table, Table, Table]:
-    """Return the tables: datasets (with each chain's head), entries, deliveries, and what is released once."""
+def tables() -> tuple[Table, ...]:
+    """Return the tables: datasets (with each chain's head), entries, deliveries, singles, members, origins, sources."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
@@ -72,7 +72,29 @@ def tables() -> tuple[Table, Table, Table, Table]:
         Column("id", BigInteger, nullable=False),
         *(Column(name, Text, nullable=False) for name in ("charge", "digest")),
     )
-    return datasets, entries, deliveries, singles
+    members = Table(
+        "dpsketch_member",
+        metadata,
+        Column("dataset", Text, primary_key=True),
+        Column("name", Text, primary_key=True),
+        Column("part", Text, nullable=False),
+        Column("id", BigInteger, nullable=False),
+        *(Column(name, Text, nullable=False) for name in ("charge", "digest")),
+    )
+    origins = Table(
+        "dpsketch_origin",
+        metadata,
+        Column("dataset", Text, primary_key=True),
+        Column("id", BigInteger, primary_key=True, autoincrement=False),
+        *(Column(name, Text, nullable=False) for name in ("charge", "output", "columns", "who", "digest")),
+    )
+    sources = Table(
+        "dpsketch_source",
+        metadata,
+        Column("source", Text, primary_key=True),
+        Column("dataset", Text, nullable=False),
+    )
+    return datasets, entries, deliveries, singles, members, origins, sources
 
 
 class Store:

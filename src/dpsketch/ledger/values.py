@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, assert_never
 
 from dpsketch.errors import InvalidInput
+from dpsketch.ledger.parts import Division
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import (
     ApproximateCost,
@@ -22,7 +23,7 @@ from dpsketch.privacy import (
     cost_to_json,
 )
 
-__all__ = ["Charge", "Entry", "Kind", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
+__all__ = ["Charge", "Entry", "Kind", "Origin", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
 
 Kind = Literal["create", "total", "charge"]
 
@@ -113,6 +114,25 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a charge came from; for whoever may read the ledger.
+
+    Attributes
+    ----------
+    output : str
+        The file that the release was written to.
+    columns : str
+        What it was made from, in words, as in "key url, user visitor"; empty where it is not known.
+    who : str
+        The user of the machine that ran the command.
+    """
+
+    output: str
+    columns: str = ""
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One charge as the ledger holds it.
 
@@ -127,6 +147,10 @@ class Entry:
     written : bool or None
         Where a command charged and wrote a file: whether the writing began. False is a charge whose release was lost
         before anyone saw it; the same command uses it again. None where the release was handed to its caller.
+    part : str or None
+        The part of the dataset that the release was made of; None where it may hold records of all.
+    origin : Origin or None
+        Where a command wrote it, from which columns, and who ran it.
     """
 
     dataset: str
@@ -137,6 +161,8 @@ class Entry:
     note: str
     digest: str
     written: bool | None = None
+    part: str | None = None
+    origin: Origin | None = None
 
     @property
     def cost_words(self) -> str:
@@ -154,6 +180,8 @@ class Entry:
             "note": self.note,
             "digest": self.digest,
             "written": self.written,
+            "part": self.part,
+            "origin": None if self.origin is None else asdict(self.origin),
         }
 
 
@@ -192,6 +220,15 @@ class Spent:
         How many charges there are.
     total : Total or None
         What may be spent; None where nobody set it.
+    parts : int
+        How many parts were released, where the dataset is divided.
+    division : Division or None
+        By what it is divided into parts that share no record.
+
+    Privacy
+    -------
+    Of a divided dataset ε, δ and ρ are those of the unit that is worst off: of the dearest part, or of the dearest two
+    where a unit is replaced, with all releases that name no part. See :mod:`dpsketch.ledger.parts`.
     """
 
     dataset: str
@@ -201,6 +238,8 @@ class Spent:
     rho: float | None
     releases: int
     total: Total | None
+    parts: int = 0
+    division: Division | None = None
 
     @property
     def share(self) -> float | None:
@@ -219,19 +258,29 @@ class Spent:
     @property
     def words(self) -> str:
         """What is spent in a phrase, as in "ε=1.69 of 2.00 at δ=1e-6 spent in 3 releases"."""
-        return f"{self._amount(None)} spent in {self.releases} {'release' if self.releases == 1 else 'releases'}" + (
-            "" if self.total else "; no total was set"
-        )
+        said = f"{self._amount(None)} spent in {self.releases} {'release' if self.releases == 1 else 'releases'}"
+        return said + self._parts_words + ("" if self.total else "; no total was set")
 
-    def refusal(self, after: Spent) -> str:
-        """Say why a charge that would lead to ``after`` is refused."""
+    @property
+    def _parts_words(self) -> str:
+        if self.division is None:
+            return ""
+        counted = f" of {self.parts} {'part' if self.parts == 1 else 'parts'} by {self.division.by}"
+        if self.division.compose(self.unit):
+            return f"{counted}, which compose: a user may be in several"
+        worst = {"add_remove": "the dearest part counts", "replace": "the dearest two parts count"}
+        return f"{counted}: {worst[self.unit.neighbours]}"
+
+    def refusal(self, after: Spent, fitting: str = "") -> str:
+        """Say why a charge that would lead to ``after`` is refused, and what would be taken."""
         if after.epsilon == math.inf and self.total is not None and self.total.delta == 0:
             why = "this release has a δ above 0, which a total at δ=0 never covers"
         elif self.total is not None and self.total.rho is not None and after.rho is None:
             why = "this release costs an (ε, δ) that no ρ stands for"
         else:
             why = f"this release would reach {after._reached()}"
-        return f"dataset {self.dataset!r} has spent {self._amount(after)}; {why}. Nothing was charged or released."
+        said = f"dataset {self.dataset!r} has spent {self._amount(after)}; {why}. Nothing was charged or released."
+        return f"{said} {fitting}" if fitting else said
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON-ready values; an infinite ε is null."""
@@ -243,7 +292,7 @@ class Spent:
             "rho": self.rho,
             "releases": self.releases,
             "total": None if self.total is None else self.total.to_json(),
-        }
+        } | ({} if self.division is None else {"parts": self.parts, "division": self.division.to_json()})
 
     def _amount(self, after: Spent | None) -> str:
         digits = 2 if after is None else after._digits()
@@ -277,17 +326,20 @@ class Preview:
         The dataset without the charge and with it.
     allowed : bool
         Whether the total covers it.
+    fitting : str
+        Where it does not: what a release of the same mechanism may cost, as a sentence.
     """
 
     before: Spent
     after: Spent
     allowed: bool
+    fitting: str = ""
 
     @property
     def words(self) -> str:
         """The answer in a sentence."""
         if not self.allowed:
-            return self.before.refusal(self.after)
+            return self.before.refusal(self.after, self.fitting)
         return f"dataset {self.before.dataset!r}: {self.before.words}; with this release, {self.after.words}."
 
     def to_json(self) -> dict[str, Any]:

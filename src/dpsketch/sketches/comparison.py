@@ -25,6 +25,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.frames import takes_frames
@@ -91,7 +92,7 @@ class CountMinForComparison(Sensitive):
         different cells or none, so the CountSketch's bound, for opposite signs in one cell, is more than enough.
         """
         calibrated = self._spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(calibrated, self._spec.unit, None, None, note="Count-Min, for comparison")
+        permit = obtain(calibrated, self._spec.unit, Account(), note="Count-Min, for comparison")
         noisy = permit.add_noise(self._table, COUNTERS)
         return PrivateCountMinForComparison(self._spec, noisy, calibrated.law(COUNTERS), permit.guarantee())
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from dpsketch import files
 from dpsketch.bounding import Cut
@@ -20,6 +20,10 @@ from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
+from dpsketch.sketches.account import Account
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
 
 __all__ = ["Partial", "Sensitive", "ids_array", "public_names", "stored_ids"]
 
@@ -74,6 +78,10 @@ class Partial(Sensitive, ABC):
         spec: Any = getattr(self, "spec", None)
         stated: KeyType | None = getattr(spec, "key_type", None)
         return stated
+
+    def _account(self, ledger: Ledger | str | None, dataset: str | None, part: str | None) -> Account:
+        """Return where a release is charged; a part's partials are named, as none can be in two parts."""
+        return Account(ledger, dataset, part, () if part is None else _charged_names(self._partials))
 
     def _refuse_overlap(self, other: Partial) -> None:
         """Refuse to merge a sketch that was interrupted, or that holds a partial which this one holds."""
@@ -166,6 +174,11 @@ def public_names(ids: Iterable[str]) -> tuple[str, ...]:
     known = sorted((each for each in ids if not each.startswith(_OF_CONTENT)), key=lambda each: _hashed("order", each))
     names = [_hashed("name", each) for each in known[:_NAMES]]
     return tuple(sorted([*names, *(random_id() for _ in range(_NAMES - len(names)))]))
+
+
+def _charged_names(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return a name of each partial for a ledger; of one whose id follows from its content, none."""
+    return tuple(sorted(_hashed("charge", each) for each in ids if not each.startswith(_OF_CONTENT)))
 
 
 def _hashed(purpose: str, partial: str) -> str:

@@ -25,10 +25,11 @@ from dpsketch import accounting
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.specs import ReleasePreview, Sensitivity
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Charge, Ledger
+    from dpsketch.ledger import Charge
 
 __all__ = [
     "Calibration",
@@ -350,8 +351,7 @@ class Permit:
 def obtain(
     calibration: Calibration,
     unit: Unit,
-    ledger: Ledger | str | None,
-    dataset: str | None,
+    account: Account,
     *,
     note: str,
     once: Sequence[str] = (),
@@ -365,8 +365,8 @@ def obtain(
         What will be drawn, and what it costs.
     unit : Unit
         Whose presence the release hides.
-    ledger, dataset : Ledger or URL, str, optional
-        Where to charge. Without either nothing is charged; a dataset alone is charged to the default ledger.
+    account : Account
+        Where to charge.
     note : str
         What the ledger's row says of the release; public.
     once : sequence of str
@@ -381,7 +381,7 @@ def obtain(
     names = [part.name for part in calibration.parts]
     if len(set(names)) < len(names):
         raise ReleaseRefused("two parts of this release have one name; nothing was charged.")
-    charge = _charged(ledger, dataset, calibration.costs, unit, note, once)
+    charge = account.charge(calibration.costs, unit, note, once)
     return Permit(calibration, unit, charge, for_tests=for_tests)
 
 
@@ -391,24 +391,3 @@ def _promised(costs: tuple[Cost, ...], epsilon: float, delta: float, rho: float 
     if rho is not None and not accounting.fits(costs, rho=rho):
         return False
     return accounting.fits(costs, epsilon=epsilon, delta=delta)
-
-
-def _charged(
-    ledger: Ledger | str | None,
-    dataset: str | None,
-    costs: tuple[Cost, ...],
-    unit: Unit,
-    note: str,
-    once: Sequence[str],
-) -> Charge | None:
-    if ledger is None and dataset is None:
-        return None
-    if dataset is None:
-        raise InvalidInput("a ledger charges a dataset: say dataset='name' as well.")
-    from dpsketch.ledger import Ledger
-
-    if ledger is None:
-        ledger = Ledger.default()
-    elif isinstance(ledger, str):
-        ledger = Ledger(ledger)
-    return ledger.charge(dataset, costs, unit=unit, note=note, once=once)

@@ -12,7 +12,7 @@ from dpsketch.errors import SourceError
 from dpsketch.sources.engine import connect
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.records import Batch
-from dpsketch.sources.streams import private_folder
+from dpsketch.sources.scratch import private_folder
 
 T = TypeVar("T")
 

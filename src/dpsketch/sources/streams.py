@@ -1,18 +1,13 @@
-"""Bytes as they come, from a file or a pipe, with a look ahead; and a private place to put some down."""
+"""Bytes as they come, from a file or a pipe, with a look ahead."""
 
 from __future__ import annotations
 
 import io
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from dpsketch.errors import SourceError
-from dpsketch.sources.failures import guarded
 from dpsketch.sources.locations import File, StandardInput
 
 
@@ -95,15 +90,3 @@ def _has_descriptor() -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-@contextmanager
-def private_folder(parent: str | None) -> Iterator[str]:
-    """Make a directory of mode 0700 that is gone when the block ends, and at the latest when the interpreter does."""
-    place = "the system's temporary directory" if parent is None else f"the temporary directory {parent!r}"
-    folder = guarded(
-        lambda: tempfile.TemporaryDirectory(prefix="dpsketch-", dir=parent),
-        lambda _: SourceError(f"{place} cannot be written to. Give another with temp_directory=."),
-    )
-    with folder as name:
-        yield name

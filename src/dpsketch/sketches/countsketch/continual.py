@@ -105,7 +105,7 @@ class ContinualCountSketch(Partial):
         text, with a warning; a later version will ask for it.
     epsilon, delta, rho : float
         The guarantee for all publications together. It is fixed, and charged, at the start.
-    ledger, dataset : Ledger or URL, str, optional
+    ledger, dataset, part : Ledger or URL, str, str, optional
         Where to charge.
 
     Privacy
@@ -150,6 +150,7 @@ class ContinualCountSketch(Partial):
         key_type: KeyType | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
@@ -162,7 +163,7 @@ class ContinualCountSketch(Partial):
         nodes = Share(_NODES, tree_sensitivity(spec, days), pieces=_nodes_in(days))
         calibrated = additive(Budget(epsilon, delta, rho), nodes)
         note = f"counts of up to {days} days {fingerprint_of(spec)}"
-        self._start(spec, days, obtain(calibrated, unit, ledger, dataset, note=note))
+        self._start(spec, days, obtain(calibrated, unit, self._account(ledger, dataset, part), note=note))
 
     def _start(self, spec: CountSketchSpec, days: int, permit: Permit) -> None:
         self._spec = spec

@@ -59,7 +59,7 @@ class PanPrivateCountSketch(Partial):
     epsilon, delta, rho : float
         The guarantee against one seizure and the publication together. It is fixed, and charged, at the start, because
         the first noise is drawn then.
-    ledger, dataset : Ledger or URL, str, optional
+    ledger, dataset, part : Ledger or URL, str, str, optional
         Where to charge.
 
     Privacy
@@ -95,6 +95,7 @@ class PanPrivateCountSketch(Partial):
         key_type: KeyType | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
@@ -105,7 +106,7 @@ class PanPrivateCountSketch(Partial):
             )
         calibrated = _state_and_publication(spec, spec.calibrate(Budget(epsilon, delta, rho)))
         note = f"pan-private counts {fingerprint_of(spec)}"
-        self._permit = obtain(calibrated, unit, ledger, dataset, note=note)
+        self._permit = obtain(calibrated, unit, self._account(ledger, dataset, part), note=note)
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
         nothing = np.zeros((spec.rows, spec.width), np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from dpsketch import noise
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Guarantee
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.adding import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share, SharedNoise, ShareTerms
@@ -21,9 +21,6 @@ from dpsketch.sketches.partials import public_names
 from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import COUNTER_LIMIT
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
 
 __all__ = ["merge_releases", "release_share"]
 
@@ -37,8 +34,7 @@ def release_share(
     spec: CountSketchSpec,
     share: Share,
     budget: Budget,
-    ledger: Ledger | str | None,
-    dataset: str | None,
+    account: Account,
     caveat: str | None,
 ) -> PrivateCountSketch:
     """Charge what a share guarantees by itself, add its noise, and return it.
@@ -55,7 +51,7 @@ def release_share(
         Among whom the noise is shared.
     budget : Budget
         That of the whole.
-    ledger, dataset : Ledger or URL, str, optional
+    account : Account
         Where to charge it.
     caveat : str or None
         What the release must say about its users.
@@ -63,7 +59,7 @@ def release_share(
     calibration = SharedNoise.of(budget, share, spec.sensitivity)
     if mass * calibration.finer > COUNTER_LIMIT:
         raise CounterOverflow("the counters are too large for the finer steps that such small shares of noise need.")
-    permit = obtain(calibration.alone(), spec.unit, ledger, dataset, note=f"share of counts {fingerprint_of(spec)}")
+    permit = obtain(calibration.alone(), spec.unit, account, note=f"share of counts {fingerprint_of(spec)}")
     noisy = permit.add_noise(table * calibration.finer, COUNTERS)
     name = noise.random_id() if share.party is None else str(share.party)
     words = f"This is one of {share.parties} shares, and the guarantee is that of this share by itself."

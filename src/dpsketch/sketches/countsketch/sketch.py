@@ -198,6 +198,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
         share: Share | None = None,
     ) -> PrivateCountSketch:
         """Charge the budget, add noise, and return what may be published.
@@ -209,7 +210,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
             at the L1 sensitivity.
         rho : float
             A zero-concentrated guarantee instead.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
         share : Share, optional
             Add one of several parties' shares of the noise only, to be merged by ``dps.merge_releases``. What is
@@ -221,9 +222,10 @@ class CountSketch(Accumulator[CountSketchSpec]):
         sensitivity of :attr:`CountSketchSpec.sensitivity`. Two releases of one sketch compose: each is charged.
         """
         spec, budget, caveat = self._spec, Budget(epsilon, delta, rho), self._counted.caveat
+        account = self._account(ledger, dataset, part)
         if share is not None:
-            return release_share(self._table, self._mass, self._partials, spec, share, budget, ledger, dataset, caveat)
-        permit = obtain(spec.calibrate(budget), spec.unit, ledger, dataset, note=f"counts {fingerprint_of(spec)}")
+            return release_share(self._table, self._mass, self._partials, spec, share, budget, account, caveat)
+        permit = obtain(spec.calibrate(budget), spec.unit, account, note=f"counts {fingerprint_of(spec)}")
         noisy = permit.add_noise(self._table, COUNTERS)
         laws = (permit.calibration.law(COUNTERS),)
         return PrivateCountSketch(spec, noisy, laws, permit.guarantee(caveat=caveat), permit.charge)

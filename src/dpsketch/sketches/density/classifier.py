@@ -18,6 +18,7 @@ from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of, private_centre
 from dpsketch.sketches.density.functions import row_functions
@@ -75,7 +76,7 @@ class DensityClassifier:
         ``dps.per_record()`` by default. With ``dps.per_user(…)``, ``fit`` takes ``users``.
     seed : int
         Seed of the hash functions.
-    ledger, dataset : optional
+    ledger, dataset, part : optional
         Where to charge each fit.
 
     Attributes
@@ -132,6 +133,7 @@ class DensityClassifier:
         seed: int = DEFAULT_SEED,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -149,6 +151,7 @@ class DensityClassifier:
         self.seed = seed
         self.ledger = ledger
         self.dataset = dataset
+        self.part = part
 
     def fit(self, X: Any, y: Any, users: Any = None) -> Self:
         """Count the records of each class, charge the budget, and keep the release.
@@ -286,7 +289,7 @@ class DensityClassifier:
         centre = centre_share_of(spec.unit, spec.dim, centre_share)
         calibrated = spec.calibrate(Budget(self.epsilon, self.delta, self.rho), centre, pieces=classes)
         note = f"density classifier {fingerprint_of(spec)}"
-        return obtain(calibrated, spec.unit, self.ledger, self.dataset, note=note)
+        return obtain(calibrated, spec.unit, Account(self.ledger, self.dataset, self.part), note=note)
 
     def _kernel(self, features: int) -> Kernel:
         match self.kernel:

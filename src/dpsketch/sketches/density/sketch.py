@@ -176,6 +176,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
         count_share: float = COUNT_SHARE,
     ) -> PrivateDensity:
         """Charge the budget, add noise, and return what may be published.
@@ -187,7 +188,7 @@ class DensitySketch(Accumulator[DensitySpec]):
             at the L1 sensitivity.
         rho : float
             A zero-concentrated guarantee instead.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
         count_share : float
             The share of the budget spent on the number of records, which normalises densities. With 0 it is read off
@@ -201,7 +202,9 @@ class DensitySketch(Accumulator[DensitySpec]):
         """
         spec = self._spec
         calibrated = spec.calibrate(Budget(epsilon, delta, rho), count_share_of(spec.unit, count_share))
-        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"density {fingerprint_of(spec)}")
+        permit = obtain(
+            calibrated, spec.unit, self._account(ledger, dataset, part), note=f"density {fingerprint_of(spec)}"
+        )
         table = permit.add_noise(self._table, TABLE)
         count, law = None, None
         if count_share:

@@ -117,6 +117,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateDistinct:
         """Charge the budget, and return the number of ones with noise.
 
@@ -125,7 +126,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         epsilon, delta, rho : float
             The guarantee. For (ε, δ) the noise is discrete Laplace, whose guarantee has δ = 0, unless Gaussian noise
             is smaller, which takes a large δ.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
 
         Privacy
@@ -138,7 +139,12 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         The relative error is about 0.7/√buckets; the noise adds √2·max_keys/ε keys where there are few of them.
         """
         calibrated = self._spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(calibrated, self._spec.unit, ledger, dataset, note=f"distinct {fingerprint_of(self._spec)}")
+        permit = obtain(
+            calibrated,
+            self._spec.unit,
+            self._account(ledger, dataset, part),
+            note=f"distinct {fingerprint_of(self._spec)}",
+        )
         ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
         noisy = int(permit.add_noise(ones, ONES)[0])
         stated = permit.guarantee(caveat=self._counted.caveat)
@@ -151,6 +157,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         delta: float = 0,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateDistinctBitmap:
         """Charge the budget, and return the bitmap with every bit flipped at random, to be merged with others'.
 
@@ -166,7 +173,12 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         spent = float(Budget(epsilon, delta).epsilon or 0)
         flips = Flips(flip_threshold(spent, self._spec.unit), spent)
         calibrated = Calibration((Part(BITS, flips),), flips.costs, spent, 0.0, None, flips.words)
-        permit = obtain(calibrated, self._spec.unit, ledger, dataset, note=f"distinct {fingerprint_of(self._spec)}")
+        permit = obtain(
+            calibrated,
+            self._spec.unit,
+            self._account(ledger, dataset, part),
+            note=f"distinct {fingerprint_of(self._spec)}",
+        )
         bitmap = permit.draw(BITS, self._bitmap)
         stated = permit.guarantee(caveat=self._counted.caveat)
         return PrivateDistinctBitmap(

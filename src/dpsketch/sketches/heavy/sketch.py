@@ -239,6 +239,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateHeavyHitters:
         """Charge the budget, add noise to every level, and return what may be published.
 
@@ -248,7 +249,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
             The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise.
         rho : float
             A zero-concentrated guarantee instead.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
 
         Privacy
@@ -259,7 +260,9 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         """
         spec = self._spec
         calibrated = spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"heavy {fingerprint_of(spec)}")
+        permit = obtain(
+            calibrated, spec.unit, self._account(ledger, dataset, part), note=f"heavy {fingerprint_of(spec)}"
+        )
         total = permit.add_noise(np.array([self._mass], dtype=np.int64), TOTAL)
         dense = permit.add_noise(self._dense, DENSE)
         inner, leaf = permit.add_noise(self._tables[:-1], INNER), permit.add_noise(self._tables[-1:], LEAF)

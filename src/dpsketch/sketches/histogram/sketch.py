@@ -237,6 +237,7 @@ class Histogram(Accumulator[HistogramSpec]):
         form: Form | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateHistogram:
         """Charge the budget, draw the noise, and return what may be published.
 
@@ -256,7 +257,7 @@ class Histogram(Accumulator[HistogramSpec]):
             Spend all of the budget on finding names, where users have many keys: no counts are published then.
         form : {"truncated", "laplace", "gaussian", "weighted", "rounds"}, optional
             The mechanism. By default the best for the unit and budget, by public facts alone.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
 
         Privacy
@@ -275,8 +276,13 @@ class Histogram(Accumulator[HistogramSpec]):
             epsilon=epsilon, delta=delta, rho=rho, keys=keys, unknown=unknown, others=others, names_only=names_only,
             form=form, hashed=self._apart,
         )  # fmt: skip
-        note = f"histogram {fingerprint_of(spec)}"
-        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=note, for_tests=self._for_tests)
+        permit = obtain(
+            mechanism.calibration,
+            spec.unit,
+            self._account(ledger, dataset, part),
+            note=f"histogram {fingerprint_of(spec)}",
+            for_tests=self._for_tests,
+        )
         order, content = self._content()
         found: Found = permit.draw(ENTRIES, content, _ranks(order, places))
         rest = found.others

@@ -139,6 +139,7 @@ class MomentProfile(Partial):
         estimator: Estimator = "mle",
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateMomentProfile:
         """Charge the budget once for all, and release every moment. The sketches end.
 
@@ -146,7 +147,7 @@ class MomentProfile(Partial):
         ----------
         epsilon, delta, rho : float
             The guarantee for all of them together; see :meth:`MomentSketch.release`.
-        estimator, ledger, dataset
+        estimator, ledger, dataset, part
             As there.
 
         Privacy
@@ -161,7 +162,9 @@ class MomentProfile(Partial):
         note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
         for_tests = any(sketch._for_tests for sketch in self._sketches)
         once = [name for sketch in self._sketches for name in sketch._once()]
-        permit = obtain(calibrated, self.spec.unit, ledger, dataset, note=note, once=once, for_tests=for_tests)
+        permit = obtain(
+            calibrated, self.spec.unit, self._account(ledger, dataset, part), note=note, once=once, for_tests=for_tests
+        )
         caveat = caveat_of(self._sketches[0]._counted.caveat)
         self._begin_change()
         scales = [sketch._draw(permit, estimator) for sketch in self._sketches]

@@ -324,6 +324,7 @@ class MomentSketch(Partial):
         estimator: Estimator = "mle",
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateMoment:
         """Charge the budget, add the floor, and return the rounded estimate. The sketch ends: its secret is destroyed.
 
@@ -335,7 +336,7 @@ class MomentSketch(Partial):
             A zero-concentrated guarantee instead.
         estimator : {"mle", "geometric", "harmonic", "fractional", "median"}
             How the scale is estimated; "mle" has the least error.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before the floor is drawn.
 
         Privacy
@@ -357,7 +358,14 @@ class MomentSketch(Partial):
         spec, caveat = replace(self._spec, key_type=None), caveat_of(self._counted.caveat)
         calibrated = calibrate([spec], Budget(epsilon, delta, rho), estimator)
         note = f"moment {fingerprint_of(spec)}"
-        permit = obtain(calibrated, spec.unit, ledger, dataset, note=note, once=self._once(), for_tests=self._for_tests)
+        permit = obtain(
+            calibrated,
+            spec.unit,
+            self._account(ledger, dataset, part),
+            note=note,
+            once=self._once(),
+            for_tests=self._for_tests,
+        )
         self._begin_change()
         scale = self._draw(permit, estimator)
         (floor,) = floors_of(calibrated)

@@ -101,6 +101,7 @@ class QuantileSketch(OrderedSketch[QuantileSpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateQuantiles:
         """Charge the budget, draw the quantiles, and return what may be published.
 
@@ -110,7 +111,7 @@ class QuantileSketch(OrderedSketch[QuantileSpec]):
             The guarantee. δ = 0: pure. δ > 0: the better of pure and ρ, which for up to seven quantiles is pure.
         rho : float
             A zero-concentrated guarantee instead.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before anything is drawn.
 
         Privacy
@@ -121,8 +122,9 @@ class QuantileSketch(OrderedSketch[QuantileSpec]):
         """
         spec = self._spec
         calibrated = spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"quantiles {fingerprint_of(spec)}")
-        drawn = {part.name: permit.draw(part.name, self._cells) for part in calibrated.parts}
+        account = self._account(ledger, dataset, part)
+        permit = obtain(calibrated, spec.unit, account, note=f"quantiles {fingerprint_of(spec)}")
+        drawn = {each.name: permit.draw(each.name, self._cells) for each in calibrated.parts}
         shift, ends = 0, np.empty((0, len(spec.quantiles)), np.int64)
         if HIGH_ENDS in drawn:
             shift, ends = drawn_by(calibrated, HIGH_ENDS).shift, np.stack([drawn[LOW_ENDS], drawn[HIGH_ENDS]])

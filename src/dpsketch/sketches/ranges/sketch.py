@@ -138,6 +138,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateRanges:
         """Charge the budget, add noise to every level, and return what may be published.
 
@@ -147,7 +148,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
             The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise.
         rho : float
             A zero-concentrated guarantee instead.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
 
         Privacy
@@ -158,7 +159,9 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
         """
         spec = self._spec
         calibrated = spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(calibrated, spec.unit, ledger, dataset, note=f"ranges {fingerprint_of(spec)}")
+        permit = obtain(
+            calibrated, spec.unit, self._account(ledger, dataset, part), note=f"ranges {fingerprint_of(spec)}"
+        )
         dense = np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in spec.dense_depths])
         noisy = np.concatenate([permit.add_noise(dense[:1], TOTAL), permit.add_noise(dense[1:], DENSE)])
         tables = permit.add_noise(self._tables, TABLES)

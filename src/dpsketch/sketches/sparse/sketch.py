@@ -189,6 +189,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         rho: float | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateSparseHistogram:
         """Charge the budget, draw the noise, and return what may be published.
 
@@ -199,8 +200,8 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
             what δ allows; with ``max_value`` there is no threshold part, and the release is pure whatever δ allows.
         rho : float
             Refused, with the ε that stays within it: neither part gains from a zero-concentrated account.
-        ledger, dataset : Ledger or URL, str, optional
-            Where to charge the release, part by part; charged before any noise is drawn.
+        ledger, dataset, part : Ledger or URL, str, str, optional
+            Where to charge the release; charged before any noise is drawn.
 
         Privacy
         -------
@@ -216,7 +217,12 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         """
         spec = self._spec.published
         mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho)
-        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=f"sparse {fingerprint_of(spec)}")
+        permit = obtain(
+            mechanism.calibration,
+            spec.unit,
+            self._account(ledger, dataset, part),
+            note=f"sparse {fingerprint_of(spec)}",
+        )
         positions, units = self._entries.arrays()
         table = permit.draw(TABLE, positions, units)
         if mechanism.threshold is None:

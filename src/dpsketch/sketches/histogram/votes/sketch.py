@@ -168,6 +168,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         form: VoteMechanism | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        part: str | None = None,
     ) -> PrivateVoteHistogram:
         """Charge the budget, draw the noise, and return what may be published.
 
@@ -181,7 +182,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
             What is published of a bucket. "loads": u and l, with counts near the true ones. The others: its majority
             alone, by which more keys pass, and whose counts are too low by what the bucket lost to other keys. By
             default "loads" for records and the better of the others for users.
-        ledger, dataset : Ledger or URL, str, optional
+        ledger, dataset, part : Ledger or URL, str, str, optional
             Where to charge the release; charged before any noise is drawn.
 
         Privacy
@@ -197,7 +198,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         spec = self._spec
         mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho, form=form)
         note = f"histogram-votes {fingerprint_of(spec)}"
-        permit = obtain(mechanism.calibration, spec.unit, ledger, dataset, note=note)
+        permit = obtain(mechanism.calibration, spec.unit, self._account(ledger, dataset, part), note=note)
         elected: Elected = permit.draw(BUCKETS, self._table.votes, self._table.loads)
         caveat = " ".join(filter(None, [STREAMS, self._counted.caveat]))
         stated = permit.guarantee(caveat=caveat)

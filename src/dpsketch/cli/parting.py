@@ -1,0 +1,171 @@
+"""One release for each part of a dataset, such as its days, in one pass over the records.
+
+Which parts there are is public: it comes from a list, never from the records. Each part gets a sketch of the same spec,
+an empty one where it has no records, so that neither the number of files nor what they state tells who is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsketch.cli.delivery import deliver, room_of
+from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, read_lines
+from dpsketch.cli.spool import Spool
+from dpsketch.errors import BudgetExceeded, InvalidInput
+from dpsketch.privacy import Cost
+from dpsketch.sketches.kinds import KINDS
+
+if TYPE_CHECKING:
+    from dpsketch.sources import Batch, Columns, Progress
+
+__all__ = ["Parts", "refuse_unfit", "refuse_unpayable", "release_parts", "route"]
+
+_PLACE = "{part}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Which parts are released, by which column, and where to.
+
+    Attributes
+    ----------
+    column : str
+        The column whose value names a record's part.
+    names : tuple of str
+        The parts, from a public list.
+    output : str
+        The files, with ``{part}`` for a part's name, or the folder that they go to.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    output: str
+
+    @classmethod
+    def read(cls, column: str, listed: Path | None, output: Path) -> Parts:
+        """Read the list of names, one a line."""
+        if listed is None:
+            raise InvalidInput("--part-by needs --parts FILE: parts are named by a public list, not by the records.")
+        names = read_lines(listed)
+        if not names or len(set(names)) < len(names):
+            raise InvalidInput(f"{listed} must name one part a line, each once.")
+        if any("/" in name or "\\" in name or name.startswith(".") for name in names):
+            raise InvalidInput("parts name files: none can begin with a dot or hold a slash.")
+        return cls(column, tuple(names), str(output))
+
+    def file(self, name: str) -> Path:
+        """Return where a part's release is written."""
+        return Path(self.output.replace(_PLACE, name)) if _PLACE in self.output else Path(self.output) / f"{name}.dps"
+
+
+def refuse_unfit(sketch: Any, flags: SketchFlags) -> None:
+    """Refuse what cannot be divided by a column of its records."""
+    if flags.user is not None:
+        raise InvalidInput("--part-by divides records. Users may be in several parts: run one --part at a time.")
+    if flags.engine is not Engine.HERE:
+        raise InvalidInput("--part-by reads here: leave --engine out, or run one --part at a time.")
+    if KINDS[sketch.kind].released_once:
+        raise InvalidInput(f"each {sketch.kind} has a secret of its own: run one --part at a time.")
+
+
+def refuse_unpayable(parts: Parts, target: Target, costs: Sequence[Cost], unit: Any) -> None:
+    """Refuse before anything is read if some part cannot be paid for."""
+    if target.ledger is None or target.dataset is None:
+        return
+    for name in parts.names:
+        preview = target.ledger.preview(target.dataset, costs, unit=unit, part=name)
+        if not preview.allowed:
+            raise BudgetExceeded(preview.words)
+
+
+def route(
+    sketches: dict[str, Any],
+    flags: SketchFlags,
+    columns: Columns,
+    column: str,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[int, int]:
+    """Add every record to the sketch of its part; return how many were read, and how many are in no part."""
+    from dpsketch.sketches.feeding import add_batch
+    from dpsketch.sources import open_source
+
+    names = list(sketches)
+    read = outside = 0
+    # A part's name is read as a user's is: never null, and a record without one is left out.
+    wanted = replace(columns, user=column)
+    for batch in open_source(flags.source, wanted, stdin_format=flags.stdin_format.value, progress=progress):
+        read += batch.rows + batch.skipped
+        outside += batch.skipped
+        for name, share in zip([*names, None], _divided(batch, names), strict=True):
+            if name is None:
+                outside += share.rows
+            elif share.rows or share.key is not None:  # a batch without rows still says what its keys are
+                add_batch(sketches[name], share)
+    return read, outside
+
+
+def _divided(batch: Batch, names: list[str]) -> list[Batch]:
+    """Divide a batch by the names of parts; the last share is of none of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(pc.cast(batch.user, pa.string()), value_set=pa.array(names, pa.string()))
+    codes = np.asarray(pc.fill_null(found, len(names)))
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names) + 1), side="right").tolist()
+    key = None if batch.key is None else batch.key.take(pa.array(order))
+    weight = None if batch.weight is None else batch.weight.take(pa.array(order))
+    points = tuple(each.take(pa.array(order)) for each in batch.points)
+
+    def share(start: int, end: int) -> Batch:
+        size = end - start
+        return replace(
+            batch,
+            key=None if key is None else key.slice(start, size),
+            user=None,
+            weight=None if weight is None else weight.slice(start, size),
+            points=tuple(each.slice(start, size) for each in points),
+            rows=size,
+            skipped=0,
+        )
+
+    return [share(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def release_parts(
+    sketch: Any,
+    parts: Parts,
+    budget: Budget,
+    target: Target,
+    *,
+    overwrite: bool,
+    fill: Callable[[dict[str, Any]], None],
+    arguments: Callable[[Any], dict[str, Any]],
+    columns: str,
+) -> dict[str, Any]:
+    """Take the room of all files, fill a sketch for each part, and release one after the other."""
+    with ExitStack() as places:
+        spools = {}
+        for name in parts.names:
+            parts.file(name).parent.mkdir(parents=True, exist_ok=True)
+            spools[name] = places.enter_context(Spool.reserve(parts.file(name), overwrite=overwrite))
+            spools[name].make_room(room_of(sketch))
+        sketches = {name: sketch.empty_like() for name in parts.names}
+        fill(sketches)
+        return {
+            name: deliver(
+                each,
+                budget,
+                target if target.ledger is None else replace(target, part=name),
+                spools[name],
+                columns=columns,
+                options=arguments(each),
+            )
+            for name, each in sketches.items()
+        }

@@ -1,0 +1,398 @@
+"""Disjoint parts of a dataset: what they cost together, held to exact mechanisms; their names; their rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import dpsketch as dps
+from dpsketch import accounting
+from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
+from dpsketch.ledger import Ledger, Payment
+from dpsketch.ledger.parts import Division, worst_histories
+from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, Neighbours, PureCost, Unit, ZcdpCost
+
+RECORD, REPLACED = dps.per_record(), dps.per_record(neighbours="replace")
+USER = dps.per_user(max_keys=1)
+MONDAY, TUESDAY, WEDNESDAY = "2026-11-16", "2026-11-17", "2026-11-18"
+
+Records = tuple[int, ...]  # the part that each record is in
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "budget.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    return Ledger(path)
+
+
+def neighbours(relation: Neighbours) -> Iterator[tuple[Records, Records]]:
+    """All neighbouring datasets of up to two records in three parts."""
+    datasets = [each for size in range(3) for each in itertools.combinations_with_replacement(range(3), size)]
+    for one, other in itertools.product(datasets, repeat=2):
+        added, removed = Counter(other) - Counter(one), Counter(one) - Counter(other)
+        changes = (added.total(), removed.total())
+        if changes in ({(1, 0), (0, 1)} if relation == "add_remove" else {(1, 1)}):
+            yield one, other
+
+
+def odds_of(records: Records, releases: list[tuple[int | None, float]]) -> list[float]:
+    """The law of all releases together: each is the parity of its part's records, by randomised response.
+
+    A release of the whole is of the parity of part 1's records, which a record's move may change as well.
+    """
+    law = [1.0]
+    for part, epsilon in releases:
+        parity = records.count(1 if part is None else part) % 2
+        truth = 1 / (1 + math.exp(-epsilon))
+        ones = truth if parity else 1 - truth
+        law = [odds * chance for odds in law for chance in (ones, 1 - ones)]
+    return law
+
+
+def exact_epsilon(relation: Neighbours, releases: list[tuple[int | None, float]]) -> float:
+    return max(
+        math.log(ours / theirs)
+        for one, other in neighbours(relation)
+        for ours, theirs in zip(odds_of(one, releases), odds_of(other, releases), strict=True)
+    )
+
+
+def exact_delta(relation: Neighbours, releases: list[tuple[int | None, float]], epsilon: float) -> float:
+    return max(
+        math.fsum(
+            max(0.0, ours - math.exp(epsilon) * theirs)
+            for ours, theirs in zip(odds_of(one, releases), odds_of(other, releases), strict=True)
+        )
+        for one, other in neighbours(relation)
+    )
+
+
+RELEASES: list[list[tuple[int | None, float]]] = [
+    [(0, 0.5), (1, 0.7), (2, 0.3)],
+    [(0, 0.5), (1, 0.7), (0, 0.4), (2, 0.3)],
+    [(None, 0.2), (0, 0.25), (1, 0.5), (1, 0.25)],
+]
+
+
+def charged(ledger: Ledger, unit: Unit, delta: float, releases: list[tuple[int | None, float]]) -> float:
+    ledger.create("web", epsilon=50, delta=delta, unit=unit, parts="shop")
+    for part, epsilon in releases:
+        ledger.charge("web", [PureCost(epsilon)], unit=unit, part=None if part is None else f"shop {part}")
+    return ledger.spent("web").epsilon
+
+
+@pytest.mark.parametrize("unit", [RECORD, REPLACED], ids=lambda unit: unit.neighbours)
+@pytest.mark.parametrize("releases", RELEASES)
+def test_what_is_spent_is_what_the_mechanisms_show(
+    ledger: Ledger, unit: Unit, releases: list[tuple[int | None, float]]
+) -> None:
+    """Exactly: over all neighbouring datasets and all outputs."""
+    assert charged(ledger, unit, 0, releases) == pytest.approx(exact_epsilon(unit.neighbours, releases), rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [RECORD, REPLACED], ids=lambda unit: unit.neighbours)
+@pytest.mark.parametrize("releases", RELEASES)
+def test_it_is_at_a_delta_too(ledger: Ledger, unit: Unit, releases: list[tuple[int | None, float]]) -> None:
+    """Randomised response is the worst mechanism of its ε, so that the optimal composition is met, and not passed."""
+    spent = charged(ledger, unit, 0.05, releases)
+    assert exact_delta(unit.neighbours, releases, spent) <= 0.05 * (1 + 1e-9)
+    assert exact_delta(unit.neighbours, releases, spent - 1e-6) > 0.05
+
+
+def test_a_move_between_parts_shows_more_than_the_largest_part() -> None:
+    """The twin: the largest part alone, or all parts together, is not what replacing a record shows."""
+    releases = RELEASES[0]
+    assert exact_epsilon("add_remove", releases) == pytest.approx(0.7)
+    assert exact_epsilon("replace", releases) == pytest.approx(0.7 + 0.5)
+
+
+def test_every_day_may_spend_the_total_and_no_day_more(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=1e-6, unit=RECORD, parts="day")
+    mu = accounting.gaussian_mu(1.0, 1e-6)
+    for day in range(1, 31):
+        ledger.charge("web", [GaussianCost(mu)], unit=RECORD, part=f"2026-11-{day:02}")
+    spent = ledger.spent("web")
+    assert (spent.releases, spent.parts) == (30, 30)
+    assert spent.epsilon == pytest.approx(1.0)
+    assert spent.words == "ε=1.00 of 2.00 at δ=1e-6 spent in 30 releases of 30 parts by day: the dearest part counts"
+    ledger.charge("web", [GaussianCost(mu)], unit=RECORD, part="2026-11-01")
+    assert ledger.spent("web").epsilon == pytest.approx(accounting.compose([GaussianCost(mu)] * 2, delta=1e-6))
+    # What is released of all records counts for every part, the dearest among them.
+    with pytest.raises(BudgetExceeded, match="A release of its kind fits with ε up to"):
+        ledger.charge("web", [GaussianCost(4 * mu)], unit=RECORD)
+    ledger.charge("web", [GaussianCost(mu)], unit=RECORD)
+    assert ledger.spent("web").epsilon == pytest.approx(accounting.compose([GaussianCost(mu)] * 3, delta=1e-6))
+    assert ledger.verify() == []
+
+
+def test_the_two_dearest_count_where_a_record_may_move(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=REPLACED, parts="day")
+    for day, epsilon in ((MONDAY, 0.75), (TUESDAY, 1.0), (WEDNESDAY, 0.5)):
+        ledger.charge("web", [PureCost(epsilon)], unit=REPLACED, part=day)
+    assert ledger.spent("web").epsilon == 1.75
+    assert ledger.spent("web").words.endswith("of 3 parts by day: the dearest two parts count")
+    with pytest.raises(BudgetExceeded, match=r"would reach 2\.25"):
+        ledger.charge("web", [PureCost(0.75)], unit=REPLACED, part=WEDNESDAY)
+    ledger.charge("web", [PureCost(0.25)], unit=REPLACED, part=MONDAY)
+    assert ledger.spent("web").epsilon == 2.0
+
+
+def test_a_total_in_rho_knows_parts(ledger: Ledger) -> None:
+    for name, unit, expected in (("added", RECORD, 0.3), ("replaced", REPLACED, 0.5)):
+        ledger.create(name, rho=0.5, unit=unit, parts="shop")
+        for shop, rho in (("a", 0.3), ("b", 0.2), ("c", 0.1)):
+            ledger.charge(name, [ZcdpCost(rho)], unit=unit, part=shop)
+        assert ledger.spent(name).rho == pytest.approx(expected)
+        with pytest.raises(BudgetExceeded, match=r"fits with ρ up to|a thousandth"):
+            ledger.charge(name, [ZcdpCost(0.4)], unit=unit, part="a")
+
+
+def test_users_compose_over_parts_unless_each_is_in_one(ledger: Ledger) -> None:
+    ledger.create("visits", epsilon=2, delta=0, unit=USER, parts="day")
+    ledger.create("homes", epsilon=2, delta=0, unit=USER, parts="country", disjoint_users=True)
+    for day, country in ((MONDAY, "de"), (TUESDAY, "fr")):
+        ledger.charge("visits", [PureCost(1.0)], unit=USER, part=day)
+        ledger.charge("homes", [PureCost(1.0)], unit=USER, part=country)
+    assert (ledger.spent("visits").epsilon, ledger.spent("homes").epsilon) == (2.0, 1.0)
+    assert ledger.spent("visits").words.endswith("which compose: a user may be in several")
+    with pytest.raises(BudgetExceeded):
+        ledger.charge("visits", [PureCost(0.1)], unit=USER, part=WEDNESDAY)
+    with pytest.raises(InvalidInput, match="each user is in one part"):
+        ledger.create("records", epsilon=2, delta=0, unit=RECORD, parts="day", disjoint_users=True)
+    with pytest.raises(InvalidInput, match="each user is in one part"):
+        ledger.create("whole", epsilon=2, delta=0, unit=USER, disjoint_users=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_worst_history_is_left_out(seed: int) -> None:
+    """Against all parts, and all pairs of parts, by brute force, at two δs."""
+    chance = random.Random(seed)
+
+    kinds: list[list[Cost]] = [
+        [PureCost(0.1), PureCost(0.3), PureCost(0.5)],
+        [ZcdpCost(0.01), ZcdpCost(0.1)],
+        [ApproximateCost(0.1, 1e-4), ApproximateCost(0.4, 1e-7), ApproximateCost(0.4, 1e-4)],
+        [GaussianCost(0.1), GaussianCost(0.2), GaussianCost(0.4)],
+        [MomentCost(0.5, 4, 1.01), MomentCost(0.5, 4, 1.02)],
+    ]
+    costs = [cost for kind in chance.sample(kinds, 2) for cost in kind]
+
+    def cost() -> Cost:
+        return chance.choice(costs)
+
+    parts = {str(name): Counter(cost() for _ in range(chance.randint(1, 3))) for name in range(9)}
+    whole = Counter([cost()] if seed % 2 else [])
+    single = [whole + each for each in parts.values()]
+    pairs = [whole + one + other for one, other in itertools.combinations(parts.values(), 2)]
+    for unit, everything in ((RECORD, single), (REPLACED, pairs)):
+        found = worst_histories(whole, parts, unit, Division("shop"))
+        assert all(each in everything for each in found)
+        assert len(found) < len(everything)
+        for delta in (1e-5, 1e-2):
+            assert max(_renyi(each, delta) for each in found) >= max(_renyi(each, delta) for each in everything) - 1e-9
+
+
+def _renyi(costs: Counter[Cost], delta: float) -> float:
+    """A bound for every kind of cost that is quick: the others are minima of it and slower ones."""
+    from dpsketch.accounting.renyi import renyi_epsilon
+    from dpsketch.accounting.tally import Tally
+
+    return renyi_epsilon(Tally.of(costs), delta)
+
+
+def test_a_thousand_parts_of_different_costs_are_compared_quickly() -> None:
+    chance = random.Random(1)
+    parts = {str(name): Counter([GaussianCost(chance.random()), GaussianCost(chance.random())]) for name in range(1000)}
+    squares = sorted(sum(cost.mu**2 for cost in each if isinstance(cost, GaussianCost)) for each in parts.values())
+    for unit, expected in ((RECORD, squares[-1]), (REPLACED, squares[-1] + squares[-2])):
+        [worst] = worst_histories(Counter(), parts, unit, Division("shop"))
+        assert sum(cost.mu**2 for cost in worst if isinstance(cost, GaussianCost)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("by", "part"),
+    [("day", "15.11.2026"), ("day", "2026-11-5"), ("day", "2026-11-15 "), ("day", "２026-11-15"), ("month", MONDAY),
+     ("shop", ""), ("shop", " a"), ("shop", "a\n"), ("shop", "x" * 201)],
+)  # fmt: skip
+def test_a_part_that_could_have_two_names_is_refused(ledger: Ledger, by: str, part: str) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts=by)
+    with pytest.raises(InvalidInput):
+        ledger.charge("web", [PureCost(1.0)], unit=RECORD, part=part)
+    assert ledger.history("web") == []
+
+
+def test_a_name_that_nearly_is_a_known_one_is_neither_that_part_nor_another(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="country")
+    ledger.charge("web", [PureCost(1.0)], unit=RECORD, part="New Zealand")
+    for name in ("new zealand", "New  Zealand", "NewZealand", "Ｎew Zealand"):
+        with pytest.raises(InvalidInput, match="One part must have one name"):
+            ledger.charge("web", [PureCost(1.0)], unit=RECORD, part=name)
+    ledger.charge("web", [PureCost(1.0)], unit=RECORD, part="New Zealand")
+    ledger.charge("web", [PureCost(1.0)], unit=RECORD, part="Old Zealand")
+    assert ledger.spent("web").epsilon == 2.0
+    assert [entry.part for entry in ledger.history("web")] == ["New Zealand", "New Zealand", "Old Zealand"]
+
+
+def test_a_dataset_without_parts_has_none(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD)
+    for name in ("web", "nobody created"):
+        with pytest.raises(ReleaseRefused, match="not divided into parts"):
+            ledger.charge(name, [PureCost(1.0)], unit=RECORD, part=MONDAY)
+    assert ledger.datasets() == ["web"]
+    sketch = dps.CountSketch(rows=3, width=8, unit=RECORD)
+    with pytest.raises(InvalidInput, match="say dataset="):
+        sketch.release(epsilon=1, delta=0, part=MONDAY)
+    with pytest.raises(InvalidInput, match="parts="):
+        ledger.create("other", epsilon=2, delta=0, unit=RECORD, parts=" ")
+
+
+def test_parts_can_be_stated_with_a_late_total(ledger: Ledger) -> None:
+    """What was charged before is of the whole."""
+    ledger.charge("web", [PureCost(0.5)], unit=RECORD)
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")
+    for day in (MONDAY, TUESDAY):
+        ledger.charge("web", [PureCost(1.0)], unit=RECORD, part=day)
+    assert ledger.spent("web").epsilon == 1.5
+    assert ledger.verify() == []
+
+
+def test_a_preview_and_a_history_tell_the_part(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")
+    ledger.charge("web", [PureCost(1.5)], unit=RECORD, part=MONDAY, note="searches")
+    assert ledger.preview("web", [PureCost(2.0)], unit=RECORD, part=TUESDAY).allowed
+    refused = ledger.preview("web", [PureCost(1.0)], unit=RECORD, part=MONDAY)
+    assert not refused.allowed
+    assert refused.words.endswith("would reach 2.50. Nothing was charged or released. "
+                                  "A release of its kind fits with ε up to 0.5 at that δ.")  # fmt: skip
+    assert not ledger.preview("web", [PureCost(1.0)], unit=RECORD).allowed
+    [entry] = ledger.history("web")
+    assert (entry.part, entry.to_json()["part"]) == (MONDAY, MONDAY)
+    assert ledger.spent("web").to_json()["division"] == {"by": "day", "disjoint_users": False}
+
+
+def test_what_is_said_to_fit_does(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=1e-6, unit=RECORD)
+    ledger.charge("web", [GaussianCost(accounting.gaussian_mu(1.3, 1e-6))], unit=RECORD)
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.charge("web", [GaussianCost(accounting.gaussian_mu(1.9, 1e-6))], unit=RECORD)
+    said = float(str(caught.value).partition("ε up to ")[2].partition(" at")[0])
+    assert not ledger.preview("web", [GaussianCost(accounting.gaussian_mu(said * 1.1, 1e-6))], unit=RECORD).allowed
+    ledger.charge("web", [GaussianCost(accounting.gaussian_mu(said, 1e-6))], unit=RECORD)
+
+
+def test_one_sketch_is_not_two_parts(ledger: Ledger) -> None:
+    """The partials in a sketch tell, whoever merged them, and in whichever copy."""
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")
+    spend = {"epsilon": 0.25, "delta": 0, "ledger": ledger, "dataset": "web"}
+    monday, tuesday = (dps.CountSketch(rows=3, width=8, unit=RECORD) for _ in range(2))
+    monday.release(**spend, part=MONDAY)
+    monday.release(**spend, part=MONDAY)
+    tuesday.release(**spend, part=TUESDAY)
+    copy = dps.CountSketch.from_sensitive_bytes(monday.to_sensitive_bytes())
+    week = dps.CountSketch(rows=3, width=8, unit=RECORD)
+    week.merge(tuesday)
+    for sketch, part in ((monday, TUESDAY), (copy, TUESDAY), (week, WEDNESDAY)):
+        with pytest.raises(ReleaseRefused, match="parts must share no record"):
+            sketch.release(**spend, part=part)
+    assert ledger.spent("web").epsilon == 0.5
+    week.release(**spend)
+    assert ledger.spent("web").epsilon == 0.75
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE dpsketch_member SET part = '2026-11-17'", "UPDATE dpsketch_member SET charge = 'x'"]
+)
+def test_an_edited_record_of_who_is_in_which_part_is_found(ledger: Ledger, path: Path, change: str) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")
+    ledger.charge("web", [PureCost(0.5)], unit=RECORD, part=MONDAY, partials=["p"])
+    _tamper(path, change)
+    assert [problem.id for problem in ledger.verify()] == [1]
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [PureCost(0.5)], unit=RECORD, part=TUESDAY, partials=["p"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE dpsketch_entry SET costs = replace(costs, '2026-11-16', '2026-11-17')",
+        "UPDATE dpsketch_entry SET total = replace(total, '\"disjoint_users\":false', '\"disjoint_users\":true')",
+    ],
+)
+def test_an_edited_part_is_found(ledger: Ledger, path: Path, change: str) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")
+    ledger.charge("web", [PureCost(0.5)], unit=RECORD, part=MONDAY)
+    _tamper(path, change)
+    assert len(ledger.verify()) == 1
+    with pytest.raises(LedgerError, match="not as they were written"):
+        ledger.charge("web", [PureCost(0.5)], unit=RECORD, part=MONDAY)
+
+
+def test_a_dataset_with_parts_is_refused_by_versions_that_know_none(ledger: Ledger, path: Path) -> None:
+    """They refuse every layout but the first; a dataset without parts stays in that one."""
+    ledger.create("old", epsilon=2, delta=0, unit=RECORD)
+    ledger.create("new", epsilon=2, delta=0, unit=RECORD, parts="day")
+    with sqlite3.connect(path) as connection:
+        assert dict(connection.execute("SELECT name, format FROM dpsketch_dataset")) == {"old": 1, "new": 2}
+
+
+def test_a_ledger_from_before_there_were_parts_gets_them_with_its_next_dataset(ledger: Ledger, path: Path) -> None:
+    charge = ledger.charge("web", [PureCost(0.25)], unit=RECORD)
+    _tamper(path, "DROP TABLE dpsketch_member")
+    assert ledger.spent("web").epsilon == 0.25
+    assert ledger.verify([charge]) == []
+    ledger.create("days", epsilon=2, delta=0, unit=RECORD, parts="day")
+    ledger.charge("days", [PureCost(0.25)], unit=RECORD, part=MONDAY, partials=["p"])
+    assert ledger.verify([charge]) == []
+
+
+def test_an_open_charge_is_for_one_part(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")
+    first = Payment(ledger, "binding")
+    first.charge("web", [PureCost(0.5)], unit=RECORD, part=MONDAY)
+    again, other = Payment(ledger, "binding"), Payment(ledger, "binding")
+    again.charge("web", [PureCost(0.5)], unit=RECORD, part=MONDAY)
+    other.charge("web", [PureCost(0.5)], unit=RECORD, part=TUESDAY)
+    assert (again.resumed, other.resumed) == (True, False)
+
+
+def test_threads_that_charge_parts_spend_no_part_twice(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=0.5, delta=0, unit=RECORD, parts="day")
+
+    def spend(number: int) -> bool:
+        try:
+            ledger.charge("web", [PureCost(0.25)], unit=RECORD, part=f"2026-11-{number % 3 + 1:02}")
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        taken = list(threads.map(spend, range(12)))
+    assert sum(taken) == 6
+    assert Counter(entry.part for entry in ledger.history("web")) == dict.fromkeys(
+        ("2026-11-01", "2026-11-02", "2026-11-03"), 2
+    )
+
+
+def _tamper(path: Path, change: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+
+
+def test_a_refusal_says_that_the_delta_is_spent(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=9, delta=1e-6, unit=RECORD)
+    ledger.charge("web", [ApproximateCost(1.0, 1e-6)], unit=RECORD)
+    with pytest.raises(BudgetExceeded, match="not so much δ left"):
+        ledger.charge("web", [ApproximateCost(1.0, 1e-6)], unit=RECORD)
