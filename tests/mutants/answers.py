@@ -159,7 +159,7 @@ INTERVALS = [
     Mutant(
         "interval-few-cells",
         "sketches/countsketch/intervals.py",
-        "return float(stdtrit(freedom, (1 + confidence) / 2)) / max(normal_quantile(confidence), 1e-12)",
+        "return float(stdtrit(freedom, (1 + confidence) / 2)) / max(z, 1e-12)",
         "return 1.0",
         "tests/statistical/test_decoding_coverage.py",
         "a table of few cells is taken for the law of its errors",

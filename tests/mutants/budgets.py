@@ -114,7 +114,7 @@ PERMITS = [
     ),
     Mutant(
         "combined-costs-of-one",
-        "sketches/permit.py",
+        "release.py",
         "costs = first.costs + second.costs",
         "costs = first.costs",
         "tests/unit/test_countsketch.py tests/unit/test_distinct.py",

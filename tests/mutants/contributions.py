@@ -116,8 +116,8 @@ NUMBERS = [
     Mutant(
         "key-type-of-values",
         "hashing.py",
-        "declared = found if has_schema(keys) else None",
-        "declared = found",
+        "return column, found, found if has_schema(keys) else None",
+        "return column, found, found",
         "tests/unit/test_key_types.py",
         "a published spec tells what type the keys were of",
     ),
@@ -142,7 +142,7 @@ NUMBERS = [
 USERS = [
     Mutant(
         "users-one-key-more",
-        "sketches/ranges/sketch.py",
+        "sketches/ranges/ordered.py",
         "max_keys=self._spec.unit.max_keys,",
         "max_keys=self._spec.unit.max_keys + 1,",
         "tests/contract/test_promise.py -k test_a_release_draws␣and␣ranges-user-add",
@@ -282,8 +282,8 @@ PARTIALS = [
     Mutant(
         "unlocked-threads",
         "changes.py",
-        "        self._guarded._turn.acquire()\n        try:\n",
-        "        self._guarded._turn.acquire(blocking=False) or self._guarded._turn.acquire(timeout=0)\n        try:\n",
+        "                lock.acquire()\n                self._held.append(lock)\n",
+        "                if lock.acquire(blocking=False):\n                    self._held.append(lock)\n",
         "tests/contract/test_threads.py",
         "two threads change one sketch at a time",
     ),
