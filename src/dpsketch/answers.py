@@ -38,7 +38,7 @@ def top(
             "this release knows counts, not keys. Give a list of candidates (--candidates FILE, one key a line; a "
             "public list costs no privacy), or make a release that names keys by itself: dpsketch run histogram …"
         )
-    listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type)
+    listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type, release.key_columns)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)
     return replace(found, counts=release.counts)
 

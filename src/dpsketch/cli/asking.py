@@ -124,7 +124,7 @@ def plot(
     release = load(file)
     listed = None
     if candidates is not None:
-        listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release))
+        listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release), release.key_columns)
     plots.save(release.picture(listed, n), output)
     say(f"Wrote {output}.")
 

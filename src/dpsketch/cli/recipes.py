@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from dpsketch.cli.columns import key_parts
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.specs import with_key_columns
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
@@ -41,7 +43,9 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
 
         given["seed"] = random_seed()
     columns = _coordinates(flags) if kind.reads == "points" else ()
-    return kind.start(unit, given, columns=columns, key_type=stated_type(flags))
+    sketch = kind.start(unit, given, columns=columns, key_type=stated_type(flags))
+    parts = _parts(flags)
+    return sketch if len(parts) < 2 else type(sketch).from_spec(with_key_columns(sketch.spec, parts))
 
 
 def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
@@ -83,6 +87,10 @@ def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
         raise InvalidInput("--user contradicts --like, whose sketch protects records.")
     if flags.user is None and unit.level == "user":
         raise InvalidInput("the sketch of --like protects users: name the user's column with --user.")
+    held, parts = getattr(spec, "key_columns", ()), _parts(flags)
+    if parts and held != (parts if len(parts) > 1 else ()):
+        counted = f"keys of {', '.join(held)}" if held else "keys of one column"
+        raise InvalidInput(f"--key contradicts --like, whose sketch counts {counted}.")
     fixed = getattr(spec, "key_type", None)
     if stated is not None and fixed is not None and stated != fixed:
         raise InvalidInput(f"--key-type contradicts --like, whose sketch has {fixed} keys.")
@@ -156,7 +164,12 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
     key_type = stated_type(flags) or sketch.source_key_type
-    return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=key_type)
+    parts = _parts(flags)
+    return Columns(key=parts if len(parts) > 1 else parts[0], user=flags.user, weight=flags.weight, key_type=key_type)
+
+
+def _parts(flags: SketchFlags) -> tuple[str, ...]:
+    return () if flags.key is None else key_parts(flags.key)
 
 
 def stated_type(flags: SketchFlags) -> KeyType | None:

@@ -142,7 +142,7 @@ async def decode(identifier: str, asked: AskKeys, service: Reading) -> Response:
     release: Any = served.release
 
     def work() -> Response:
-        keys = typed_keys(asked.keys, release.key_type, asked.key_type)
+        keys = typed_keys(asked.keys, release.key_type, asked.key_type, release.key_columns)
         found = release.decode(keys, confidence=asked.confidence)
         return estimates_reply(found, release.guarantee, joint=False)
 

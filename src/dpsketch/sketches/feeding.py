@@ -30,8 +30,7 @@ def feed(sketch: Any, batches: Iterable[Batch], *, disjoint_users: bool = False)
 
 def add_batch(sketch: Any, batch: Batch, *, disjoint_users: bool = False) -> None:
     """Add the records of one batch, which holds each of its users whole."""
-    records, given = _arguments(sketch, batch, disjoint_users)
-    sketch.update(records, **given)
+    sketch.update_in_turn([_arguments(sketch, batch, disjoint_users)])
 
 
 def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded
 
@@ -23,7 +24,7 @@ class Columns:
     Attributes
     ----------
     key, user, weight : str or None
-        The names of the columns.
+        The names of the columns. Several names as ``key`` are a compound key, which is text (:mod:`dpsketch.compound`).
     points : tuple of str
         Numeric columns, the coordinates of a point.
     key_type, user_type : {"int", "text"} or None
@@ -33,7 +34,7 @@ class Columns:
         the type of users is never published.
     """
 
-    key: str | None = None
+    key: str | tuple[str, ...] | None = None
     user: str | None = None
     weight: str | None = None
     points: tuple[str, ...] = ()
@@ -46,11 +47,15 @@ class Columns:
         for name, value in (("key_type", self.key_type), ("user_type", self.user_type)):
             if value not in ("int", "text", None):
                 raise InvalidInput(f"{name} is 'int', 'text' or None, not {value!r}.")
+        if isinstance(self.key, tuple) and (len(self.key) < 2 or len(set(self.key)) < len(self.key)):
+            raise InvalidInput("a compound key has two or more different columns. Name each once.")
+        if self.compound and self.key_type == "int":
+            raise InvalidInput("a key of several columns is text: drop the key type.")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The distinct names wanted, in a fixed order."""
-        wanted = (self.key, self.user, self.weight, *self.points)
+        wanted = (*self.parts, self.user, self.weight, *self.points)
         return tuple(dict.fromkeys(name for name in wanted if name is not None))
 
     @property
@@ -62,7 +67,17 @@ class Columns:
     @property
     def identities(self) -> tuple[str, ...]:
         """The distinct names wanted as keys or users, in a fixed order."""
-        return tuple(dict.fromkeys(name for name in (self.key, self.user) if name is not None))
+        return tuple(dict.fromkeys(name for name in (*self.parts, self.user) if name is not None))
+
+    @property
+    def compound(self) -> bool:
+        """Whether several columns are one key."""
+        return isinstance(self.key, tuple)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The columns of the key: none, one, or those of a compound key."""
+        return self.key if isinstance(self.key, tuple) else () if self.key is None else (self.key,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -144,7 +159,7 @@ class Shaper:
     def shape(self, raw: Mapping[str, pa.Array], rows: int, place: Place) -> Batch | None:
         """Return the batch, or None if no record of it is left."""
         columns = self._columns
-        key = self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
+        key = self._key(raw, place)
         user = self._identity(raw, "user", columns.user, columns.user_type, place)
         points = [_number(raw[name], name, "coordinates", place) for name in columns.points]
         weight = None if columns.weight is None else _number(raw[columns.weight], columns.weight, "weights", place)
@@ -165,6 +180,17 @@ class Shaper:
             return None
         self._returned = True
         return Batch(key, user, weight, tuple(points), rows, self.take_skipped())
+
+    def _key(self, raw: Mapping[str, pa.Array], place: Place) -> pa.Array | None:
+        columns = self._columns
+        if not isinstance(columns.key, tuple):
+            return self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
+        parts = [identities(raw[name], name, "key", "text", place) for name in columns.key]
+        self._kinds.setdefault("key", ("text", place))
+        wide = SourceError(
+            f"{place}: the columns of the key hold too much text in one batch. Write smaller row groups."
+        )
+        return guarded(lambda: join_parts(parts).cast(pa.string()).combine_chunks(), lambda _: wide)
 
     def take_skipped(self) -> int:
         """Return how many records were left out since the last call."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files, plots
+from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, typed_column
 from dpsketch.numbers import probability, whole_number
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateHistogram", "names_of"]
+__all__ = ["PrivateHistogram", "named", "names_of"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -235,7 +236,7 @@ class PrivateHistogram(KeyedRelease):
         }
 
     def _asked(self, keys: Any) -> list[Any]:
-        return names_of(keys, self.spec.key_type)
+        return names_of(keys, self.spec)
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
         if not self.has_counts:
@@ -291,7 +292,7 @@ class PrivateHistogram(KeyedRelease):
         """Rebuild a release from a decoded file."""
         spec, promise = HistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
         mechanism = Mechanism.from_json(document.header["mechanism"], promise)
-        listed, found = (_names(document.arrays.get(name)) for name in ("listed", "found"))
+        listed, found = (_names(document.arrays.get(name), spec) for name in ("listed", "found"))
         keys = len(listed) + len(found)
         values = integer_array(document, "values", (keys if mechanism.noise is not None else 0,))
         rest = document.header["rest"]
@@ -304,12 +305,23 @@ class PrivateHistogram(KeyedRelease):
         return cls(spec, mechanism, listed, found, values, rest, promise, read_charge(document))
 
 
-def names_of(keys: Any, key_type: KeyType | None) -> list[Any]:
-    """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text."""
-    column, _, _ = typed_column(keys, key_type)
+def names_of(keys: Any, spec: HistogramSpec) -> list[Any]:
+    """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text.
+
+    Compound keys are tuples, which are written as their rows.
+    """
+    if spec.key_columns:
+        return list(compound_keys(keys, spec.key_columns))
+    column, _, _ = typed_column(keys, spec.key_type)
     if column.null_count:
         raise InvalidInput("a null is not a key that can be looked up or listed.")
     return [_name(key) for key in column.to_pylist()]
+
+
+def named(texts: list[Any], spec: HistogramSpec) -> list[Any]:
+    """Return what was counted as a release names it; None for a text that is no key of the spec's columns."""
+    parts = len(spec.key_columns)
+    return [CompoundKey.stored(text, parts) for text in texts] if parts else texts
 
 
 def _name(key: Any) -> Any:
@@ -327,20 +339,22 @@ def _text(name: bytes) -> str | bytes:
 
 def _order(name: Any) -> Any:
     """Return what names are sorted by: integers by value, texts by their bytes."""
-    return name.encode() if isinstance(name, str) else name
+    return str(name).encode() if isinstance(name, str | CompoundKey) else name
 
 
 def _stored(names: list[Any]) -> files.Array:
     """Return names as an array of a file: integers, or the bytes of texts; no names are no texts."""
     if names and isinstance(names[0], int):
         return np.array(names, np.int64)
-    return [name if isinstance(name, bytes) else name.encode() for name in names]
+    return [name if isinstance(name, bytes) else str(name).encode() for name in names]
 
 
-def _names(array: Any) -> list[Any]:
+def _names(array: Any, spec: HistogramSpec) -> list[Any]:
     if isinstance(array, list) and all(isinstance(each, bytes) for each in array):
-        return [_text(each) for each in array]
-    if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu":
-        names: list[Any] = [_name(key) for key in array.tolist()]
+        names: list[Any] = named([_text(each) for each in array], spec)
+        if None in names:
+            raise FileRefused("the file's names of keys are not rows of the columns that it says they have.")
         return names
+    if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu":
+        return [_name(key) for key in array.tolist()]
     raise FileRefused("the file's names of keys are not ones that dpsketch writes.")
