@@ -6,7 +6,7 @@ import re
 
 from dpsketch.errors import InvalidInput
 
-__all__ = ["key_parts"]
+__all__ = ["computed_parts", "key_parts"]
 
 # Text in double quotes, what stands in parentheses (quotes of both kinds may hold one), or anything but a comma.
 _QUOTED = r'"(?:[^"]|"")*"'
@@ -24,6 +24,27 @@ def key_parts(text: str) -> tuple[str, ...]:
     >>> key_parts("origin,dest"), key_parts('"last, first"'), key_parts('"a,b",c')
     (('origin', 'dest'), ('last, first',), ('a,b', 'c'))
     """
+    names = tuple(map(_name, _split(text)))
+    if not all(names):
+        raise InvalidInput("--key names no column before or after a comma. A name that holds a comma is in quotes.")
+    if len(set(names)) < len(names):
+        raise InvalidInput("--key names a column twice. Name each once.")
+    return names
+
+
+def computed_parts(text: str) -> list[str]:
+    """Return those parts of --key that are computed: whatever has parentheses and is not in double quotes.
+
+    Examples
+    --------
+    >>> computed_parts("origin,date_trunc('hour', ts)"), computed_parts('"date (UTC)"')
+    (["date_trunc('hour', ts)"], [])
+    """
+    return [part for part in _split(text) if "(" in part and _ONE_NAME.fullmatch(part) is None]
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that stand neither in quotes nor in parentheses."""
     parts, depth, held = [], 0, ""
     for token in _TOKEN.findall(text):
         if token == "," and depth == 0:
@@ -32,12 +53,7 @@ def key_parts(text: str) -> tuple[str, ...]:
             continue
         depth += {"(": 1, ")": -1}.get(token, 0)
         held += token
-    names = tuple(map(_name, [*parts, held]))
-    if not all(names):
-        raise InvalidInput("--key names no column before or after a comma. A name that holds a comma is in quotes.")
-    if len(set(names)) < len(names):
-        raise InvalidInput("--key names a column twice. Name each once.")
-    return names
+    return [*parts, held]
 
 
 def _name(part: str) -> str:

@@ -133,9 +133,17 @@ class SketchFlags:
     source: Annotated[
         list[str], typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - .")
     ]
-    key: Annotated[str | None, typer.Option("--key", help="The column that holds the key; a,b for several as one.")] = (
-        None
-    )
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            help="The column that holds the key; a,b for several as one; SQL with parentheses is computed. A name with "
+            "a comma or parenthesis is in double quotes.",
+        ),
+    ] = None
+    where: Annotated[
+        str | None, typer.Option("--where", help='Read rows of which this SQL is true, as in "distance > 500".')
+    ] = None
     user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None
     weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None

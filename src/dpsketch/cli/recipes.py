@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from dpsketch.cli.columns import key_parts
+from dpsketch.cli.columns import computed_parts, key_parts
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS
@@ -15,9 +15,12 @@ from dpsketch.sketches.specs import with_key_columns
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
-    from dpsketch.sources import Batch, Columns, Progress
+    from dpsketch.sources import Batch, Columns, Progress, RowExpression
 
 __all__ = ["Reading", "feed", "new_sketch", "sketch_like", "stated_type"]
+
+
+_COMPUTED = "--key (computed, as it has parentheses; a column of that name is in double quotes)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +154,34 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
 
 
 def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
-    from dpsketch.sources import Columns
+    from dpsketch.sources import Columns, parse_expression
 
     kind = KINDS[flags.kind]
     if kind.reads == "points":
         if flags.weight is not None or flags.key is not None:
             raise InvalidInput(f"a {kind.name} counts points: name their --columns; --key and --weight do not apply.")
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
-        return Columns(points=named, user=flags.user)
+        return Columns(points=named, user=flags.user, where=_condition(flags))
     if not kind.weighs and flags.weight is not None:
         raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
     key_type = stated_type(flags) or sketch.source_key_type
     parts = _parts(flags)
-    return Columns(key=parts if len(parts) > 1 else parts[0], user=flags.user, weight=flags.weight, key_type=key_type)
+    return Columns(
+        key=parts if len(parts) > 1 else parts[0],
+        user=flags.user,
+        weight=flags.weight,
+        key_type=key_type,
+        where=_condition(flags),
+        computed=tuple(parse_expression(text, _COMPUTED) for text in computed_parts(flags.key)),
+    )
+
+
+def _condition(flags: SketchFlags) -> RowExpression | None:
+    from dpsketch.sources import parse_expression
+
+    return None if flags.where is None else parse_expression(flags.where, "--where")
 
 
 def _parts(flags: SketchFlags) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded
+
+if TYPE_CHECKING:
+    from dpsketch.sources.expressions import RowExpression
 
 KeyType = Literal["int", "text"]
 
@@ -32,6 +35,10 @@ class Columns:
         database's columns. CSV and TSV declare nothing and give text. JSON lines and SQLite's queries declare nothing
         either: their keys are text too, a number its decimal digits, and their users are what the values are, since
         the type of users is never published.
+    where : RowExpression or None
+        The condition under which a row is read.
+    computed : tuple of RowExpression
+        Columns that are computed, each under its text, and may be named as ``key``.
     """
 
     key: str | tuple[str, ...] | None = None
@@ -40,6 +47,8 @@ class Columns:
     points: tuple[str, ...] = ()
     key_type: KeyType | None = None
     user_type: KeyType | None = None
+    where: RowExpression | None = None
+    computed: tuple[RowExpression, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -55,7 +64,10 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """The distinct names wanted, in a fixed order."""
-        wanted = (*self.parts, self.user, self.weight, *self.points)
+        own = {each.text for each in self.computed}
+        wanted = [name for name in (*self.parts, self.user, self.weight, *self.points) if name not in own]
+        for each in (*self.computed, *([] if self.where is None else [self.where])):
+            wanted += each.columns
         return tuple(dict.fromkeys(name for name in wanted if name is not None))
 
     @property
@@ -68,6 +80,11 @@ class Columns:
     def identities(self) -> tuple[str, ...]:
         """The distinct names wanted as keys or users, in a fixed order."""
         return tuple(dict.fromkeys(name for name in (*self.parts, self.user) if name is not None))
+
+    @property
+    def asks_sql(self) -> bool:
+        """Whether a row is looked at before it is read."""
+        return self.where is not None or bool(self.computed)
 
     @property
     def compound(self) -> bool:
