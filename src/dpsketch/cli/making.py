@@ -279,7 +279,7 @@ def _report_cut(cut: Cut, unit: Unit) -> None:
             above = (
                 f"{heavy} of the records had a weight above {unit.max_weight:g}, which cut {share} of the total weight"
             )
-            say(f"For your eyes: {above}. --max-weight sets the bound.")
+            say(f"For your eyes: {above}. --max-weight sets the bound; --count reads rows that stand for many records.")
         else:
             say(
                 f"For your eyes: {share} of the total weight does not count, by --max-keys {unit.max_keys} and by "

@@ -147,6 +147,9 @@ class SketchFlags:
     user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None
     weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None
+    count: Annotated[
+        str | None, typer.Option("--count", help="The column that says how many equal records a row stands for.")
+    ] = None
     max_weight: Annotated[float, typer.Option("--max-weight", help="Weights above this are clipped to it.")] = 1
     key_type: Annotated[
         KeyKind | None, typer.Option("--key-type", help="CSV and JSON-lines keys are text unless int.")

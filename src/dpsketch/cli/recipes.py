@@ -158,12 +158,21 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
 
     kind = KINDS[flags.kind]
     if kind.reads == "points":
-        if flags.weight is not None or flags.key is not None:
-            raise InvalidInput(f"a {kind.name} counts points: name their --columns; --key and --weight do not apply.")
+        if not (flags.weight is None and flags.key is None and flags.count is None):
+            raise InvalidInput(
+                f"a {kind.name} counts points: name their --columns; --key, --weight and --count do not apply."
+            )
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
         return Columns(points=named, user=flags.user, where=_condition(flags))
     if not kind.weighs and flags.weight is not None:
         raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
+    if not kind.weighs and flags.count is not None:
+        raise InvalidInput(f"a {kind.name} count counts each key once, however often it comes: drop --count.")
+    if flags.count is not None and flags.user is not None:
+        raise InvalidInput(
+            "--count says how many records of nobody a row stands for, and --user protects users: use --weight, with "
+            "--max-weight for the most that one user may add to a key."
+        )
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
     key_type = stated_type(flags) or sketch.source_key_type
@@ -172,6 +181,7 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
         key=parts if len(parts) > 1 else parts[0],
         user=flags.user,
         weight=flags.weight,
+        count=flags.count,
         key_type=key_type,
         where=_condition(flags),
         computed=tuple(parse_expression(text, _COMPUTED) for text in computed_parts(flags.key)),

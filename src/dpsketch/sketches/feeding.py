@@ -37,6 +37,6 @@ def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, di
     """Return what the sketch's ``update`` takes for a batch."""
     # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
     weights = batch.weight if KINDS[sketch.kind].weighs else None
-    given = {"users": batch.user, "weights": weights, "disjoint_users": disjoint_users or None}
+    given = {"users": batch.user, "weights": weights, "counts": batch.count, "disjoint_users": disjoint_users or None}
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
     return records, {name: value for name, value in given.items() if value is not None}
