@@ -25,7 +25,7 @@ COMMANDS = dict(every_command())
 
 def test_the_walk_finds_commands_below_commands() -> None:
     assert {"run", "query", "ledger show", "ledger create", "local report"} <= COMMANDS.keys()
-    assert any(name.startswith("serve tokens ") for name in COMMANDS)
+    assert any(name.startswith("serve token ") for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

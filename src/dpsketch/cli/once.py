@@ -1,13 +1,18 @@
-"""An option is given once: of two values, the parser would take the last and say nothing."""
+"""What every command refuses before it runs: an option given twice, of which the parser would take the last."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
 import typer
 
 __all__ = ["options_once"]
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_NEGATIVE = re.compile(r"-[\d.]")
+_MINUS = "what begins with a minus is taken for an option. Write -- before it, as in: dpsketch query FILE -- -20:0"
 
 
 def options_once(command: Any) -> Any:
@@ -21,7 +26,13 @@ def options_once(command: Any) -> Any:
         parsed = parser.parse_args
 
         def parse_args(args: list[str]) -> Any:
-            found, rest, order = parsed(args=args)
+            words = list(args)
+            try:
+                found, rest, order = parsed(args=args)
+            except _UsageError as error:
+                if getattr(error, "option_name", None) and any(map(_NEGATIVE.match, words)):
+                    raise typer.BadParameter(_MINUS, ctx=context) from None
+                raise
             # An argument comes up once, however many values it has.
             for option, times in Counter(order).items():
                 if times > 1 and not (option.multiple or context.resilient_parsing):
