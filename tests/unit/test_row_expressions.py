@@ -119,7 +119,7 @@ def test_a_computed_key_is_a_function_of_its_row(tmp_path: Path) -> None:
     assert both == ["UA,2026-01-01 10:00:00", None, None] * 20
     whole = "cast(distance // 100 as integer)"
     assert keys(source, whole, computed=(whole,), key_type="int")[:4] == [6, None, 7, 5]
-    with pytest.raises(SourceError, match="fraction"):
+    with pytest.raises(SourceError, match="has the type double"):
         keys(source, "(distance / 7)", computed=("(distance / 7)",))
 
 

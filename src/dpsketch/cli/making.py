@@ -57,13 +57,14 @@ def run(
     badly, it is another one in the next release.
     """
     from dpsketch import privacy
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, stated_type
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of, stated_type
 
     privacy.Budget(**budget.amount)
+    sources = sources_of(flags)
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
-    target = budget.target(lambda: _dataset_name(flags.source))
+    target = budget.target(lambda: _dataset_name(sources))
     if like is None and not as_json:
         _suggest(flags, budget, output)
     if dry_run:
@@ -89,8 +90,9 @@ def build(
     like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch or .dps.")] = None,
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of
 
+    sources_of(flags)
     with Spool.reserve(output, overwrite=overwrite) as spool:
         sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
         spool.make_room(room_of(sketch))
@@ -218,11 +220,12 @@ def _suggest(flags: SketchFlags, budget: Budget, output: Path) -> None:
     if instead is None or flags.engine is not Engine.HERE or not budget.delta:
         return
     stated = {
-        "key": flags.key, "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
+        "key": flags.key, "where": flags.where, "sql": flags.sql, "count": flags.count,
+        "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
         "max_weight": None if flags.max_weight == 1 else f"{flags.max_weight:g}",
         "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
     }  # fmt: skip
-    words = ["dpsketch", "run", instead, *flags.source]
+    words = ["dpsketch", "run", instead, *(flags.source or ())]
     for name, value in stated.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]

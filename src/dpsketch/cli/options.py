@@ -131,8 +131,9 @@ class SketchFlags:
         kind_argument(lambda kind: kind.start_path is not None, "Which sketch (see dpsketch --help)"),
     ]
     source: Annotated[
-        list[str], typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - .")
-    ]
+        list[str] | None,
+        typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - ."),
+    ] = None
     key: Annotated[
         str | None,
         typer.Option(
@@ -143,6 +144,9 @@ class SketchFlags:
     ] = None
     where: Annotated[
         str | None, typer.Option("--where", help='Read rows of which this SQL is true, as in "distance > 500".')
+    ] = None
+    sql: Annotated[
+        str | None, typer.Option("--sql", help="Instead of SOURCE: SELECT columns FROM 'files' WHERE condition.")
     ] = None
     user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None

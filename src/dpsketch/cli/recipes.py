@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+import typer
+
 from dpsketch.cli.columns import computed_parts, key_parts
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.errors import InvalidInput
@@ -15,9 +17,9 @@ from dpsketch.sketches.specs import with_key_columns
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
-    from dpsketch.sources import Batch, Columns, Progress, RowExpression
+    from dpsketch.sources import Batch, Columns, Progress, RowExpression, RowQuery
 
-__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "stated_type"]
+__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "sources_of", "stated_type"]
 
 
 _COMPUTED = "--key (computed, as it has parentheses; a column of that name is in double quotes)"
@@ -122,7 +124,7 @@ def _feed_here(
 
     read = skipped = 0
     batches = open_source(
-        flags.source,
+        sources_of(flags),
         columns,
         stdin_format=flags.stdin_format.value,
         sort_by_user=flags.user is not None and KINDS[sketch.kind].whole_users,
@@ -149,12 +151,12 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
             f"--engine spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
         ) from None
     with opened(flags.master or "local[*]") as session:
-        tally = add_files(session, flags.source, sketch, columns)
+        tally = add_files(session, sources_of(flags), sketch, columns)
     return Reading(tally["records"], tally["skipped"])
 
 
 def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
-    from dpsketch.sources import Columns, parse_expression
+    from dpsketch.sources import Columns
 
     kind = KINDS[flags.kind]
     if kind.reads == "points":
@@ -163,7 +165,7 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
                 f"a {kind.name} counts points: name their --columns; --key, --weight and --count do not apply."
             )
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
-        return Columns(points=named, user=flags.user, where=_condition(flags))
+        return Columns(points=named, user=flags.user, where=_condition(flags), computed=_computed(flags))
     if not kind.weighs and flags.weight is not None:
         raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
     if not kind.weighs and flags.count is not None:
@@ -184,14 +186,54 @@ def _wanted(flags: SketchFlags, sketch: Any) -> Columns:
         count=flags.count,
         key_type=key_type,
         where=_condition(flags),
-        computed=tuple(parse_expression(text, _COMPUTED) for text in computed_parts(flags.key)),
+        computed=_computed(flags),
     )
+
+
+def sources_of(flags: SketchFlags) -> list[str]:
+    """Return what is read: the sources that were named, or the one of --sql."""
+    query = _query(flags)
+    if query is not None:
+        return [query.source]
+    if not flags.source:
+        raise typer.BadParameter("name what to read: SOURCE…, or --sql \"SELECT … FROM 'files'\".")
+    return flags.source
+
+
+def _query(flags: SketchFlags) -> RowQuery | None:
+    if flags.sql is None:
+        return None
+    from dpsketch.sources import parse_query
+
+    if flags.source or flags.where is not None:
+        raise InvalidInput("--sql names its source and its condition itself: drop SOURCE and --where.")
+    return parse_query(flags.sql)
 
 
 def _condition(flags: SketchFlags) -> RowExpression | None:
     from dpsketch.sources import parse_expression
 
+    query = _query(flags)
+    if query is not None:
+        return query.where
     return None if flags.where is None else parse_expression(flags.where, "--where")
+
+
+def _computed(flags: SketchFlags) -> tuple[RowExpression, ...]:
+    """Return the columns that --sql or --key compute."""
+    from dpsketch.sources import parse_expression
+
+    texts = [] if flags.key is None else computed_parts(flags.key)
+    query = _query(flags)
+    if query is None:
+        return tuple(parse_expression(text, _COMPUTED) for text in texts)
+    if texts:
+        raise InvalidInput("--key names columns that --sql selects; compute them there, as in SELECT … AS name.")
+    wanted = {"--user": flags.user, "--weight": flags.weight, "--count": flags.count}
+    for name in (*_parts(flags), *(() if flags.columns is None else _coordinates(flags))):
+        query.check({**wanted, "--key" if flags.columns is None else "--columns": name})
+    asked = {*_parts(flags), *wanted.values(), *(() if flags.columns is None else _coordinates(flags))}
+    return tuple(each for each in query.computed if each.name in asked)
 
 
 def _parts(flags: SketchFlags) -> tuple[str, ...]:

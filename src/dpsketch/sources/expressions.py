@@ -61,11 +61,14 @@ class RowExpression:
         The columns it reads.
     numbers : frozenset of str
         Those of them that it compares, or computes, with a number.
+    name : str
+        What a column is called that is computed by it.
     """
 
     text: str
     columns: tuple[str, ...]
     numbers: frozenset[str]
+    name: str
 
 
 def parse_expression(text: str, what: str) -> RowExpression:
@@ -90,7 +93,7 @@ def parse_expression(text: str, what: str) -> RowExpression:
     if not names:
         raise InvalidInput(f"{what} names no column, so that it is the same for every record.")
     numbers = frozenset(name for node in _nodes(expression) for name in _numbers(node))
-    return RowExpression(text, tuple(dict.fromkeys(names)), numbers)
+    return RowExpression(text, tuple(dict.fromkeys(names)), numbers, text)
 
 
 def _only_expression(tree: Any) -> Any:
@@ -189,7 +192,7 @@ class RowExpressions:
             raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
         whole = pa.Table.from_batches([batch])
         for i, each in enumerate(self._computed):
-            whole = whole.append_column(each.text, _key(result.column(i), place))
+            whole = whole.append_column(each.name, result.column(i))
         if self._where is not None:
             mask = result.column(len(self._computed))
             if not pa.types.is_boolean(mask.type):
@@ -219,15 +222,6 @@ class RowExpressions:
 def _as_key(i: int, kind: Any) -> str:
     """Say how a column is written that was computed: dates and times as ISO text, all else as it is."""
     return f"CAST(c{i} AS VARCHAR) AS c{i}" if pa.types.is_temporal(kind) else f"c{i}"
-
-
-def _key(column: Any, place: Any) -> Any:
-    kind = column.type
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
-        raise SourceError(
-            f"{place}: a computed key is a fraction, or true and false. Cast it to an integer, or to text."
-        )
-    return column
 
 
 def _one_batch(table: Any) -> Any:

@@ -40,7 +40,7 @@ class Columns:
     where : RowExpression or None
         The condition under which a row is read.
     computed : tuple of RowExpression
-        Columns that are computed, each under its text, and may be named as ``key``.
+        Columns that are computed, each under its name, which stand before those of the source.
     """
 
     key: str | tuple[str, ...] | None = None
@@ -67,7 +67,7 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """The distinct names wanted, in a fixed order."""
-        own = {each.text for each in self.computed}
+        own = {each.name for each in self.computed}
         wanted = [name for name in (*self.parts, self.user, self.weight, self.count, *self.points) if name not in own]
         for each in (*self.computed, *([] if self.where is None else [self.where])):
             wanted += each.columns
