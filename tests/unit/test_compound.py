@@ -129,8 +129,9 @@ def test_plain_and_compound_keys_never_meet_in_one_sketch(kind: str) -> None:
     other.update(TABLE, key=("o", "n"))
     swapped.update(TABLE, key=("d", "o"))
     for sketch in (plain, other, swapped):
-        with pytest.raises(SpecMismatch):
-            one.merge(sketch)
+        for left, right in ((one, sketch), (sketch, one)):
+            with pytest.raises(SpecMismatch):
+                left.merge(right)
         with pytest.raises(SpecMismatch, match="sketch of their own"):
             sketch.update(TABLE, key=("o", "d"))
     with pytest.raises(InvalidInput, match="several columns"):
@@ -241,3 +242,14 @@ def test_a_part_may_be_long_and_its_text_is_found_again() -> None:
     long = "x," * 200_000
     histogram.update(pa.table({"o": [long] * 200, "d": ["y"] * 200}), key=("o", "d"))
     assert released(histogram).keys == [(long, "y")]
+
+
+def test_tasks_refuse_columns_that_are_not_those_of_the_sketch() -> None:
+    building = pytest.importorskip("dpsketch.spark.building")
+    compound = dps.Histogram(unit=RECORD)
+    compound.update(TABLE[:0], key=("o", "d"))
+    for sketch, key in ((compound, "o"), (compound, ("o", "n")), (dps.Histogram(unit=RECORD), ("o", "d"))):
+        with pytest.raises(InvalidInput, match="key_columns are not the columns"):
+            building.build_files(None, ["t.csv"], sketch, key=key)
+    with pytest.raises(InvalidInput, match="one column here"):
+        building.build(None, compound, key=("o", "d"))

@@ -183,7 +183,7 @@ class RowExpressions:
         if not self._all:
             return batch
         if self._connection is None:
-            self._connection = guarded(connect, lambda error: _unusable(place, error))
+            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         read = list(dict.fromkeys(name for each in self._all for name in each.columns))
         if len({name.casefold() for name in read}) < len(read):
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
@@ -217,6 +217,14 @@ class RowExpressions:
             kinds = result.limit(0).to_arrow_table().schema.types
             result = result.project(", ".join(_as_key(i, kind) for i, kind in enumerate(kinds)))
         return result.to_arrow_table()
+
+
+def _row_by_row() -> Any:
+    """Open a database that reads no file, and on one thread, so that rows come out in the order they went in."""
+    connection = connect()
+    connection.execute("SET threads = 1")
+    connection.execute("SET enable_external_access = false")
+    return connection
 
 
 def _as_key(i: int, kind: Any) -> str:
