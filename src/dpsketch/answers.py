@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpsketch.errors import InvalidInput
-from dpsketch.release import typed_keys
+from dpsketch.numbers import probability, real_number, whole_number
+from dpsketch.release import require_keys, typed_keys
+from dpsketch.results import Estimates
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.release import Answering, Release
-    from dpsketch.results import Estimates
 
-__all__ = ["answer", "describe", "top"]
+__all__ = ["answer", "decode", "describe", "top"]
+
+_ALL = 2**31  # as many keys as may be asked for
 
 
 def answer(
@@ -26,10 +32,77 @@ def answer(
     return replace(found, counts=release.counts)
 
 
+def decode(release: Any, asked: list[Any], confidence: float, key_type: KeyType | None = None) -> Estimates:
+    """Estimate many keys together, where a release can: each is cleared of what the others add to its cells."""
+    if "decode" not in KINDS[release.kind].answers:
+        raise InvalidInput("this release cannot be decoded: its keys share no cells, or it has none. Ask without it.")
+    require_keys(asked)
+    keys = typed_keys(asked, release.key_type, key_type, release.key_columns)
+    found: Estimates = release.decode(keys, confidence=confidence)
+    return replace(found, counts=release.counts)
+
+
 def top(
+    release: Any,
+    n: int | None,
+    candidates: list[Any] | None,
+    confidence: float,
+    key_type: KeyType | None = None,
+    *,
+    threshold: float | None = None,
+    decoded: bool = False,
+) -> Estimates:
+    """List the most frequent keys, with intervals that hold for all of them at once.
+
+    Parameters
+    ----------
+    release : Release
+        The release.
+    n : int or None
+        At most so many keys; None is all of them.
+    candidates : list or None
+        Keys to choose from, where the release does not name its own.
+    confidence : float
+        The probability with which all intervals hold.
+    key_type : {"int", "text"} or None
+        How keys are read, where the release does not say.
+    threshold : float or None
+        Only keys with an estimate of at least this.
+    decoded : bool
+        Whether the candidates are estimated together (:func:`decode`).
+    """
+    whole_number("n", _ALL if n is None else n, low=1, high=_ALL)
+    if threshold is not None and not math.isfinite(real_number("threshold", threshold)):
+        raise InvalidInput("the threshold is a finite number.")
+    if decoded:
+        found = _largest_decoded(release, n, candidates, confidence, key_type)
+    else:
+        found = _top(release, _ALL if n is None else n, candidates, confidence, key_type)
+    passing = len(found) if threshold is None else int(np.count_nonzero(found.value >= threshold))
+    if found and not passing:
+        return replace(found[:0], note=f"no estimate reaches {threshold:g}; the largest is {found.value[0]:.6g}.")
+    return found[:passing]
+
+
+def _largest_decoded(
+    release: Any, n: int | None, candidates: list[Any] | None, confidence: float, key_type: KeyType | None
+) -> Estimates:
+    """Decode candidates, and return the largest; each interval is widened for the number of candidates (Bonferroni)."""
+    if candidates is None:
+        raise InvalidInput("decoding takes a list of candidates: --candidates FILE, one key a line.")
+    from dpsketch.sketches.heavy.search import confidence_in_each
+
+    distinct = list(dict.fromkeys(typed_keys(candidates, release.key_type, key_type, release.key_columns)))
+    confidence = probability("confidence", confidence)
+    found = decode(release, distinct, confidence_in_each(confidence, len(distinct)), key_type)
+    order = np.argsort(-found.value, kind="stable")[:n]
+    sides = (found.value[order], found.low[order], found.high[order])
+    return Estimates([found.key[i] for i in order], *sides, confidence, found.counts)
+
+
+def _top(
     release: Any, n: int, candidates: list[Any] | None, confidence: float, key_type: KeyType | None = None
 ) -> Estimates:
-    """List the most frequent keys, with intervals that hold for all of them at once."""
     kind = KINDS[release.kind]
     if "top" not in kind.answers:
         raise InvalidInput("this release has no keys to list; `dpsketch inspect` says what it answers.")
@@ -39,7 +112,7 @@ def top(
             "public list costs no privacy), or make a release that names keys by itself: dpsketch run histogram …, "
             "or dpsketch run heavy … where no key may be stored."
         )
-    listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type)
+    listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type, release.key_columns)
     found: Estimates = release.top(n, candidates=listed, confidence=confidence)
     return replace(found, counts=release.counts)
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from dpsketch import accounting, files
+from dpsketch.compound import compound_keys, parsed_keys
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
 from dpsketch.privacy import Guarantee, Unit
-from dpsketch.results import Estimates
+from dpsketch.results import Estimates, key_list
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,6 +128,12 @@ class Release(ABC):
         return stated
 
     @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of compound keys, where its keys are that: they are asked and answered as tuples."""
+        columns: tuple[str, ...] = getattr(getattr(self, "spec", None), "key_columns", ())
+        return columns
+
+    @property
     def takes_either_key(self) -> bool:
         """Whether it was made without a key type, so that a question about keys brings its own."""
         return False
@@ -155,7 +162,7 @@ class KeyedRelease(Release):
     ) -> Estimates:
         """Estimate the counts of keys."""
         require_keys(asked)
-        keys = typed_keys(asked, self.key_type, key_type)
+        keys = typed_keys(asked, self.key_type, key_type, self.key_columns)
         chosen: Any = {} if estimator is None else {"estimator": estimator}
         return self.estimate(keys, confidence=confidence, **chosen)
 
@@ -163,6 +170,13 @@ class KeyedRelease(Release):
     def takes_either_key(self) -> bool:
         """Whether it was made without a key type, so that a question about keys brings its own."""
         return self.key_type is None
+
+    def _looked_up(self, keys: Any) -> tuple[list[Any], Any]:
+        """Return keys as answers name them, and the column that is looked up."""
+        if not self.key_columns:
+            return key_list(keys), keys
+        asked = compound_keys(keys, self.key_columns)
+        return list(asked), [str(key) for key in asked]
 
 
 def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:
@@ -206,14 +220,20 @@ def statement(name: str, value: float, interval: tuple[float, float], confidence
     return Estimates([name], np.array([value]), np.array([low]), np.array([high]), confidence)
 
 
-def typed_keys(keys: Sequence[Any], stated: KeyType | None, key_type: KeyType | None) -> list[Any]:
+def typed_keys(
+    keys: Sequence[Any], stated: KeyType | None, key_type: KeyType | None, columns: Sequence[str] = ()
+) -> list[Any]:
     """Read keys by the ``stated`` type, or else by ``key_type``: as integers, as text, or as they are if neither says.
+
+    With ``columns`` they are compound, and each is a CSV row.
 
     A release that was made from lists has no key type, since their values are no schema: 5 then asks for the integer,
     and "5" for the text.
     """
     if stated is not None and key_type is not None and stated != key_type:
         raise InvalidInput(f"this release counts {KIND_OF_KEY[stated]} keys: leave the key type out.")
+    if columns:
+        return list(parsed_keys(keys, columns))
     if (stated or key_type) != "int":
         return [str(key) for key in keys] if key_type == "text" else list(keys)
     numbers = [_whole(key) for key in keys]

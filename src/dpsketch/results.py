@@ -219,21 +219,23 @@ class Estimates:
         return [{"key": key, "value": value, "low": low, "high": high} for key, value, low, high in self.rows()]
 
     @overload
-    def to_csv(self, path: None = None) -> str: ...
+    def to_csv(self, path: None = None, *, key_columns: Sequence[str] = ()) -> str: ...
 
     @overload
-    def to_csv(self, path: str | PathLike[str]) -> None: ...
+    def to_csv(self, path: str | PathLike[str], *, key_columns: Sequence[str] = ()) -> None: ...
 
-    def to_csv(self, path: str | PathLike[str] | None = None) -> str | None:
+    def to_csv(self, path: str | PathLike[str] | None = None, *, key_columns: Sequence[str] = ()) -> str | None:
         """Write the columns key, value, low, high as CSV in UTF-8; without a path, return the text.
 
-        Bytes are decoded as UTF-8, what is not that escaped; points and ranges are written as Python prints them.
+        Bytes are decoded as UTF-8, what is not that escaped; points and ranges are written as Python prints them. A
+        compound key is one field, its own CSV row, unless ``key_columns`` (as ``release.key_columns``) names its parts:
+        then each has a column.
         """
         text = StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        columns = (self.value.tolist(), self.low.tolist(), self.high.tolist())
-        writer.writerows(zip(_texts(self.key), *columns, strict=True))
+        writer.writerow([*(key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
+        names = self.key if key_columns else [(text,) for text in _texts(self.key)]
+        writer.writerows([*name, *row[1:]] for name, row in zip(names, self.rows(), strict=True))
         if path is None:
             return text.getvalue()
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")

@@ -229,7 +229,9 @@ def bad(name: str, content: bytes | None, *options: str):
 def test_bad_input_is_one_sentence_and_no_output(dpsketch, tmp_path, content, options) -> None:
     if content is not None:
         (tmp_path / "secret.csv").write_bytes(content)
-    result = dpsketch("run", "counts", "secret.csv", "--key", "page", *BUDGET, *options, "-o", "out.dps")
+    stated = dict(zip(BUDGET[::2], BUDGET[1::2], strict=True)) | dict(zip(options[::2], options[1::2], strict=True))
+    words = [word for pair in stated.items() for word in pair]
+    result = dpsketch("run", "counts", "secret.csv", "--key", "page", *words, "-o", "out.dps")
     assert result.code == 1
     assert result.out == ""
     lines = [line for line in result.err.splitlines() if line]

@@ -201,7 +201,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nothing named": ({}, r"frame: say which column holds the keys, as in update\(frame, key='url'\)"),
     "nothing but columns": ({"users": [1, 2, 3]}, "frame: say which column"),
     "both forms": ({"key": "url", "users": [1, 2, 3]}, "all by name, or all as columns"),
-    "several columns": ({"key": ("url", "visitor")}, "names one column"),
+    "several columns": ({"key": "url", "user": ("url", "visitor")}, "names one column"),
     "a column for a name": ({"key": np.arange(3)}, "key= is the name of a column.*say keys="),
     "a number for a name": ({"key": 0}, "the name of a column"),
     "points of keys": ({"points": ["url", "n"]}, "takes no points.*say key= instead"),

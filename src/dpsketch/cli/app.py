@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from dpsketch.cli.once import options_once
+
 __all__ = ["app"]
 
 _HELP = """Publish counts of sensitive records with a proven guarantee.
@@ -78,7 +80,7 @@ class _Commands(Mapping[str, Any]):
             alone.add_typer(found, name=name)
         else:
             alone.command(name)(found)
-        return get_group(alone).commands[name]
+        return options_once(get_group(alone).commands[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(_HOMES)

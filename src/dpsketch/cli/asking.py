@@ -9,6 +9,7 @@ import typer
 
 from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines
 from dpsketch.cli.output import print_estimates, print_json, print_names, say
+from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Confidence", "inspect", "plot", "query", "top"]
 
+_SHOWN = 20
+
 ReleaseFile = Annotated[Path, typer.Argument(metavar="FILE", help="A released .dps file.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the intervals.")]
 KeyTypeOption = Annotated[
     KeyKind | None,
     typer.Option("--key-type", help="Read keys as int or text, where the release does not say; text by default."),
+]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, one row a key; a compound key has its columns.")]
+DecodeOption = Annotated[
+    bool, typer.Option("--decode", help="counts, heavy: estimate all keys given together, which is more accurate.")
 ]
 EstimatorOption = Annotated[str | None, typer.Option("--estimator", help="counts: robust, median or mean.")]
 
@@ -35,27 +42,44 @@ def query(
     confidence: Confidence = 0.95,
     estimator: EstimatorOption = None,
     key_type: KeyTypeOption = None,
+    decoded: DecodeOption = False,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
-    """Ask a release: estimates with intervals, and the guarantee they come with."""
-    from dpsketch.answers import answer
+    """Ask a release: estimates with intervals, and the guarantee they come with.
+
+    What begins with a minus is taken for an option, unless -- stands before it: dpsketch query FILE -- -20:0
+    """
+    from dpsketch.answers import answer, decode
     from dpsketch.kinds import load
 
+    _one_form(as_json, as_csv)
     release = load(file)
     asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
-    found = answer(release, asked, confidence, estimator, _stated(key_type, release))
-    print_estimates(found, release.guarantee, as_json=as_json)
+    stated = _stated(key_type, release)
+    if decoded and estimator is not None:
+        raise InvalidInput("--decode is an estimator of its own: drop --estimator.")
+    if decoded:
+        found = decode(release, asked, confidence, stated)
+    else:
+        found = answer(release, asked, confidence, estimator, stated)
+    print_estimates(found, release.guarantee, as_json=as_json, as_csv=as_csv, key_columns=release.key_columns)
 
 
 def top(
     file: ReleaseFile,
-    n: Annotated[int, typer.Option("-n", "--number", help="How many keys.")] = 20,
+    n: Annotated[
+        int | None, typer.Option("-n", "--number", help="How many keys. Default: 20, or all that pass --threshold.")
+    ] = None,
     candidates: Annotated[
         Path | None, typer.Option("--candidates", help="A file with one candidate key a line.")
     ] = None,
+    threshold: Annotated[float | None, typer.Option("--threshold", help="Only keys estimated at this or more.")] = None,
     confidence: Confidence = 0.95,
     key_type: KeyTypeOption = None,
+    decoded: DecodeOption = False,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> None:
     """List the most frequent keys, with intervals that hold for all of them at once.
 
@@ -64,13 +88,18 @@ def top(
     from dpsketch import answers
     from dpsketch.kinds import load
 
+    _one_form(as_json, as_csv)
     release = load(file)
     if (names := release.bare_names) is not None:
+        if threshold is not None or decoded:
+            raise InvalidInput("this release has names and no counts: drop --threshold and --decode.")
         print_names(names, release.guarantee, as_json=as_json)
         return
     listed = None if candidates is None else read_lines(candidates)
-    found = answers.top(release, n, listed, confidence, _stated(key_type, release))
-    print_estimates(found, release.guarantee, as_json=as_json)
+    most = _SHOWN if n is None and threshold is None else n
+    stated = _stated(key_type, release)
+    found = answers.top(release, most, listed, confidence, stated, threshold=threshold, decoded=decoded)
+    print_estimates(found, release.guarantee, as_json=as_json, as_csv=as_csv, key_columns=release.key_columns)
 
 
 def inspect(
@@ -124,9 +153,14 @@ def plot(
     release = load(file)
     listed = None
     if candidates is not None:
-        listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release))
+        listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release), release.key_columns)
     plots.save(release.picture(listed, n), output)
     say(f"Wrote {output}.")
+
+
+def _one_form(as_json: bool, as_csv: bool) -> None:
+    if as_json and as_csv:
+        raise InvalidInput("--json and --csv are two forms of one answer: choose one.")
 
 
 def _stated(key_type: KeyKind | None, release: Release) -> KeyType | None:

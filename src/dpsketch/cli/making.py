@@ -66,14 +66,15 @@ def run(
     badly, it is another one in the next release.
     """
     from dpsketch import privacy
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, stated_type
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of, stated_type
 
     privacy.Budget(**budget.amount)
     budget.refuse_careless()
+    sources = sources_of(flags)
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)
-    target = budget.target(lambda: source_of(flags.source))
+    target = budget.target(lambda: source_of(sources))
     better = None if like is not None or as_json else _better(flags, budget, output)
     divided = _parts(sketch, flags, budget, part_by, parts, output)
     if dry_run:
@@ -153,8 +154,9 @@ def build(
     like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch or .dps.")] = None,
 ) -> None:
     """Read records into a sensitive partial sketch, to be merged and released later."""
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like
+    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of
 
+    sources_of(flags)
     with Spool.reserve(output, overwrite=overwrite) as spool:
         sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
         spool.make_room(room_of(sketch))
@@ -284,12 +286,13 @@ def _better(flags: SketchFlags, budget: Budget, output: Path) -> str | None:
     if instead is None or flags.engine is not Engine.HERE or not budget.delta:
         return None
     stated = {
-        "key": flags.key, "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
+        "key": flags.key, "where": flags.where, "sql": flags.sql, "count": flags.count,
+        "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
         "max_weight": None if flags.max_weight == 1 else f"{flags.max_weight:g}",
         "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
     }  # fmt: skip
     # The address of a database may hold a password.
-    words = ["dpsketch", "run", instead, *("SOURCE" if "://" in source else source for source in flags.source)]
+    words = ["dpsketch", "run", instead, *("SOURCE" if "://" in source else source for source in flags.source or ())]
     for name, value in stated.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
@@ -348,7 +351,7 @@ def _report_cut(cut: Cut, unit: Unit) -> None:
             above = (
                 f"{heavy} of the records had a weight above {unit.max_weight:g}, which cut {share} of the total weight"
             )
-            say(f"For your eyes: {above}. --max-weight sets the bound.")
+            say(f"For your eyes: {above}. --max-weight sets the bound; --count reads rows that stand for many records.")
         else:
             say(
                 f"For your eyes: {share} of the total weight does not count, by --max-keys {unit.max_keys} and by "

@@ -136,12 +136,29 @@ class SketchFlags:
         kind_argument(lambda kind: kind.start_path is not None, "Which sketch (see dpsketch --help)"),
     ]
     source: Annotated[
-        list[str], typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - .")
-    ]
-    key: Annotated[str | None, typer.Option("--key", help="The column that holds the key.")] = None
+        list[str] | None,
+        typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - ."),
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            help="The column that holds the key; a,b for several as one; SQL with parentheses is computed. A name with "
+            "a comma or parenthesis is in double quotes.",
+        ),
+    ] = None
+    where: Annotated[
+        str | None, typer.Option("--where", help='Read rows of which this SQL is true, as in "distance > 500".')
+    ] = None
+    sql: Annotated[
+        str | None, typer.Option("--sql", help="Instead of SOURCE: SELECT columns FROM 'files' WHERE condition.")
+    ] = None
     user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
     max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None
     weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None
+    count: Annotated[
+        str | None, typer.Option("--count", help="The column that says how many equal records a row stands for.")
+    ] = None
     max_weight: Annotated[float, typer.Option("--max-weight", help="Weights above this are clipped to it.")] = 1
     key_type: Annotated[
         KeyKind | None, typer.Option("--key-type", help="CSV and JSON-lines keys are text unless int.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +50,15 @@ def table(columns: list[str], rows: list[list[str]], *, title: str | None = None
     Console(width=width).print(drawn)
 
 
-def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool) -> None:
-    """Print estimates with their intervals, and the guarantee they come with."""
+def print_estimates(
+    estimates: Estimates,
+    guarantee: Guarantee,
+    *,
+    as_json: bool,
+    as_csv: bool = False,
+    key_columns: Sequence[str] = (),
+) -> None:
+    """Print estimates with their intervals, and the guarantee they come with; as CSV, that on standard error."""
     if as_json:
         print_json(
             {
@@ -63,6 +70,18 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
             }
         )
         return
+    if as_csv:
+        sys.stdout.write(estimates.to_csv(key_columns=key_columns))
+    else:
+        _print_table(estimates)
+    if estimates.note:
+        say(estimates.note[:1].upper() + estimates.note[1:])
+    if estimates.counts is not None:
+        say(f"Counted: {estimates.counts}.")
+    say(f"Guarantee: {guarantee}")
+
+
+def _print_table(estimates: Estimates) -> None:
     percent = f"{estimates.confidence:.4g}".replace("0.", "") if estimates.confidence < 1 else "100"
     table(
         ["key", "estimate", f"{percent}% low", f"{percent}% high"],
@@ -71,11 +90,6 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
             for key, value, low, high in estimates.rows()
         ],
     )
-    if estimates.note:
-        say(estimates.note[:1].upper() + estimates.note[1:])
-    if estimates.counts is not None:
-        say(f"Counted: {estimates.counts}.")
-    say(f"Guarantee: {guarantee}")
 
 
 def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> None:

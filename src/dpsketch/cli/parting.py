@@ -92,6 +92,7 @@ def route(
     progress: Callable[[Progress], None] | None,
 ) -> tuple[int, int]:
     """Add every record to the sketch of its part; return how many were read, and how many are in no part."""
+    from dpsketch.cli.recipes import sources_of
     from dpsketch.sketches.feeding import add_batch
     from dpsketch.sources import open_source
 
@@ -99,7 +100,7 @@ def route(
     read = outside = 0
     # A part's name is read as a user's is: never null, and a record without one is left out.
     wanted = replace(columns, user=column)
-    for batch in open_source(flags.source, wanted, stdin_format=flags.stdin_format.value, progress=progress):
+    for batch in open_source(sources_of(flags), wanted, stdin_format=flags.stdin_format.value, progress=progress):
         read += batch.rows + batch.skipped
         outside += batch.skipped
         for name, share in zip([*names, None], _divided(batch, names), strict=True):
@@ -120,7 +121,7 @@ def _divided(batch: Batch, names: list[str]) -> list[Batch]:
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(names) + 1), side="right").tolist()
     key = None if batch.key is None else batch.key.take(pa.array(order))
-    weight = None if batch.weight is None else batch.weight.take(pa.array(order))
+    weight, count = (None if each is None else each.take(pa.array(order)) for each in (batch.weight, batch.count))
     points = tuple(each.take(pa.array(order)) for each in batch.points)
 
     def share(start: int, end: int) -> Batch:
@@ -130,6 +131,7 @@ def _divided(batch: Batch, names: list[str]) -> list[Batch]:
             key=None if key is None else key.slice(start, size),
             user=None,
             weight=None if weight is None else weight.slice(start, size),
+            count=None if count is None else count.slice(start, size),
             points=tuple(each.slice(start, size) for each in points),
             rows=size,
             skipped=0,

@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+import typer
+
+from dpsketch.cli.columns import computed_parts, key_parts
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.specs import with_key_columns
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
-    from dpsketch.sources import Batch, Columns, Progress
+    from dpsketch.sources import Batch, Columns, Progress, RowExpression, RowQuery
 
-__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "stated_type", "wanted"]
+__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "sources_of", "stated_type", "wanted"]
+
+
+_COMPUTED = "--key (computed, as it has parentheses; a column of that name is in double quotes)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,9 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
 
         given["seed"] = random_seed()
     columns = _coordinates(flags) if kind.reads == "points" else ()
-    return kind.start(unit, given, columns=columns, key_type=stated_type(flags))
+    sketch = kind.start(unit, given, columns=columns, key_type=stated_type(flags))
+    parts = _parts(flags)
+    return sketch if len(parts) < 2 else type(sketch).from_spec(with_key_columns(sketch.spec, parts))
 
 
 def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
@@ -83,6 +92,10 @@ def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
         raise InvalidInput("--user contradicts --like, whose sketch protects records.")
     if flags.user is None and unit.level == "user":
         raise InvalidInput("the sketch of --like protects users: name the user's column with --user.")
+    held, parts = getattr(spec, "key_columns", ()), _parts(flags)
+    if parts and held != (parts if len(parts) > 1 else ()):
+        counted = f"keys of {', '.join(held)}" if held else "keys of one column"
+        raise InvalidInput(f"--key contradicts --like, whose sketch counts {counted}.")
     fixed = getattr(spec, "key_type", None)
     if stated is not None and fixed is not None and stated != fixed:
         raise InvalidInput(f"--key-type contradicts --like, whose sketch has {fixed} keys.")
@@ -111,7 +124,7 @@ def _feed_here(
 
     read = skipped = 0
     batches = open_source(
-        flags.source,
+        sources_of(flags),
         columns,
         stdin_format=flags.stdin_format.value,
         sort_by_user=flags.user is not None and KINDS[sketch.kind].whole_users,
@@ -138,7 +151,7 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
             f"--engine spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
         ) from None
     with opened(flags.master or "local[*]") as session:
-        tally = add_files(session, flags.source, sketch, columns)
+        tally = add_files(session, sources_of(flags), sketch, columns)
     return Reading(tally["records"], tally["skipped"])
 
 
@@ -148,16 +161,84 @@ def wanted(flags: SketchFlags, sketch: Any) -> Columns:
 
     kind = KINDS[sketch.kind]
     if kind.reads == "points":
-        if flags.weight is not None or flags.key is not None:
-            raise InvalidInput(f"a {kind.name} counts points: name their --columns; --key and --weight do not apply.")
+        if not (flags.weight is None and flags.key is None and flags.count is None):
+            raise InvalidInput(
+                f"a {kind.name} counts points: name their --columns; --key, --weight and --count do not apply."
+            )
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
-        return Columns(points=named, user=flags.user)
+        return Columns(points=named, user=flags.user, where=_condition(flags), computed=_computed(flags))
     if not kind.weighs and flags.weight is not None:
         raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
+    if not kind.weighs and flags.count is not None:
+        raise InvalidInput(f"a {kind.name} count counts each key once, however often it comes: drop --count.")
+    if flags.count is not None and flags.user is not None:
+        raise InvalidInput(
+            "--count says how many records of nobody a row stands for, and --user protects users: use --weight, with "
+            "--max-weight for the most that one user may add to a key."
+        )
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
     key_type = stated_type(flags) or sketch.source_key_type
-    return Columns(key=flags.key, user=flags.user, weight=flags.weight, key_type=key_type)
+    parts = _parts(flags)
+    return Columns(
+        key=parts if len(parts) > 1 else parts[0],
+        user=flags.user,
+        weight=flags.weight,
+        count=flags.count,
+        key_type=key_type,
+        where=_condition(flags),
+        computed=_computed(flags),
+    )
+
+
+def sources_of(flags: SketchFlags) -> list[str]:
+    """Return what is read: the sources that were named, or the one of --sql."""
+    query = _query(flags)
+    if query is not None:
+        return [query.source]
+    if not flags.source:
+        raise typer.BadParameter("name what to read: SOURCE…, or --sql \"SELECT … FROM 'files'\".")
+    return flags.source
+
+
+def _query(flags: SketchFlags) -> RowQuery | None:
+    if flags.sql is None:
+        return None
+    from dpsketch.sources import parse_query
+
+    if flags.source or flags.where is not None:
+        raise InvalidInput("--sql names its source and its condition itself: drop SOURCE and --where.")
+    return parse_query(flags.sql)
+
+
+def _condition(flags: SketchFlags) -> RowExpression | None:
+    from dpsketch.sources import parse_expression
+
+    query = _query(flags)
+    if query is not None:
+        return query.where
+    return None if flags.where is None else parse_expression(flags.where, "--where")
+
+
+def _computed(flags: SketchFlags) -> tuple[RowExpression, ...]:
+    """Return the columns that --sql or --key compute."""
+    from dpsketch.sources import parse_expression
+
+    texts = [] if flags.key is None else computed_parts(flags.key)
+    query = _query(flags)
+    if query is None:
+        return tuple(parse_expression(text, _COMPUTED) for text in texts)
+    if texts:
+        raise InvalidInput("--key names columns that --sql selects; compute them there, as in SELECT … AS name.")
+    wanted = {"--user": flags.user, "--weight": flags.weight, "--count": flags.count}
+    for name in (*_parts(flags), *(() if flags.columns is None else _coordinates(flags))):
+        query.check({**wanted, "--key" if flags.columns is None else "--columns": name})
+    asked = {*_parts(flags), *wanted.values(), *(() if flags.columns is None else _coordinates(flags))}
+    return tuple(each for each in query.computed if each.name in asked)
+
+
+def _parts(flags: SketchFlags) -> tuple[str, ...]:
+    return () if flags.key is None else key_parts(flags.key)
 
 
 def stated_type(flags: SketchFlags) -> KeyType | None:

@@ -117,7 +117,7 @@ class GuaranteeView(BaseModel):
 class EstimateView(BaseModel):
     """One number with its interval."""
 
-    key: str | int
+    key: str | int | list[str]
     value: float | None
     low: float | None
     high: float | None

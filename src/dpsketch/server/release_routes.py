@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dpsketch.answers import answer, top
+from dpsketch.answers import decode as decode_keys
 from dpsketch.errors import InvalidInput
-from dpsketch.release import typed_keys
 from dpsketch.server.models import (
     FAILURES,
     AskDensity,
@@ -139,12 +139,10 @@ async def decode(identifier: str, asked: AskKeys, service: Reading) -> Response:
     if not asked.keys or asked.estimator is not None:
         raise InvalidInput("decoding takes at least one key, and no estimator.")
     service.check_number(asked.keys)
-    release: Any = served.release
 
     def work() -> Response:
-        keys = typed_keys(asked.keys, release.key_type, asked.key_type)
-        found = release.decode(keys, confidence=asked.confidence)
-        return estimates_reply(found, release.guarantee, joint=False)
+        found = decode_keys(served.release, list(asked.keys), asked.confidence, asked.key_type)
+        return estimates_reply(found, served.release.guarantee, joint=False)
 
     return await service.run(work)
 

@@ -11,7 +11,7 @@ from dpsketch.bounding import CountedUsers, Cut
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.specs import UnitSpec, refuse_mismatch
+from dpsketch.sketches.specs import UnitSpec, refuse_mismatch, with_key_columns
 
 __all__ = ["Accumulator", "agreed_spec", "stated_spec", "stored_type"]
 
@@ -28,6 +28,8 @@ class Accumulator(Partial, Generic[SpecT]):
     # merges, and published nowhere: the spec has a type only if the caller or a column's own type states it.
     _seen: KeyType | None = None
     _cut: Cut = Cut()
+    # Whether anything was ever added: from then on a key is what it is.
+    _begun: bool = False
 
     @abstractmethod
     def _start(self, spec: SpecT) -> None:
@@ -46,6 +48,32 @@ class Accumulator(Partial, Generic[SpecT]):
         sketch = cls.__new__(cls)
         sketch._start(spec)
         return sketch
+
+    def _begin_change(self) -> None:
+        self._begun = True
+        super()._begin_change()
+
+    def _check_columns(self, columns: tuple[str, ...]) -> None:
+        """Refuse compound keys of columns other than those counted so far."""
+        if self.key_columns == columns:
+            return
+        if self._begun or self.key_columns:
+            named = f"keys of the columns {', '.join(self.key_columns)}" if self.key_columns else "keys of one column"
+            raise SpecMismatch(
+                f"this sketch counts {named}; these are of {', '.join(columns)}. Count them in a sketch of their own."
+            )
+        with_key_columns(self._spec, columns)
+
+    def _note_columns(self, columns: tuple[str, ...]) -> None:
+        """State in the spec of which columns the keys are that were just added."""
+        if self.key_columns != columns:
+            self._spec = with_key_columns(self._spec, columns)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of compound keys, where keys are that."""
+        columns: tuple[str, ...] = getattr(self._spec, "key_columns", ())
+        return columns
 
     def empty_like(self) -> Self:
         """Start an empty sketch that will merge with this one."""
@@ -136,6 +164,7 @@ class Accumulator(Partial, Generic[SpecT]):
         """Rebuild a sensitive sketch from a decoded file; older ones do not say what keys they have seen."""
         sketch = super().from_document(document)
         sketch._seen = stored_type(document)
+        sketch._begun = True  # a file does not say whether it was
         sketch._skipped = int(document.header["skipped"])
         if sketch._spec.unit.level == "user":
             sketch._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])

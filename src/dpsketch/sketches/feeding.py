@@ -30,14 +30,13 @@ def feed(sketch: Any, batches: Iterable[Batch], *, disjoint_users: bool = False)
 
 def add_batch(sketch: Any, batch: Batch, *, disjoint_users: bool = False) -> None:
     """Add the records of one batch, which holds each of its users whole."""
-    records, given = _arguments(sketch, batch, disjoint_users)
-    sketch.update(records, **given)
+    sketch.update_in_turn([_arguments(sketch, batch, disjoint_users)])
 
 
 def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, dict[str, Any]]:
     """Return what the sketch's ``update`` takes for a batch."""
     # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
     weights = batch.weight if KINDS[sketch.kind].weighs else None
-    given = {"users": batch.user, "weights": weights, "disjoint_users": disjoint_users or None}
+    given = {"users": batch.user, "weights": weights, "counts": batch.count, "disjoint_users": disjoint_users or None}
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
     return records, {name: value for name, value in given.items() if value is not None}

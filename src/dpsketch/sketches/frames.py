@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overloa
 
 import pyarrow as pa
 
+from dpsketch.compound import compound_column, join_parts
 from dpsketch.errors import InvalidInput, SourceError
 
 __all__ = ["takes_frames"]
@@ -38,7 +39,7 @@ class _Bound(Protocol[P, ResultT]):
         frame: Any,
         /,
         *,
-        key: str,
+        key: str | Sequence[str],
         user: str | None = None,
         weight: str | None = None,
         count: str | None = None,
@@ -66,8 +67,8 @@ class _Method(Protocol[P, ResultT]):
 def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, ResultT]:
     """Let a method that adds records take a frame as well, with the names of its columns.
 
-    The names are ``key`` (or ``points``, several or one), ``user``, ``weight`` and ``count``, as far as the method
-    takes such columns.
+    The names are ``key`` (or ``points``), one or several, ``user``, ``weight`` and ``count``, as far as the method
+    takes such columns. Several columns as one ``key`` are a compound key (:mod:`dpsketch.compound`).
     """
     _, records, *others = inspect.signature(add).parameters
     takes = {records, *others}
@@ -79,10 +80,22 @@ def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, Resu
         named = {role: name for role in roles if (name := given.pop(role)) is not None}
         if named:
             kind = type(self).__name__
-            _check(kind, named, given, takes, records)
+            _check(kind, named, given, takes, records, several=hasattr(self, "_note_columns"))
             frame, *more = args or (None,)
+            parts = named.get("key", "")
+            compound = () if isinstance(parts, str) else tuple(parts)
+            if compound:
+                self._check_columns(compound)
+            elif getattr(self, "key_columns", ()):
+                raise _not_one_column(self.key_columns)
             columns = _read(frame, named)
-            return add(self, columns.pop(records), *more, **columns, **given)
+            result = add(self, columns.pop(records), *more, **columns, **given)
+            if compound:
+                self._note_columns(compound)
+            return result
+        if compound := getattr(self, "key_columns", ()):
+            keys, *more = args or (given.pop(records, None),)
+            return add(self, compound_column(keys, compound), *more, **given)
         if records == "keys" and _is_frame(args[0] if args else given.get(records)):
             raise InvalidInput("this is a frame: say which column holds the keys, as in update(frame, key='url').")
         return add(self, *args, **given)
@@ -90,7 +103,9 @@ def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, Resu
     return cast(_Method[P, ResultT], add_either)
 
 
-def _check(kind: str, named: Mapping[str, Any], given: Mapping[str, Any], takes: set[str], records: str) -> None:
+def _check(
+    kind: str, named: Mapping[str, Any], given: Mapping[str, Any], takes: set[str], records: str, *, several: bool
+) -> None:
     """Refuse names that are none, that the kind has no use for, or that come beside columns."""
     role_of_records = "key" if records == "keys" else records
     for role, name in named.items():
@@ -99,13 +114,13 @@ def _check(kind: str, named: Mapping[str, Any], given: Mapping[str, Any], takes:
             raise InvalidInput(f"a {kind} takes no {_COLUMNS[role]}: {role}= means nothing here; {instead}.")
         if isinstance(name, str):
             continue
-        if role != "points" and isinstance(name, list | tuple):
+        if role not in ("points", "key" if several else "points") and isinstance(name, list | tuple):
             raise InvalidInput(
                 f"{role}= names one column; several as one {role} are not supported. Join them into one column first."
             )
-        several = isinstance(name, list | tuple) and all(isinstance(each, str) for each in name)
-        if not several or not name or len(set(name)) < len(name):
-            wanted = "the name of a column" + (", or a list of different names" if role == "points" else "")
+        texts = isinstance(name, list | tuple) and all(isinstance(each, str) for each in name)
+        if not texts or len(name) < (1 if role == "points" else 2) or len(set(name)) < len(name):
+            wanted = "the name of a column" + (", or several different names" if role in ("points", "key") else "")
             raise InvalidInput(f"{role}= is {wanted}, as text. For a column itself say {_COLUMNS[role]}=.")
     for column in _COLUMNS.values():
         if given.get(column) is not None:
@@ -126,7 +141,14 @@ def _read(frame: Any, named: Mapping[str, Any]) -> dict[str, Any]:
     table = _in_memory(frame, wanted, whole=whole)
     columns = {_COLUMNS[role]: _chosen(table, name) for role, name in named.items()}
     columns |= {role: _plain(columns[role], frame) for role in ("weights", "counts") if role in columns}
+    if "key" in named and not isinstance(named["key"], str):
+        columns["keys"] = join_parts([_chosen(table, name) for name in named["key"]])
     return {"points": table, **columns} if whole else columns
+
+
+def _not_one_column(columns: Sequence[str]) -> InvalidInput:
+    names = ", ".join(map(repr, columns))
+    return InvalidInput(f"this sketch counts keys of several columns: say key=({names}).")
 
 
 def _chosen(table: Any, name: str | Sequence[str]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 from dpsketch.errors import InvalidInput, SpecMismatch
@@ -19,7 +19,9 @@ __all__ = [
     "UnitSpec",
     "check_key_type",
     "fingerprint_of",
+    "hold_key_columns",
     "refuse_mismatch",
+    "with_key_columns",
 ]
 
 
@@ -47,7 +49,9 @@ class StoredSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value.to_json() if isinstance(value, Unit) else value for name, value in values.items()}
+        columns = values.pop("key_columns", ())
+        stored = {name: value.to_json() if isinstance(value, Unit) else value for name, value in values.items()}
+        return {**stored, "key_columns": list(columns)} if columns else stored
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
@@ -87,9 +91,9 @@ def refuse_mismatch(ours: Spec, theirs: Spec, action: str = "merge") -> None:
     a, b = ours.to_json(), theirs.to_json()
     if type(ours) is not type(theirs):
         raise SpecMismatch(f"cannot {action}: a {type(ours).__name__} and a {type(theirs).__name__}.")
-    differing = [name for name in a if a[name] != b.get(name)]
+    differing = [name for name in {**a, **b} if a.get(name) != b.get(name)]
     if differing:
-        words = ", ".join(f"{name} differs ({_short(a[name])} and {_short(b.get(name))})" for name in differing)
+        words = ", ".join(f"{name} differs ({_short(a.get(name))} and {_short(b.get(name))})" for name in differing)
         raise SpecMismatch(f"cannot {action}: {words}. Build both sketches from one spec.")
 
 
@@ -101,3 +105,23 @@ def check_key_type(key_type: object) -> None:
     """Refuse a key type that is not one."""
     if key_type is not None and key_type != "int" and key_type != "text":
         raise InvalidInput("key_type is 'int', 'text' or None.")
+
+
+def hold_key_columns(spec: Any) -> None:
+    """Check the columns of a spec's compound keys, if it has any, and hold them as a tuple."""
+    columns = spec.key_columns
+    good = isinstance(columns, tuple | list) and all(isinstance(name, str) for name in columns)
+    if not good or len(columns) == 1 or len(set(columns)) < len(columns):
+        raise InvalidInput("key_columns are the names of two or more different columns; without them a key has one.")
+    if columns and spec.key_type == "int":
+        raise InvalidInput("a key of several columns is text: leave the key type out, and of heavy say key_bytes=.")
+    object.__setattr__(spec, "key_columns", tuple(columns))
+
+
+def with_key_columns(spec: Any, columns: tuple[str, ...]) -> Any:
+    """Return a spec whose keys are text of several columns; refuse one of a kind whose keys have one column."""
+    names = {field.name for field in fields(spec)}
+    if "key_columns" not in names:
+        raise InvalidInput("a key of several columns means nothing to this kind of sketch: name one column.")
+    stated = {"key_type": spec.key_type or "text"} if "key_type" in names else {}
+    return replace(spec, key_columns=columns, **stated)

@@ -64,18 +64,21 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Iter
                 names = list(result.keys())
                 _check_names(names, columns, location)
                 at = [names.index(name) for name in columns.names]
-                fixed = None if columns.key is None else columns.key_type or _key_type(result, kinds, columns.key)
+                fixed = {
+                    name: "text" if columns.compound else columns.key_type or _key_type(result, kinds, name)
+                    for name in columns.parts
+                }
                 done = 0
-                numbers: set[bool] = set()
+                numbers: dict[str, set[bool]] = {name: set() for name in columns.parts}
 
                 def batch(values: Sequence[Sequence[Any]]) -> Any:
                     arrays = {names[i]: _column(values[i], names[i], location) for i in at}
-                    if columns.key is not None:
-                        kind = arrays[columns.key].type
-                        numbers.update([] if pa.types.is_null(kind) else [pa.types.is_integer(kind)])
-                        if len(numbers) > 1:
-                            raise _mixed(columns.key, location)
-                        arrays[columns.key] = identities(arrays[columns.key], columns.key, "key", fixed, place)
+                    for name in columns.parts:
+                        kind = arrays[name].type
+                        numbers[name].update([] if pa.types.is_null(kind) else [pa.types.is_integer(kind)])
+                        if len(numbers[name]) > 1:
+                            raise _mixed(name, location)
+                        arrays[name] = identities(arrays[name], name, "key", fixed[name], place)
                     return pa.record_batch(list(arrays.values()), names=list(arrays))
 
                 for rows in guarded_iterator(result.partitions(), explain):

@@ -9,9 +9,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import assert_never
 
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.columnar import read_arrow, read_parquet
 from dpsketch.sources.databases import read_database
+from dpsketch.sources.expressions import RowExpressions
 from dpsketch.sources.locations import Database, File, Format, Location, StandardInput, locate
 from dpsketch.sources.ordering import sort_by_user as _sort_by_user
 from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper
@@ -19,6 +20,8 @@ from dpsketch.sources.text import Piece, read_json_lines, read_separated
 
 _AHEAD = 2
 _PATIENCE = 1.0
+# The formats whose columns have types before a row is read: declared, or text throughout.
+_WITH_SQL = ("csv", "tsv", "parquet", "arrow")
 
 
 def open_source(
@@ -101,7 +104,7 @@ def _read(
     progress: Callable[[Progress], None] | None,
     temp_directory: str | None,
 ) -> Generator[Batch, None, None]:
-    shaper = Shaper(columns)
+    shaper, expressions = Shaper(columns), RowExpressions(columns.where, columns.computed)
     by_rows = any(isinstance(location, Database) for location in located)
     sizes = [location.size for location in located if isinstance(location, File)]
     total = sum(sizes) if len(sizes) == len(located) else None
@@ -111,7 +114,10 @@ def _read(
         kind = None if isinstance(location, Database) else location.format
         text: KeyType | None = "text" if kind in ("csv", "tsv", "jsonl") else None
         place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"), keys=text)
-        for piece, done in _pieces(location, columns, batch_rows, temp_directory):
+        if columns.asks_sql and kind not in _WITH_SQL:
+            raise _without_sql(location)
+        for read, done in _pieces(location, columns, batch_rows, temp_directory):
+            piece = expressions.applied(read, place)
             rows += piece.num_rows
             # A piece without rows declares the types of its columns.
             for start in range(0, max(1, piece.num_rows), batch_rows):
@@ -128,6 +134,16 @@ def _read(
         yield last
     if progress is not None:
         progress(Progress(rows, rows, "rows") if by_rows else Progress(before, before, "bytes"))
+
+
+def _without_sql(location: Location) -> SourceError:
+    """Say why no SQL is asked of a source whose columns have types by their values, or that speaks SQL itself."""
+    if isinstance(location, Database):
+        return SourceError(f"{location} is asked in its own SQL: put the condition into …?query=SELECT … WHERE ….")
+    return SourceError(
+        f"{location} declares no types, so that SQL over its columns would depend on single records. "
+        "Convert it to Parquet or CSV."
+    )
 
 
 def _pieces(location: Location, columns: Columns, batch_rows: int, temp_directory: str | None) -> Iterator[Piece]:

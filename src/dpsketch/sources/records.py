@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded
+
+if TYPE_CHECKING:
+    from dpsketch.sources.expressions import RowExpression
 
 KeyType = Literal["int", "text"]
 
@@ -23,7 +27,7 @@ class Columns:
     Attributes
     ----------
     key, user, weight : str or None
-        The names of the columns.
+        The names of the columns. Several names as ``key`` are a compound key, which is text (:mod:`dpsketch.compound`).
     points : tuple of str
         Numeric columns, the coordinates of a point.
     key_type, user_type : {"int", "text"} or None
@@ -31,14 +35,23 @@ class Columns:
         database's columns. CSV and TSV declare nothing and give text. JSON lines and SQLite's queries declare nothing
         either: their keys are text too, a number its decimal digits, and their users are what the values are, since
         the type of users is never published.
+    count : str or None
+        The column that says how many equal records a row stands for.
+    where : RowExpression or None
+        The condition under which a row is read.
+    computed : tuple of RowExpression
+        Columns that are computed, each under its name, which stand before those of the source.
     """
 
-    key: str | None = None
+    key: str | tuple[str, ...] | None = None
     user: str | None = None
     weight: str | None = None
     points: tuple[str, ...] = ()
     key_type: KeyType | None = None
     user_type: KeyType | None = None
+    count: str | None = None
+    where: RowExpression | None = None
+    computed: tuple[RowExpression, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -46,23 +59,45 @@ class Columns:
         for name, value in (("key_type", self.key_type), ("user_type", self.user_type)):
             if value not in ("int", "text", None):
                 raise InvalidInput(f"{name} is 'int', 'text' or None, not {value!r}.")
+        if isinstance(self.key, tuple) and (len(self.key) < 2 or len(set(self.key)) < len(self.key)):
+            raise InvalidInput("a compound key has two or more different columns. Name each once.")
+        if self.compound and self.key_type == "int":
+            raise InvalidInput("a key of several columns is text: drop the key type.")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The distinct names wanted, in a fixed order."""
-        wanted = (self.key, self.user, self.weight, *self.points)
+        own = {each.name for each in self.computed}
+        wanted = [name for name in (*self.parts, self.user, self.weight, self.count, *self.points) if name not in own]
+        for each in (*self.computed, *([] if self.where is None else [self.where])):
+            wanted += each.columns
         return tuple(dict.fromkeys(name for name in wanted if name is not None))
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The distinct names wanted as numbers, in a fixed order."""
-        wanted = (self.weight, *self.points)
+        wanted = (self.weight, self.count, *self.points)
         return tuple(dict.fromkeys(name for name in wanted if name is not None))
 
     @property
     def identities(self) -> tuple[str, ...]:
         """The distinct names wanted as keys or users, in a fixed order."""
-        return tuple(dict.fromkeys(name for name in (self.key, self.user) if name is not None))
+        return tuple(dict.fromkeys(name for name in (*self.parts, self.user) if name is not None))
+
+    @property
+    def asks_sql(self) -> bool:
+        """Whether a row is looked at before it is read."""
+        return self.where is not None or bool(self.computed)
+
+    @property
+    def compound(self) -> bool:
+        """Whether several columns are one key."""
+        return isinstance(self.key, tuple)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The columns of the key: none, one, or those of a compound key."""
+        return self.key if isinstance(self.key, tuple) else () if self.key is None else (self.key,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -82,7 +117,9 @@ class Batch:
     rows : int
         The length of every array. It is 0 in a last batch that only reports ``skipped``.
     skipped : int
-        Records left out since the batch before: without a user, or with a missing coordinate.
+        Records left out since the batch before: without a user or a count, or with a missing coordinate.
+    count : pyarrow.Array or None
+        ``int64``, never null nor negative: so many equal records each row stands for.
     """
 
     key: pa.Array | None
@@ -91,9 +128,10 @@ class Batch:
     points: tuple[pa.Array, ...]
     rows: int
     skipped: int = 0
+    count: pa.Array | None = None
 
     def __repr__(self) -> str:
-        held = [name for name in ("key", "user", "weight") if getattr(self, name) is not None]
+        held = [name for name in ("key", "user", "weight", "count") if getattr(self, name) is not None]
         held += [f"{len(self.points)} coordinates"] if self.points else []
         return f"<Batch of {', '.join(held)}; sensitive, content not shown>"
 
@@ -144,15 +182,16 @@ class Shaper:
     def shape(self, raw: Mapping[str, pa.Array], rows: int, place: Place) -> Batch | None:
         """Return the batch, or None if no record of it is left."""
         columns = self._columns
-        key = self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
+        key = self._key(raw, place)
         user = self._identity(raw, "user", columns.user, columns.user_type, place)
         points = [_number(raw[name], name, "coordinates", place) for name in columns.points]
         weight = None if columns.weight is None else _number(raw[columns.weight], columns.weight, "weights", place)
-        needed = [column for column in (user, *points) if column is not None]
+        count = None if columns.count is None else _count(raw[columns.count], columns.count, place)
+        needed = [column for column in (user, count, *points) if column is not None]
         if any(column.null_count for column in needed):
             keep = reduce(pc.and_, (column.is_valid() for column in needed))
-            key, user, weight, *points = [
-                None if column is None else column.filter(keep) for column in (key, user, weight, *points)
+            key, user, weight, count, *points = [
+                None if column is None else column.filter(keep) for column in (key, user, weight, count, *points)
             ]
             left = int(pc.sum(keep).as_py() or 0)
             self._skipped += rows - left
@@ -164,7 +203,18 @@ class Shaper:
         if not rows:
             return None
         self._returned = True
-        return Batch(key, user, weight, tuple(points), rows, self.take_skipped())
+        return Batch(key, user, weight, tuple(points), rows, self.take_skipped(), count)
+
+    def _key(self, raw: Mapping[str, pa.Array], place: Place) -> pa.Array | None:
+        columns = self._columns
+        if not isinstance(columns.key, tuple):
+            return self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
+        parts = [identities(raw[name], name, "key", "text", place) for name in columns.key]
+        self._kinds.setdefault("key", ("text", place))
+        wide = SourceError(
+            f"{place}: the columns of the key hold too much text in one batch. Write smaller row groups."
+        )
+        return guarded(lambda: join_parts(parts).cast(pa.string()).combine_chunks(), lambda _: wide)
 
     def take_skipped(self) -> int:
         """Return how many records were left out since the last call."""
@@ -186,7 +236,8 @@ class Shaper:
         )
         weight = None if self._columns.weight is None else pa.array([], pa.float64())
         points = tuple(pa.array([], pa.float64()) for _ in self._columns.points)
-        return Batch(key, user, weight, points, 0, skipped)
+        count = None if self._columns.count is None else pa.array([], pa.int64())
+        return Batch(key, user, weight, points, 0, skipped, count)
 
     def _identity(
         self, raw: Mapping[str, pa.Array], role: str, name: str | None, asked: KeyType | None, place: Place
@@ -256,11 +307,29 @@ def _number(column: Any, name: str, role: str, place: Place) -> Any:
     wrong = f"{place}: column {name!r} holds something that is not a number, and {role} are numbers. Correct it."
     if pa.types.is_string(kind) and not place.typed:
         return _parse(plain, _real, wrong)
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    ):
+    if not (_is_number(kind) or pa.types.is_null(kind)):
         raise SourceError(f"{place}: column {name!r} has the type {kind}, and {role} are numbers. Convert the column.")
     return _cast(plain, pa.float64(), wrong, safe=False)
+
+
+def _count(column: Any, name: str, place: Place) -> Any:
+    """Return a column of counts as ``int64``; a missing one is null, and its row stands for no record."""
+    plain = _plain(column, name, place)
+    kind = plain.type
+    wrong = f"{place}: column {name!r} holds a count that is not a whole number from 0 on. Correct it."
+    if pa.types.is_string(kind) and not place.typed:
+        whole = _parse(plain, lambda text: text.cast(pa.int64()), wrong)
+    elif pa.types.is_boolean(kind) or not (_is_number(kind) or pa.types.is_null(kind)):
+        raise SourceError(f"{place}: column {name!r} has the type {kind}, and counts are numbers. Convert the column.")
+    else:
+        whole = _cast(plain, pa.int64(), wrong)
+    if pc.any(pc.less(whole, _ZERO)).as_py():
+        raise SourceError(wrong)
+    return whole
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _plain(column: Any, name: str, place: Place) -> Any:
@@ -316,4 +385,5 @@ def _whole(column: Any) -> Any:
     return pc.coalesce(below, above)
 
 
+_ZERO = pa.nulls(1, pa.int64()).fill_null(0)[0]
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas

@@ -89,6 +89,9 @@ def build(
         raise InvalidInput("report= belongs to local protocols: say key= (or points=).")
     sketch = _started(into)
     points = [points] if isinstance(points, str) else list(points)
+    if not isinstance(key, str | None):
+        raise InvalidInput("a DataFrame's key is one column here: compute it in Spark, or count files (build_files).")
+    _check_columns(sketch, key)
     chosen = select(frame, sketch, key=key, user=user, weight=weight, points=points)
     # What `update` would refuse about the columns is refused here, before a task starts.
     add_batch(sketch.empty_like(), chosen.empty, disjoint_users=disjoint_users)
@@ -109,7 +112,7 @@ def build_files(
     sources: Sequence[str],
     into: Any,
     *,
-    key: str | None = None,
+    key: str | tuple[str, ...] | None = None,
     user: str | None = None,
     weight: str | None = None,
     points: Sequence[str] = (),
@@ -132,7 +135,7 @@ def build_files(
     into : spec or sketch
         As for :func:`build`.
     key, user, weight, points, key_type, user_type
-        As for ``dpsketch.sources.Columns``.
+        As for ``dpsketch.sources.Columns``. Several columns as one ``key`` are those of the spec's ``key_columns``.
     disjoint_users : bool, optional
         As for :func:`build`.
     part_bytes : int, optional
@@ -143,6 +146,13 @@ def build_files(
     columns = Columns(key, user, weight, tuple(names), key_type or sketch.source_key_type, user_type)
     add_files(session, sources, sketch, columns, disjoint_users=disjoint_users, part_bytes=part_bytes)
     return sketch
+
+
+def _check_columns(sketch: Any, key: str | tuple[str, ...] | None) -> None:
+    """Refuse keys of other columns than the sketch's own: tasks count rows of text, and would not notice."""
+    held = getattr(sketch, "key_columns", ())
+    if held != (key if isinstance(key, tuple) else ()):
+        raise InvalidInput("the spec's key_columns are not the columns of key=. Say the same in both.")
 
 
 def add_files(
@@ -157,6 +167,7 @@ def add_files(
     """Add the records of files to a sketch; say how many ``records`` were read, and ``skipped`` by the reader."""
     if disjoint_users and columns.user is None:
         raise InvalidInput("disjoint_users= goes with user=: these records are counted one by one.")
+    _check_columns(sketch, columns.key)
     files = split_files(sources, part_bytes=part_bytes)
     prototype = sketch.empty_like().to_shared_bytes()
     places = session.range(0, len(files), 1, len(files))

@@ -18,7 +18,7 @@ from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease, combined_guarantee
-from dpsketch.results import Estimate, Estimates, key_list
+from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
@@ -215,10 +215,11 @@ class PrivateCountSketch(KeyedRelease):
         }
 
     def _fingerprints(self, keys: Any) -> tuple[list[Any], npt.NDArray[np.uint64]]:
-        batch = fingerprint(keys, self.spec.key_type)
+        asked, column = self._looked_up(keys)
+        batch = fingerprint(column, self.spec.key_type)
         if batch.skipped:
             raise InvalidInput("a null is not a key that can be looked up.")
-        return key_list(keys), batch.fingerprints
+        return asked, batch.fingerprints
 
     def _values(self, prints: npt.NDArray[np.uint64], location: Location) -> npt.NDArray[np.float64]:
         keys = row_keys(self.spec.seed, self.spec.rows)

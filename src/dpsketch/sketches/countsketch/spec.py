@@ -14,7 +14,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class CountSketchSpec(StoredSpec):
     key_type : {"int", "text"} or None
         What the keys are, as the caller or a column's own type states it; None if neither does. It is never read off
         values: a published spec does not depend on whether there were records, or on what they held.
+    key_columns : tuple of str
+        The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
     rows: int
@@ -53,6 +55,7 @@ class CountSketchSpec(StoredSpec):
     seed: int = DEFAULT_SEED
     grid: float = 1
     key_type: KeyType | None = None
+    key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         hold_whole(self, "rows", low=1, high=1023)
@@ -69,6 +72,7 @@ class CountSketchSpec(StoredSpec):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
         whole_number("max_keys", self.unit.max_keys, low=1, high=2**31)
         check_key_type(self.key_type)
+        hold_key_columns(self)
         object.__setattr__(self, "grid", WeightGrid(self.grid, self.unit.max_weight).step)
 
     @property

@@ -15,7 +15,7 @@ from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, StoredSpec
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec"]
@@ -39,18 +39,22 @@ class DistinctSpec(StoredSpec):
         The seed of the hash functions; it protects nothing and is published.
     key_type : {"int", "text"} or None
         What the keys are, as the caller or a column's own type states it.
+    key_columns : tuple of str
+        The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
     buckets: int
     unit: Unit
     seed: int = DEFAULT_SEED
     key_type: KeyType | None = None
+    key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         hold_whole(self, "buckets", low=16, high=2**24)
         hold_whole(self, "seed", low=0, high=2**64 - 1)
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        hold_key_columns(self)
 
     @property
     def memory(self) -> int:

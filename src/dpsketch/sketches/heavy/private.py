@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dpsketch import files, plots
+from dpsketch.compound import CompoundKey
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
@@ -132,9 +133,11 @@ class PrivateHeavyHitters(KeyedRelease):
         found, grid = self._found, self.spec.grid
         half = found.half_widths(confidence)
         asked = 0.0 if threshold is None else threshold / grid
-        listed = np.flatnonzero((found.values > half) & (found.values >= asked))[:limit]
+        listed = np.flatnonzero((found.values > half) & (found.values >= asked))
+        named = self._named(found.keys.take(listed).plain())
+        keys = [key for key in named if key is not None][:limit]
+        listed = listed[[key is not None for key in named]][:limit] if named else listed
         values, half = grid * found.values[listed], grid * half[listed]
-        keys = found.keys.take(listed).plain()
         note = "" if keys else self._why_none(threshold, confidence)
         return Estimates(keys, values, values - half, values + half, confidence, self.spec.unit.counts, note)
 
@@ -153,7 +156,7 @@ class PrivateHeavyHitters(KeyedRelease):
 
     def _top_of(self, candidates: Any, limit: int | None, threshold: float | None, confidence: float) -> Estimates:
         column = self._column(candidates)
-        listed = self.leaf.top(max(1, len(column)), candidates=column, confidence=confidence)
+        listed = self.leaf.top(max(1, len(column)), candidates=self._askable(candidates), confidence=confidence)
         stop = len(listed) if threshold is None else int(np.count_nonzero(listed.value >= threshold))
         stop = stop if limit is None else min(stop, limit)
         return Estimates(
@@ -167,11 +170,11 @@ class PrivateHeavyHitters(KeyedRelease):
 
     def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Estimate the counts of keys, as :meth:`PrivateCountSketch.estimate` does, from the last level."""
-        return self.leaf.estimate(self._column(keys), confidence=confidence, estimator=estimator)
+        return self.leaf.estimate(self._askable(keys), confidence=confidence, estimator=estimator)
 
     def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate many candidate keys together, as :meth:`PrivateCountSketch.decode` does, from the last level."""
-        return self.leaf.decode(self._column(candidates), confidence=confidence)
+        return self.leaf.decode(self._askable(candidates), confidence=confidence)
 
     def all_records(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate the total weight of all records, those with keys that were too long included."""
@@ -248,7 +251,7 @@ class PrivateHeavyHitters(KeyedRelease):
 
     def _column(self, keys: Any) -> Any:
         """Read keys to look up, refusing those that no record of the spec can have."""
-        column = to_arrow(keys)
+        column = to_arrow(self._looked_up(keys)[1])
         if column.null_count:
             raise InvalidInput("a null is not a key that can be looked up.")
         fingerprint(column[:0], self.spec.key_type)
@@ -258,6 +261,16 @@ class PrivateHeavyHitters(KeyedRelease):
                 "See too_long() for all of them together."
             )
         return column
+
+    def _askable(self, keys: Any) -> Any:
+        """Return keys as the last level is asked for them, refusing those that no record of the spec can have."""
+        column = self._column(keys)
+        return keys if self.key_columns else column
+
+    def _named(self, keys: list[Any]) -> list[Any]:
+        """Return keys that were found as answers name them; None for a text that noise made up, and is no such key."""
+        columns = len(self.key_columns)
+        return [CompoundKey.stored(key, columns) for key in keys] if columns else keys
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

@@ -16,7 +16,7 @@ from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.guessing import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, StoredSpec
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class HeavyHittersSpec(StoredSpec):
         The seed of the hash functions; it protects nothing and is published.
     grid : float
         Weights are rounded to multiples of it.
+    key_columns : tuple of str
+        The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
     rows: int
@@ -90,12 +92,14 @@ class HeavyHittersSpec(StoredSpec):
     key_bytes: int | None = None
     seed: int = DEFAULT_SEED
     grid: float = 1
+    key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.key_bits is None) == (self.key_bytes is None):
             raise InvalidInput("say key_bits= (8 to 64) for integer keys, or key_bytes= (1 to 64) for text, not both.")
         hold_whole(self, "key_bits", low=8, high=64, optional=True)
         hold_whole(self, "key_bytes", low=1, high=64, optional=True)
+        hold_key_columns(self)
         leaf = self.leaf  # checks what the levels share, and turns it into Python's numbers
         for name in ("rows", "width", "seed", "grid"):
             object.__setattr__(self, name, getattr(leaf, name))
@@ -123,7 +127,7 @@ class HeavyHittersSpec(StoredSpec):
     @property
     def leaf(self) -> CountSketchSpec:
         """The spec of the last level, which counts the keys themselves: that of an ordinary CountSketch."""
-        return CountSketchSpec(self.rows, self.width, self.unit, self.seed, self.grid, self.key_type)
+        return CountSketchSpec(self.rows, self.width, self.unit, self.seed, self.grid, self.key_type, self.key_columns)
 
     @property
     def weight_grid(self) -> WeightGrid:

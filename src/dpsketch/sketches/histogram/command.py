@@ -35,7 +35,7 @@ def release_arguments(spec: HistogramSpec, given: dict[str, Any], key_type: KeyT
     if "form" in given and given["form"] not in FORMS:
         raise InvalidInput(f"--form is one of {', '.join(FORMS)}.")
     if (lines := arguments.pop("keys_from", None)) is not None:
-        arguments["keys"] = typed_keys(lines, spec.key_type, None if spec.key_type else key_type)
+        arguments["keys"] = typed_keys(lines, spec.key_type, None if spec.key_type else key_type, spec.key_columns)
     return arguments
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files, plots
+from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.numbers import probability, whole_number
@@ -19,7 +20,17 @@ from dpsketch.results import Estimates
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["NamedCounts", "name_of", "name_order", "names_of", "of_one_type", "places_of", "read_names", "stored_names"]
+__all__ = [
+    "NamedCounts",
+    "name_of",
+    "name_order",
+    "named",
+    "names_of",
+    "of_one_type",
+    "places_of",
+    "read_names",
+    "stored_names",
+]
 
 Integers = npt.NDArray[np.int64]
 
@@ -125,7 +136,7 @@ class NamedCounts(KeyedRelease):
         return self.plot(candidates=candidates, n=n)
 
     def _asked(self, keys: Any) -> list[Any]:
-        return names_of(keys, self.spec.key_type)
+        return names_of(keys, self.spec)
 
 
 def places_of(keys: list[Any]) -> dict[Any, int]:
@@ -133,15 +144,32 @@ def places_of(keys: list[Any]) -> dict[Any, int]:
     return {key: i for i, key in enumerate(keys)}
 
 
-def names_of(keys: Any, key_type: KeyType | None) -> list[Any]:
-    """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text."""
-    column, _, _ = typed_column(keys, key_type)
+def names_of(keys: Any, spec: TypedSpec) -> list[Any]:
+    """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text.
+
+    Compound keys are tuples, which are written as their rows.
+    """
+    if columns := _columns(spec):
+        return list(compound_keys(keys, columns))
+    column, _, _ = typed_column(keys, spec.key_type)
     if column.type == TEXT_FINGERPRINTS:
         raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
     names = column.to_pylist()  # a null may also hide in a dictionary
     if None in names:
         raise InvalidInput("a null is not a key that can be looked up or listed.")
     return [name_of(key) for key in names]
+
+
+def named(texts: list[Any], spec: TypedSpec) -> list[Any]:
+    """Return what was counted as a release names it; None for a text that is no key of the spec's columns."""
+    parts = len(_columns(spec))
+    return [CompoundKey.stored(text, parts) for text in texts] if parts else texts
+
+
+def _columns(spec: TypedSpec) -> tuple[str, ...]:
+    """Return the columns that a key is made of, where it is made of several."""
+    columns: tuple[str, ...] = getattr(spec, "key_columns", ())
+    return columns
 
 
 def of_one_type(names: list[Any], key_type: KeyType | None) -> bool:
@@ -166,21 +194,25 @@ def _text(name: bytes) -> str | bytes:
 
 def name_order(name: Any) -> Any:
     """Return what names are sorted by: integers by value, texts by their bytes."""
-    return name.encode() if isinstance(name, str) else name
+    return str(name).encode() if isinstance(name, str | CompoundKey) else name
 
 
 def stored_names(names: list[Any]) -> files.Array:
     """Return names as an array of a file: integers, or the bytes of texts; no names are no texts."""
     if names and isinstance(names[0], int):
         return np.array(names, np.int64)
-    return [name if isinstance(name, bytes) else name.encode() for name in names]
+    return [name if isinstance(name, bytes) else str(name).encode() for name in names]
 
 
-def read_names(array: Any) -> list[Any]:
+def read_names(array: Any, spec: TypedSpec) -> list[Any]:
     """Return the names of :func:`stored_names`; a file may have been written by anyone."""
+    names: list[Any]
     if isinstance(array, list) and all(isinstance(each, bytes) for each in array):
-        return [_text(each) for each in array]
+        names = named([_text(each) for each in array], spec)
+        if None in names:
+            raise FileRefused("the file's names of keys are not rows of the columns that it says they have.")
+        return names
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu":
-        names: list[Any] = [name_of(key) for key in array.tolist()]
+        names = [name_of(key) for key in array.tolist()]
         return names
     raise FileRefused("the file's names of keys are not ones that dpsketch writes.")

@@ -224,7 +224,7 @@ class PrivateHistogram(NamedCounts):
         """Rebuild a release from a decoded file."""
         spec, promise = HistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
         mechanism = Mechanism.from_json(document.header["mechanism"], promise, spec.reach)
-        listed, found = (read_names(document.arrays.get(name)) for name in ("listed", "found"))
+        listed, found = (read_names(document.arrays.get(name), spec) for name in ("listed", "found"))
         keys = len(listed) + len(found)
         values = integer_array(document, "values", (keys if mechanism.noise is not None else 0,))
         rest = document.header["rest"]

@@ -20,7 +20,7 @@ from dpsketch.sketches.histogram.content import Content, Pairs, Records
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.keytable import KeyTable
 from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
-from dpsketch.sketches.histogram.named import names_of
+from dpsketch.sketches.histogram.named import named, names_of
 from dpsketch.sketches.histogram.pairs import PairTable, check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.spec import HistogramSpec
@@ -290,7 +290,7 @@ class Histogram(Accumulator[HistogramSpec]):
             sums, _ = content.sums(np.ones(content.size, np.bool_), spec.unit.max_keys)
             rest = int(permit.add_noise(np.array([sums.sum()], np.int64), TOTAL)[0])
         stated = permit.guarantee()
-        names = self._keys.names(order[found.places])
+        names = named(self._keys.names(order[found.places]), spec)
         return PrivateHistogram.of(spec, mechanism, listed, names, found, rest, stated, permit.charge)
 
     def _listed(self, keys: Any) -> tuple[list[Any], Integers]:
@@ -300,8 +300,8 @@ class Histogram(Accumulator[HistogramSpec]):
         """
         if keys is None:
             return [], np.empty(0, np.int64)
-        names = list(dict.fromkeys(names_of(keys, self._spec.key_type)))
-        column, found, _ = typed_column(names)
+        names = list(dict.fromkeys(names_of(keys, self._spec)))
+        column, found, _ = typed_column([str(name) for name in names] if self.key_columns else names)
         places = np.full(len(names), -1, np.int64)
         if names and self._keys.key_type in (None, found):
             # Should two names meet in the hash, one of them gets what both have, so that a record counts once.

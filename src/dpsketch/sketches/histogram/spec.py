@@ -11,7 +11,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.mechanism import Form, Mechanism, Reach
 from dpsketch.sketches.permit import ReleasePreview
-from dpsketch.sketches.specs import StoredSpec, check_key_type
+from dpsketch.sketches.specs import StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["HistogramSpec"]
@@ -33,16 +33,20 @@ class HistogramSpec(StoredSpec):
         Weights are rounded to multiples of it.
     key_type : {"int", "text"} or None
         What the keys are, as the caller or a column's own type states it; None if neither does.
+    key_columns : tuple of str
+        The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
     unit: Unit
     grid: float = 1
     key_type: KeyType | None = None
+    key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
         check_key_type(self.key_type)
+        hold_key_columns(self)
         object.__setattr__(self, "grid", self.weight_grid.step)
 
     @property

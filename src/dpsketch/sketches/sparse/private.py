@@ -14,7 +14,7 @@ from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease
-from dpsketch.results import Estimates, key_list
+from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
@@ -195,10 +195,11 @@ class PrivateSparseHistogram(KeyedRelease):
         return guidance(self.spec, self.mechanism, self.collision_rates(), len(self.kept.positions))
 
     def _positions(self, keys: Any) -> tuple[list[Any], Words]:
-        batch = fingerprint(keys, self.spec.key_type)
+        asked, column = self._looked_up(keys)
+        batch = fingerprint(column, self.spec.key_type)
         if batch.skipped:
             raise InvalidInput("a null is not a key that can be looked up.")
-        return key_list(keys), self.spec.positions(batch.fingerprints, batch.key_type)
+        return asked, self.spec.positions(batch.fingerprints, batch.key_type)
 
     def _kept_keys(self) -> tuple[list[Any], Words]:
         self._need_threshold()

@@ -17,7 +17,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.permit import ReleasePreview
 from dpsketch.sketches.sparse.estimators import predicted_error
 from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
@@ -59,6 +59,8 @@ class SparseHistogramSpec(StoredSpec):
     key_type : {"int", "text"} or None
         What the keys are, as the caller or a column's own type states it, or a domain that is too small for text; None
         if nothing does. It is never read off values.
+    key_columns : tuple of str
+        The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
     unit: Unit
@@ -71,6 +73,7 @@ class SparseHistogramSpec(StoredSpec):
     seed: int = DEFAULT_SEED
     grid: float = 1
     key_type: KeyType | None = None
+    key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, Unit):
@@ -80,6 +83,7 @@ class SparseHistogramSpec(StoredSpec):
         hold_whole(self, "alpha", low=1, high=62)
         hold_whole(self, "seed", low=0, high=2**64 - 1)
         check_key_type(self.key_type)
+        hold_key_columns(self)
         hold_real(self, "collisions", "threshold_share")
         hold_real(self, "max_value", optional=True)
         _between("collisions", self.collisions, 0.001, 0.5)

@@ -147,7 +147,7 @@ class PrivateVoteHistogram(NamedCounts):
         """Rebuild a release from a decoded file."""
         spec, promise = VoteHistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
         mechanism = VoteRelease.from_json(document.header["mechanism"], promise)
-        found = read_names(document.arrays.get("found"))
+        found = read_names(document.arrays.get("found"), spec)
         values = integer_array(document, "values", (len(found),))
         pairs = integer_array(document, "pairs", (len(found) if mechanism.has_loads else 0,))
         reached = values - pairs if mechanism.has_loads else values

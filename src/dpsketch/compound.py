@@ -1,0 +1,166 @@
+"""Keys of several columns: a tuple in Python, one CSV row wherever it is text.
+
+A compound key is its parts' texts, in the order of the columns; a whole number is its decimal digits. Counted, stored
+and written, it is one text: the row of a CSV file with those fields (RFC 4180), separated by commas, a field in quotes
+if, and only if, it holds a comma, a quote or an end of line, quotes doubled inside. No two tuples of one length share
+a row: ``("a,b", "c")`` is ``"a,b",c`` and ``("a", "b,c")`` is ``a,"b,c"``. A key of which any part is missing is a
+missing key; an empty text is a text.
+
+Which columns a key has is part of the spec. It is named by whoever counts, never read off records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import key_type_of, to_arrow
+
+__all__ = ["CompoundKey", "compound_column", "compound_keys", "join_parts", "parsed_keys"]
+
+_SPECIAL = re.compile(r'[",\r\n]')
+_FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^",\r\n]*)')
+
+
+class CompoundKey(tuple[str, ...]):
+    """A key of several parts: the tuple of their texts, which prints as its CSV row.
+
+    Examples
+    --------
+    >>> key = CompoundKey(("a,b", "c"))
+    >>> key == ("a,b", "c"), str(key), CompoundKey.parsed('"a,b",c', 2)
+    (True, '"a,b",c', ('a,b', 'c'))
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join('"' + part.replace('"', '""') + '"' if _SPECIAL.search(part) else part for part in self)
+
+    @classmethod
+    def parsed(cls, row: str, parts: int) -> Self | None:
+        """Return the key that a CSV row is, None if it is not one row of so many fields."""
+        fields: list[str] = []
+        place = 0
+        while field := _FIELD.match(row, place):  # Python's own reader has a longest field
+            fields.append(field[2] if field[1] is None else field[1].replace('""', '"'))
+            place = field.end() + 1
+            if row[place - 1 : place] != ",":
+                break
+        return cls(fields) if place > len(row) and len(fields) == parts else None
+
+    @classmethod
+    def stored(cls, row: object, parts: int) -> Self | None:
+        """Return the key of a row as it is written, None if dpsketch would not write it so."""
+        key = cls.parsed(row, parts) if isinstance(row, str) else None
+        return key if key is not None and str(key) == row else None
+
+
+def compound_keys(keys: Any, columns: Sequence[str]) -> list[CompoundKey]:
+    """Return tuples of text and whole numbers, which someone asks about, as keys of these columns."""
+    found = [None if key is None else _key(key, columns) for key in _listed(keys, columns)]
+    if None in found:
+        raise InvalidInput("a null is not a key that can be looked up or listed.")
+    return [key for key in found if key is not None]
+
+
+def parsed_keys(texts: Sequence[Any], columns: Sequence[str]) -> list[CompoundKey]:
+    """Return keys of these columns from CSV rows; what is a list of parts already is taken as it is."""
+    found = []
+    for text in texts:
+        key = CompoundKey.parsed(text, len(columns)) if isinstance(text, str) else _key(text, columns)
+        if key is None:
+            raise InvalidInput(
+                f"a key here is one CSV row of {_words(columns)}, and one of those asked is not. Put a part that holds "
+                'a comma in double quotes, as in "a,b",c.'
+            )
+        found.append(key)
+    return found
+
+
+def compound_column(keys: Any, columns: Sequence[str]) -> pa.Array:
+    """Return tuples as the column that is counted: a row each, null where the key or a part of it is None."""
+    rows = [None if key is None else _key(key, columns) for key in _listed(keys, columns)]
+    return pa.array([None if row is None else str(row) for row in rows], pa.large_string())
+
+
+def join_parts(parts: Sequence[Any]) -> pa.ChunkedArray:
+    """Return columns of one length (whole numbers or text) as rows, null where any part is.
+
+    Examples
+    --------
+    >>> join_parts([["a,b", "x", None], [1, 2, 3]]).to_pylist()
+    ['"a,b",1', 'x,2', None]
+    """
+    texts = [_quoted(_text(to_arrow(part))) for part in parts]
+    if len({len(text) for text in texts}) > 1:
+        raise InvalidInput("the columns of a compound key have different lengths; each needs one entry a record.")
+    joined = pc.binary_join_element_wise(*texts, _scalar(","), null_handling="emit_null")
+    return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    key_type_of(column.type)  # refuses what is neither a whole number nor text
+    text: pa.ChunkedArray | None = None
+    with suppress(pa.ArrowInvalid):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        text = column.cast(pa.large_string())
+    if text is None:
+        raise InvalidInput("a part of a compound key is bytes that are no UTF-8. Convert the column to text.")
+    return text
+
+
+def _quoted(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    special = pc.match_substring_regex(text, '[",\r\n]')
+    if not pc.any(special).as_py():
+        return text
+    doubled = pc.replace_substring(text, '"', '""')
+    quote = _scalar('"')
+    return pc.if_else(special, pc.binary_join_element_wise(quote, doubled, quote, _scalar("")), text)
+
+
+def _scalar(text: str) -> Any:
+    builder = pa.lib.StringBuilder()  # pa.scalar would import pandas
+    builder.append(text)
+    return builder.finish().cast(pa.large_string())[0]
+
+
+def _listed(keys: Any, columns: Sequence[str]) -> list[Any]:
+    for name in ("tolist", "to_pylist", "to_list"):
+        if hasattr(keys, name):
+            keys = getattr(keys, name)()
+    if not isinstance(keys, Sequence) or isinstance(keys, str | bytes | CompoundKey):
+        raise _not_tuples(columns)
+    return list(keys)
+
+
+def _key(parts: Any, columns: Sequence[str]) -> CompoundKey | None:
+    """Return one key, None if a part is missing."""
+    if not isinstance(parts, tuple | list) or len(parts) != len(columns):
+        raise _not_tuples(columns)
+    if any(part is None for part in parts):
+        return None
+    whole = [isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_) for part in parts]
+    if not all(number or isinstance(part, str) for number, part in zip(whole, parts, strict=True)):
+        raise InvalidInput("a part of a compound key is text or a whole number. Convert it, as the records' were.")
+    key = CompoundKey(str(int(part)) if number else str(part) for number, part in zip(whole, parts, strict=True))
+    with suppress(UnicodeError):
+        str(key).encode()
+        return key
+    raise InvalidInput("a part of a compound key is not valid Unicode (half of a surrogate pair).")
+
+
+def _not_tuples(columns: Sequence[str]) -> InvalidInput:
+    return InvalidInput(f"keys here have {len(columns)} parts, {_words(columns)}: give a list of tuples of them.")
+
+
+def _words(columns: Sequence[str]) -> str:
+    return ", ".join(columns)

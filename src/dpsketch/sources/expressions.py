@@ -1,0 +1,254 @@
+"""SQL over the columns of one row: conditions, and keys that are computed. DuckDB parses and computes them.
+
+*Privacy.* A guarantee holds for the rows of the source: adding or removing a row must add or remove what that row alone
+becomes. So an expression may look at the columns of its own row, and at nothing else. It is parsed, and every node of
+it must be of a kind on a list below, with functions from a list: no subquery, window, aggregate or set operation, no
+function that depends on the time, on chance or on files. What is on no list is refused. Types come from the source's
+schema or from the expression, never from values: CSV and TSV have no schema, so that their columns are text, and
+numbers where the expression compares or computes with a number; a field that is no number is then missing. A row for
+which a condition is not true, a null included, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.sources.engine import connect
+from dpsketch.sources.failures import guarded
+from dpsketch.sources.text import nothing_of
+
+__all__ = ["RowExpression", "RowExpressions", "parse_expression"]
+
+_CLASSES = {
+    "COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "BETWEEN", "CASE",
+}  # fmt: skip
+_ARITHMETIC = {"+", "-", "*", "/", "//", "%", "**", "^"}
+_FUNCTIONS = _ARITHMETIC | {
+    "||", "~~", "!~~", "~~*", "!~~*", "abs", "ceil", "ceiling", "floor", "round", "trunc", "sign", "mod",
+    "sqrt", "ln", "log10", "log2", "exp", "pow", "power", "greatest", "least", "lower", "upper", "lcase",
+    "ucase", "trim", "ltrim", "rtrim", "length", "strlen", "substr", "substring", "left", "right", "replace",
+    "reverse", "lpad", "rpad", "contains", "starts_with", "ends_with", "prefix", "suffix", "concat",
+    "concat_ws", "split_part", "strip_accents", "regexp_matches", "regexp_full_match", "regexp_extract",
+    "regexp_replace", "nullif", "date_trunc", "datetrunc", "date_part", "datepart", "year", "month", "day",
+    "hour", "minute", "second", "quarter", "week", "weekday", "isodow", "dayofweek", "dayofyear", "dayname",
+    "monthname", "last_day", "date_diff", "datediff", "strftime", "strptime", "try_strptime", "make_date",
+    "epoch", "epoch_ms", "time_bucket", "to_years", "to_months", "to_weeks", "to_days", "to_hours",
+    "to_minutes", "to_seconds", "isnan", "isfinite", "isinf", "md5", "sha256",
+}  # fmt: skip
+_TYPES = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT",
+    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "UUID",
+}  # fmt: skip
+_NO_TYPE = "a cast to a type that is not one of those allowed"
+_NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "FLOAT", "BIGINT", "HUGEINT", "NUMERIC", "NUMBER", "INTEGER_LITERAL"}
+
+
+@dataclass(frozen=True, slots=True)
+class RowExpression:
+    """An expression over the columns of one row.
+
+    Attributes
+    ----------
+    text : str
+        The SQL, as it was given.
+    columns : tuple of str
+        The columns it reads.
+    numbers : frozenset of str
+        Those of them that it compares, or computes, with a number.
+    name : str
+        What a column is called that is computed by it.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    numbers: frozenset[str]
+    name: str
+
+
+def parse_expression(text: str, what: str) -> RowExpression:
+    """Read an expression, and refuse one that could look beyond its own row; ``what`` names it in messages."""
+
+    def serialised() -> Any:
+        with connect() as connection:
+            found = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
+        return json.loads(found[0][0])
+
+    tree = guarded(serialised, lambda _: SourceError(f"{what} could not be parsed as SQL."))
+    expression = _only_expression(tree)
+    if expression is None:
+        raise InvalidInput(f"{what} is not one SQL expression. Check its quotes: 'text', and \"a column\".")
+    for node in _nodes(expression):
+        if (fault := _fault(node)) is not None:
+            raise InvalidInput(
+                f"{what} has {fault}. It may use the columns of its own row, constants, comparisons, and, or, not, "
+                "case, cast and plain functions of them: anything else could let one record touch many."
+            )
+    names = [node["column_names"][0] for node in _nodes(expression) if node["class"] == "COLUMN_REF"]
+    if not names:
+        raise InvalidInput(f"{what} names no column, so that it is the same for every record.")
+    numbers = frozenset(name for node in _nodes(expression) for name in _numbers(node))
+    return RowExpression(text, tuple(dict.fromkeys(names)), numbers, text)
+
+
+def _only_expression(tree: Any) -> Any:
+    """Return the one expression of a statement that is nothing else, or None."""
+    if tree.get("error") or len(tree.get("statements", ())) != 1:
+        return None
+    node = dict(tree["statements"][0]["node"])
+    selected, source, tables = node.pop("select_list", ()), node.pop("from_table", {}), node.pop("cte_map", {})
+    plain = node.pop("type", None) == "SELECT_NODE" and node.pop("aggregate_handling", None) == "STANDARD_HANDLING"
+    plain = plain and source.get("type") == "EMPTY" and not tables.get("map") and not any(node.values())
+    return selected[0] if plain and len(selected) == 1 else None
+
+
+def _nodes(value: Any) -> Iterator[Any]:
+    """Go through all nodes of an expression: whatever has a class."""
+    if isinstance(value, dict):
+        if "class" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _nodes(each)
+
+
+def _fault(node: Any) -> str | None:
+    """Say what about a node is not allowed, if anything."""
+    match node["class"]:
+        case "COLUMN_REF":
+            return None if len(node.get("column_names", ())) == 1 else "a name with a dot (quote it if it is a column)"
+        case "FUNCTION":
+            name = str(node.get("function_name"))
+            odd = any(node.get(each) for each in ("distinct", "filter", "schema", "catalog", "export_state"))
+            odd = odd or bool((node.get("order_bys") or {}).get("orders"))
+            return f"the function {name}, which is not one of those allowed" if odd or name not in _FUNCTIONS else None
+        case "CAST":
+            # Where the type is a node of its own, that one is looked at.
+            stated = "TYPE" if "type_expr" in node else (node.get("cast_type") or {}).get("id")
+            return None if stated in {"TYPE", *_TYPES} else _NO_TYPE
+        case "TYPE":
+            odd = any(node.get(each) for each in ("schema", "catalog"))
+            return _NO_TYPE if odd or node.get("type_name") not in _TYPES else None
+        case kind if kind in _CLASSES:
+            return None
+        case kind:
+            return f"a part of the kind {str(kind).lower()}"
+
+
+def _operands(value: Any) -> Iterator[Any]:
+    """Go through the nodes right below a node."""
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict) and "class" in each:
+            yield each
+        elif isinstance(each, dict | list):
+            yield from _operands(each)
+
+
+def _numbers(node: Any) -> list[str]:
+    """Return the columns that a node compares, or computes, with a number."""
+    operands = list(_operands(node))
+    computes = node["class"] == "FUNCTION" and node["function_name"] in _ARITHMETIC
+    compares = str(node["type"]).startswith("COMPARE_") and any(map(_is_number, operands))
+    if not (computes or compares):
+        return []
+    return [each["column_names"][0] for each in operands if each.get("class") == "COLUMN_REF"]
+
+
+def _is_number(node: Any) -> bool:
+    if node.get("class") == "FUNCTION":
+        return node["function_name"] in _ARITHMETIC
+    kind = node.get("literal", {}).get("kind") or node.get("value", {}).get("type", {}).get("id")
+    return str(kind).upper() in _NUMBERS
+
+
+class RowExpressions:
+    """A condition and computed columns, applied to one batch after the other; each row by itself."""
+
+    def __init__(self, where: RowExpression | None, computed: tuple[RowExpression, ...]) -> None:
+        self._where, self._computed = where, computed
+        self._all = (*computed, *([] if where is None else [where]))
+        self._connection: Any = None
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def applied(self, batch: Any, place: Any) -> Any:
+        """Return the rows for which the condition is true, with the computed columns beside the others."""
+        if not self._all:
+            return batch
+        if self._connection is None:
+            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
+        read = list(dict.fromkeys(name for each in self._all for name in each.columns))
+        if len({name.casefold() for name in read}) < len(read):
+            raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
+        result = guarded(lambda: self._computed_of(batch.select(read), place), lambda error: _unusable(place, error))
+        if result.num_rows != batch.num_rows:
+            raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
+        whole = pa.Table.from_batches([batch])
+        for i, each in enumerate(self._computed):
+            whole = whole.append_column(each.name, result.column(i))
+        if self._where is not None:
+            mask = result.column(len(self._computed))
+            if not pa.types.is_boolean(mask.type):
+                raise SourceError(
+                    f"{place}: --where is neither true nor false of a row. Compare, as in distance > 500."
+                )
+            whole = whole.filter(mask)
+        return _one_batch(whole)
+
+    def _computed_of(self, batch: Any, place: Any) -> Any:
+        numbers = frozenset[str]().union(*(each.numbers for each in self._all)) if not place.typed else frozenset()
+        source = self._connection.from_arrow(pa.Table.from_batches([batch]))
+        if numbers:
+            typed = (
+                f"TRY_CAST(trim({_quoted(name)}) AS DOUBLE) AS {_quoted(name)}" if name in numbers else _quoted(name)
+                for name in batch.schema.names
+            )
+            source = source.project(", ".join(typed))
+        wanted = ", ".join(f"(\n{each.text}\n) AS c{i}" for i, each in enumerate(self._all))
+        result = source.project(wanted)
+        if self._computed:
+            kinds = result.limit(0).to_arrow_table().schema.types
+            result = result.project(", ".join(_as_key(i, kind) for i, kind in enumerate(kinds)))
+        return result.to_arrow_table()
+
+
+def _row_by_row() -> Any:
+    """Open a database that reads no file, and on one thread, so that rows come out in the order they went in."""
+    connection = connect()
+    connection.execute("SET threads = 1")
+    connection.execute("SET enable_external_access = false")
+    return connection
+
+
+def _as_key(i: int, kind: Any) -> str:
+    """Say how a column is written that was computed: dates and times as ISO text, all else as it is."""
+    return f"CAST(c{i} AS VARCHAR) AS c{i}" if pa.types.is_temporal(kind) else f"c{i}"
+
+
+def _one_batch(table: Any) -> Any:
+    whole = table.combine_chunks()
+    batches = whole.to_batches()
+    return batches[0] if batches else nothing_of(whole.schema)
+
+
+def _unusable(place: Any, error: Exception) -> SourceError:
+    if type(error).__name__ in ("BinderException", "CatalogException", "ParserException"):
+        return SourceError(
+            f"{place}: the SQL does not fit the types of the columns. Cast them, as in cast(ts as timestamp); columns "
+            "of CSV and TSV are text."
+        )
+    return SourceError(
+        f"{place}: the SQL could not be computed for some record ({type(error).__name__}). try_cast(… as …) gives null "
+        "where a value does not convert."
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

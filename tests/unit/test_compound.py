@@ -1,0 +1,255 @@
+"""Keys of several columns: tuples in Python, one unambiguous text each wherever they are counted or written."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.compound import CompoundKey, join_parts
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.sketches.specs import fingerprint_of
+
+RECORD = dps.per_record()
+KEYED: dict[str, Callable[[], Any]] = {
+    "histogram": lambda: dps.Histogram(unit=RECORD),
+    "counts": lambda: dps.CountSketch(rows=5, width=256, unit=RECORD),
+    "heavy": lambda: dps.HeavyHitters(rows=5, width=256, key_bytes=16, unit=RECORD),
+    "sparse": lambda: dps.SparseHistogram(unit=RECORD, expected_keys=8),
+}
+ALL = KEYED | {"distinct": lambda: dps.DistinctSketch(unit=RECORD)}
+# Parts whose plain joins would be alike.
+PARTS = {"o": ["a,b", "a", '"a', "", None], "d": ["c", "b,c", 'b",c', "x", "y"]}
+KEYS = [("a,b", "c"), ("a", "b,c"), ('"a', 'b",c'), ("", "x")]
+TABLE = pa.table({name: values * 300 for name, values in PARTS.items()} | {"n": [1, 2, 3, 4, 5] * 300})
+
+
+def released(sketch: Any) -> Any:
+    return sketch.release(epsilon=1.0, delta=0 if sketch.kind == "sparse" else 1e-6)
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=30))
+def test_a_row_is_what_a_csv_reader_reads_and_no_two_keys_share_one(keys: list[tuple[str, str, str]]) -> None:
+    keys = [key for key in keys if not any("\x00" in part for part in key)]  # older CSV readers know no such field
+    rows = join_parts([[key[i] for key in keys] for i in range(3)]).to_pylist() if keys else []
+    assert rows == [str(CompoundKey(key)) for key in keys]
+    assert [tuple(next(csv.reader([row], strict=True))) for row in rows] == keys
+    assert [CompoundKey.parsed(row, 3) for row in rows] == keys
+    assert len(set(rows)) == len(set(keys))
+
+
+def test_a_key_is_its_tuple_and_prints_as_its_row() -> None:
+    key = CompoundKey(("a,b", "c"))
+    assert (key, hash(key), repr(key)) == (("a,b", "c"), hash(("a,b", "c")), "('a,b', 'c')")
+    assert (str(key), json.dumps(key)) == ('"a,b",c', '["a,b", "c"]')
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_keys_of_two_columns_are_counted_asked_and_answered_as_tuples(kind: str, tmp_path: Path) -> None:
+    sketch = KEYED[kind]()
+    sketch.update(TABLE, key=("o", "d"))
+    assert sketch.skipped_nulls == 300
+    private = released(sketch)
+    private.save(tmp_path / "out.dps")
+    loaded: Any = dps.load(tmp_path / "out.dps")
+    for release in (private, loaded):
+        assert release.key_columns == ("o", "d")
+        found = release.estimate([*KEYS, ("a", "c")])
+        assert found.key == [*KEYS, ("a", "c")]
+        assert np.abs(found.value - [300, 300, 300, 300, 0]).max() < 60
+        assert set(release.top(4, candidates=[*KEYS, ("a", "c")]).key) == set(KEYS)
+    if kind in ("histogram", "heavy"):
+        assert set(loaded.top(10).key) == set(KEYS)
+    if kind in ("counts", "heavy"):
+        assert loaded.decode(KEYS).key == KEYS
+    if kind == "heavy":
+        assert abs(loaded.everything_else().value) < 300
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_frames_of_every_library_give_one_sketch_and_any_split_merges_to_it(kind: str) -> None:
+    frames = [TABLE, TABLE.to_pandas(), pl.DataFrame(TABLE), TABLE.to_reader(7)]
+    tables = []
+    for frame in frames:
+        sketch = ALL[kind]()
+        sketch.update(frame, key=["o", "n"])
+        tables.append(sketch)
+    whole = ALL[kind]()
+    whole.update(TABLE[:700], key=("o", "n"))
+    rest = whole.empty_like()
+    rest.update(TABLE[700:], key=("o", "n"))
+    whole.merge(rest)
+    # Integers are their digits, whatever their width.
+    narrow = ALL[kind]()
+    narrow.update(TABLE.set_column(2, "n", TABLE["n"].cast(pa.uint8())), key=("o", "n"))
+    documents = [counted(sketch) for sketch in (*tables, whole, narrow)]
+    assert all(document == documents[0] for document in documents[1:])
+
+
+def counted(sketch: Any) -> Any:
+    """Return the integers and names that a sketch holds, without its ids and secrets."""
+    document = sketch._to_document()
+    held = {name: value for name, value in document.arrays.items() if "secret" not in name and "hash" not in name}
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in held.items()}
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_plain_specs_and_files_say_nothing_of_columns(kind: str) -> None:
+    plain, compound = ALL[kind](), ALL[kind]()
+    plain.update(["a", "b"])
+    compound.update(TABLE, key=("o", "d"))
+    assert "key_columns" not in plain.spec.to_json()
+    assert compound.spec.to_json()["key_columns"] == ["o", "d"]
+    assert fingerprint_of(plain.spec) != fingerprint_of(compound.spec)
+    again = type(compound).from_sensitive_bytes(compound.to_sensitive_bytes())
+    assert again.spec == compound.spec
+    again.update(TABLE, key=("o", "d"))
+    assert released(compound).spec.key_columns == ("o", "d")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_plain_and_compound_keys_never_meet_in_one_sketch(kind: str) -> None:
+    one, plain, other, swapped = (ALL[kind]() for _ in range(4))
+    one.update(TABLE, key=("o", "d"))
+    before = counted(one)
+    plain.update(TABLE, key="o")
+    other.update(TABLE, key=("o", "n"))
+    swapped.update(TABLE, key=("d", "o"))
+    for sketch in (plain, other, swapped):
+        for left, right in ((one, sketch), (sketch, one)):
+            with pytest.raises(SpecMismatch):
+                left.merge(right)
+        with pytest.raises(SpecMismatch, match="sketch of their own"):
+            sketch.update(TABLE, key=("o", "d"))
+    with pytest.raises(InvalidInput, match="several columns"):
+        one.update(TABLE, key="o")
+    with pytest.raises(InvalidInput, match="list of tuples"):
+        one.update(["a,b", "c,d"])
+    with pytest.raises(InvalidInput, match="list of tuples"):
+        one.update(TABLE["o"])
+    assert counted(one) == before
+    one.update([("a", "b"), None, ("c", None)])  # tuples may come by themselves once the columns are known
+    assert one.skipped_nulls == 302
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_an_update_that_is_refused_states_no_columns(kind: str) -> None:
+    sketch = ALL[kind]()
+    with pytest.raises(DpsketchError):
+        sketch.update(TABLE, key=("o", "d"), user="n")  # it protects records
+    assert sketch.spec.key_columns == ()
+    sketch.update(["a"])
+
+
+@pytest.mark.parametrize("kind", KEYED)
+@pytest.mark.parametrize(
+    "asked", [["a,b"], [("a",)], [("a", "b", "c")], [None], [("a", None)], [("a", 1.5)], [("a", True)], "ab", [b"ab"]]
+)
+def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str, asked: Any) -> None:
+    sketch = KEYED[kind]()
+    sketch.update(TABLE, key=("o", "d"))
+    with pytest.raises(InvalidInput) as refused:
+        released(sketch).estimate(asked)
+    assert "'a'" not in str(refused.value)
+    assert "1.5" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", [(), ("o",), ("o", "o"), ("o", 1), ("o", "nowhere"), ("o", None)])
+def test_names_that_are_no_two_columns_are_refused(key: Any) -> None:
+    with pytest.raises(InvalidInput):
+        dps.Histogram(unit=RECORD).update(TABLE, key=key)
+
+
+def test_parts_that_are_no_keys_and_kinds_that_take_none_are_refused() -> None:
+    for part in (pa.array([1.5]), pa.array([True]), pa.array([b"\xff"]), pd.Timestamp("2026-01-01")):
+        frame = pa.table({"o": ["a"], "d": part if isinstance(part, pa.Array) else [part]})
+        with pytest.raises(InvalidInput):
+            dps.Histogram(unit=RECORD).update(frame, key=("o", "d"))
+    refusing = (
+        dps.RangeSketch(bits=4, unit=RECORD),
+        dps.MomentSketch(p=0.5, size=10, unit=RECORD),
+        dps.HeavyHitters(rows=3, width=64, key_bits=8, unit=RECORD),
+        dps.CountSketch(rows=3, width=64, unit=RECORD, key_type="int"),
+    )
+    for sketch in refusing:
+        with pytest.raises(InvalidInput):
+            sketch.update(TABLE, key=("o", "d"))
+
+
+def test_a_users_compound_keys_are_bounded_like_any() -> None:
+    frame = pl.DataFrame(
+        [(user, f"{i}", "x") for user, i in itertools.product(range(600), range(3))],
+        schema=["u", "a", "b"],
+        orient="row",
+    )
+    for sketch in (
+        dps.Histogram(unit=dps.per_user(2)), dps.CountSketch(rows=5, width=64, unit=dps.per_user(2))
+    ):  # fmt: skip
+        sketch.update(frame, key=("a", "b"), user="u")
+        found = sketch.release(epsilon=2.0, delta=1e-6).estimate([("0", "x"), ("1", "x"), ("2", "x")])
+        assert abs(found.value.sum() - 1200) < 120
+
+
+def test_a_file_whose_names_are_no_rows_of_its_columns_is_refused(tmp_path: Path) -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    histogram.update(TABLE, key=("o", "d"))
+    document = released(histogram).to_document()
+    for name in (b"alone", b'"a",b', b"a,b,c", b"\xff,b"):
+        forged = files.Document(
+            "histogram", False, document.header, {**document.arrays, "found": [name], "values": np.array([300])}
+        )
+        with pytest.raises(FileRefused):
+            type(released(histogram)).from_document(forged)
+    for columns in (["o"], ["o", "o"], "od", [1, 2], {"o": 1}):
+        header = {**document.header, "spec": {**document.header["spec"], "key_columns": columns}}
+        path = tmp_path / "forged.dps"
+        files.write(path, files.Document("histogram", False, header, document.arrays))
+        with pytest.raises(DpsketchError):
+            dps.load(path)
+        path.unlink()
+
+
+def test_answers_travel_as_lists_of_parts() -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    histogram.update(TABLE, key=("o", "d"))
+    found = released(histogram).estimate(KEYS[:2])
+    assert found.to_arrow()["key"].to_pylist() == [list(key) for key in KEYS[:2]]
+    assert found.to_pandas()["key"].tolist() == KEYS[:2]
+    assert found.to_json()[0]["key"] == KEYS[0]
+    assert next(csv.DictReader(found.to_csv().splitlines()))["key"] == '"a,b",c'
+
+
+@pytest.mark.parametrize("row", ["", "a", "a,b,c", '"a,b', '"a"x,b', "a\nb,c", 'a"b,c', ",,", '"a,b"'])
+def test_a_text_that_is_no_row_of_two_fields_is_none(row: str) -> None:
+    assert CompoundKey.parsed(row, 2) is None
+
+
+def test_a_part_may_be_long_and_its_text_is_found_again() -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    long = "x," * 200_000
+    histogram.update(pa.table({"o": [long] * 200, "d": ["y"] * 200}), key=("o", "d"))
+    assert released(histogram).keys == [(long, "y")]
+
+
+def test_tasks_refuse_columns_that_are_not_those_of_the_sketch() -> None:
+    building = pytest.importorskip("dpsketch.spark.building")
+    compound = dps.Histogram(unit=RECORD)
+    compound.update(TABLE[:0], key=("o", "d"))
+    for sketch, key in ((compound, "o"), (compound, ("o", "n")), (dps.Histogram(unit=RECORD), ("o", "d"))):
+        with pytest.raises(InvalidInput, match="key_columns are not the columns"):
+            building.build_files(None, ["t.csv"], sketch, key=key)
+    with pytest.raises(InvalidInput, match="one column here"):
+        building.build(None, compound, key=("o", "d"))

@@ -1,0 +1,158 @@
+"""SQL over one row: what may be asked, what is refused because one record could touch many, and what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.sources import Columns, open_source, parse_expression
+
+ROWS = [("UA", "600", "2026-01-01 10:20:00"), ("UA", "x9", "2026-01-01 10:50:00"), ("B6", "700", ""), ("", " 501 ", "")]
+
+
+def write_csv(path: Path, copies: int = 1) -> str:
+    path.write_text("carrier,distance,ts\n" + "".join(",".join(row) + "\n" for row in ROWS * copies))
+    return str(path)
+
+
+def keys(source: str, key: Any, where: str | None = None, computed: tuple[str, ...] = (), **more: Any) -> list[Any]:
+    columns = Columns(
+        key=key,
+        where=None if where is None else parse_expression(where, "--where"),
+        computed=tuple(parse_expression(text, "--key") for text in computed),
+        **more,
+    )
+    return [each for batch in open_source([source], columns, batch_rows=3) for each in batch.key.to_pylist()]
+
+
+BEYOND_THE_ROW = [
+    "sum(a) > 1", "count(*) > 1", "max(a) = a", "first(a) = a", "row_number() over () < 3", "lag(a) over () = a",
+    "a > (select 1)", "exists (select 1)", "a in (select b from t)", "a = any (select 1)", "a in (from t)",
+    "random() < a", "uuid() = a", "now() > a", "get_current_timestamp() > a", "nextval('s') = a", "a > today()",
+    "read_text('/etc/passwd') = a", "getenv('HOME') = a", "current_setting('x') = a", "getvariable('x') = a",
+    "error(a)", "unnest(a)", "list_aggregate(a, 'sum') = 1", "list_transform(a, lambda x: x) = a", "[a, 1] = b",
+    "a collate nocase = 'x'", "#1 = 2", "$1 = a", "? = a", "*", "columns(*) = 1", "t.a = 1", "a.b.c = 1",
+    "cast(a as int[]) is null", "a::struct(x int) is null", "cast(a as nosuchtype) = 1", "sum(distinct a) = 1",
+    "main.lower(a) = 'x'", "lower(a) over () = 'x'", "struct_pack(x := a) is null", "hash(rowid) = a and f(a)",
+]  # fmt: skip
+NOT_ONE_EXPRESSION = [
+    "", " ", "a = ", "a), (b", "a) from t where (b", "a; select 1", "a) union select (1", "(a", "select a",
+    "a) limit 1 --", "a) order by (b", "a) using sample (5", "a) group by (b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BEYOND_THE_ROW)
+def test_what_could_look_beyond_its_row_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"could let one record touch many|not one SQL expression"):
+        parse_expression(text, "--where")
+
+
+@pytest.mark.parametrize("text", NOT_ONE_EXPRESSION)
+def test_what_is_not_one_expression_is_refused(text: str) -> None:
+    with pytest.raises((InvalidInput, SourceError)):
+        parse_expression(text, "--where")
+
+
+def test_a_constant_is_refused_and_says_why() -> None:
+    with pytest.raises(InvalidInput, match="names no column"):
+        parse_expression("1 = 1", "--where")
+
+
+ALLOWED = {
+    "carrier = 'UA'": ["UA", "UA"],
+    "carrier = 'UA' and distance > 500": ["UA"],
+    "distance > 500": ["UA", "B6", None],  # a distance that is no number is missing, and not above 500
+    "500 < distance": ["UA", "B6", None],
+    "distance * 2 between 1100 and 1300": ["UA"],
+    "distance in (600, 700)": ["UA", "B6"],
+    "not carrier = 'UA'": ["B6"],  # of a null, not is null
+    "carrier is null": [None],
+    "lower(carrier) like 'u%' or carrier is null": ["UA", "UA", None],
+    "case when carrier = 'B6' then true else false end": ["B6"],
+    "coalesce(carrier, 'none') <> 'UA'": ["B6", None],
+    "try_cast(ts as timestamp) >= timestamp '2026-01-01 10:30:00' -- late": ["UA"],
+    "starts_with(carrier, 'B')": ["B6"],
+    "false and carrier = 'UA'": [],
+}
+
+
+@pytest.mark.parametrize("where", ALLOWED)
+def test_rows_are_read_of_which_a_condition_is_true(where: str, tmp_path: Path) -> None:
+    expected = [key if key else None for key in ALLOWED[where]]
+    assert keys(write_csv(tmp_path / "t.csv"), "carrier", where) == expected
+
+
+def test_types_come_from_the_schema_where_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(
+        pa.table({"k": ["a", "b", "c"], "n": pa.array([9, 10, None], pa.int16()), "t": ["9", "10", "11"]}), path
+    )
+    assert keys(str(path), "k", "n > 9") == ["b"]
+    assert keys(str(path), "k", "t > '9'") == []
+    with pytest.raises(SourceError, match="does not fit the types"):
+        keys(str(path), "k", "t > 9")  # text is text here, whatever it holds
+
+
+@pytest.mark.parametrize("bad", ["secret", "", "1e400", "-"])
+def test_no_row_changes_what_becomes_of_another(bad: str, tmp_path: Path) -> None:
+    """Types by values would: one text among numbers would make the whole column text."""
+    rows = [f"{i}" for i in (5, 60, 700, 8000)]
+    path = tmp_path / "t.csv"
+    path.write_text("n\n" + "\n".join(rows) + "\n")
+    before = keys(str(path), "n", "n > 500")
+    for place in range(5):
+        path.write_text("n,x\n" + "".join(f"{row},x\n" for row in [*rows[:place], bad, *rows[place:]]))
+        assert [key for key in keys(str(path), "n", "n > 500") if key != bad] == before == ["700", "8000"]
+
+
+def test_a_computed_key_is_a_function_of_its_row(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "t.csv", copies=20)
+    hour = "date_trunc('hour', try_cast(ts as timestamp))"
+    found = keys(source, hour, computed=(hour,))
+    assert found == ["2026-01-01 10:00:00", "2026-01-01 10:00:00", None, None] * 20
+    both = keys(source, ("carrier", hour), "distance > 500", computed=(hour,))
+    assert both == ["UA,2026-01-01 10:00:00", None, None] * 20
+    whole = "cast(distance // 100 as integer)"
+    assert keys(source, whole, computed=(whole,), key_type="int")[:4] == [6, None, 7, 5]
+    with pytest.raises(SourceError, match="has the type double"):
+        keys(source, "(distance / 7)", computed=("(distance / 7)",))
+
+
+def test_users_weights_and_points_follow_the_rows_that_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("k,u,w,x\n" + "".join(f"{i % 3},u{i},{i},{i}.5\n" for i in range(30)))
+    columns = Columns(key="k", user="u", weight="w", points=("x",), where=parse_expression("k = '1'", "--where"))
+    for by_user in (False, True):
+        rows = [
+            row
+            for batch in open_source([str(path)], columns, sort_by_user=by_user)
+            for row in zip(batch.key.to_pylist(), batch.user.to_pylist(), batch.weight.to_pylist(), strict=True)
+        ]
+        assert sorted(rows) == sorted(("1", f"u{i}", float(i)) for i in range(1, 30, 3))
+
+
+def test_errors_of_sql_quote_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("k\nsecret\n")
+    for where in ("cast(k as integer) = 1", "k::date > date '2026-01-01'", "k + interval 1 day = k"):
+        with pytest.raises((SourceError, InvalidInput)) as refused:
+            keys(str(path), "k", where)
+        assert "secret" not in str(refused.value)
+        assert refused.value.__cause__ is None
+        assert refused.value.__context__ is None
+
+
+def test_sources_without_types_of_their_own_take_no_sql(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"k": 5}\n')
+    with pytest.raises(SourceError, match="declares no types"):
+        keys(str(path), "k", "k > 1")
+    with pytest.raises(SourceError, match="no column 'nowhere'"):
+        keys(write_csv(tmp_path / "t.csv"), "carrier", "nowhere = 1")
+    with pytest.raises(SourceError, match="neither true nor false"):
+        keys(write_csv(tmp_path / "t.csv"), "carrier", "distance + 1")
