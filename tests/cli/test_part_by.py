@@ -84,3 +84,18 @@ def test_a_part_without_records_states_the_same_as_any(dpsketch, tmp_path) -> No
     full, *empty = (dps.load(tmp_path / "out" / f"{day}.dps").spec for day in DAYS)
     assert full.key_type == "int"
     assert empty == [full, full]
+
+
+def test_rows_that_stand_for_many_records_are_divided_with_their_counts(dpsketch, tmp_path) -> None:
+    (tmp_path / "days.txt").write_text("\n".join(DAYS[:2]) + "\n")
+    (tmp_path / "many.csv").write_text(
+        f"day,from,to,n\n{DAYS[1]},a,b,700\n{DAYS[0]},a,b,300\n{DAYS[0]},c,d,90\n2026-12-24,a,b,5000\n"
+    )
+    asked = ("run", "histogram", "many.csv", "--key", "from,to", "--count", "n", "--part-by", "day")
+    made = dpsketch(*asked, "--parts", "days.txt", *BUDGET, "--no-ledger", "-o", "day-{part}.dps")
+    assert made.code == 0, made.err
+    first, second = (dps.load(tmp_path / f"day-{day}.dps") for day in DAYS[:2])
+    assert first.keys == [("a", "b"), ("c", "d")]
+    assert abs(first.estimate([("a", "b")]).value[0] - 300) < 20
+    assert second.keys == [("a", "b")]
+    assert abs(second.estimate([("a", "b")]).value[0] - 700) < 20
