@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, contributions, names, releases
+from tests.mutants import answers, budgets, contributions, names, releases, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -19,6 +19,7 @@ MUTANTS: list[Mutant] = [
     *budgets.LEDGER,
     *budgets.ACCOUNTING,
     *budgets.WORDS,
+    *tables.SOURCES,
     *contributions.NUMBERS,
     *contributions.USERS,
     *contributions.PARTIALS,
