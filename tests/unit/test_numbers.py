@@ -173,7 +173,7 @@ MADE = {
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
-    "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
+    "_Weighed PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)

@@ -45,6 +45,11 @@ class Snapshot:
     guarantee: Guarantee
 
     @property
+    def key_columns(self) -> tuple[str, ...]:
+        """No columns: an item is one key."""
+        return ()
+
+    @property
     def counts(self) -> str:
         """What an estimate counts."""
         return self.guarantee.unit.counts
