@@ -298,7 +298,7 @@ PARTIALS = [
     Mutant(
         "other-specs-merged",
         "sketches/specs.py",
-        "    differing = [name for name in a if a[name] != b.get(name)]\n",
+        "    differing = [name for name in {**a, **b} if a.get(name) != b.get(name)]\n",
         "    differing = []\n",
         "tests/unit/test_countsketch.py",
         "sketches of different seeds are added up",

@@ -19,7 +19,6 @@ HISTOGRAMS = [
         "passed = noisy >= threshold.cutoff - 1",
         f"{_NAMED}␣and␣record-truncated",
         "a key is named from one below the stated threshold on",
-        top=True,
     ),
     Mutant(
         "histogram-half-noise",

@@ -172,8 +172,9 @@ MADE = {
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
+    "_Weighed",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
-    "_Weighed PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
+    "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)
