@@ -17,7 +17,7 @@ from dpsketch.audit.distinguishers import Moved, additive_likelihood_ratio, line
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import GaussianCost, Guarantee
+from dpsketch.privacy import GaussianCost, Guarantee, MomentCost
 
 __all__ = [
     "DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Parts", "additive", "claim_of", "printed_promise",
@@ -194,9 +194,12 @@ def claim_of(promise: Guarantee) -> Claim:
     any other δ. Moments are restated by what is charged for them, unless the sentence promises more than that.
     """
     epsilon, delta = printed_promise(promise)
-    if delta == 0:
-        return Claim(epsilon)
     charged = list(promise.costs)
+    if delta == 0:
+        covered = any(isinstance(cost, MomentCost) for cost in charged) and accounting.fits(
+            charged, epsilon=epsilon, delta=0.0
+        )
+        return Claim(accounting.compose(charged, delta=DELTA), DELTA) if covered else Claim(epsilon)
     if all(isinstance(cost, GaussianCost) for cost in charged) or accounting.compose(charged, delta=delta) > epsilon:
         return Claim(accounting.gaussian_epsilon(accounting.gaussian_mu(epsilon, delta), DELTA), DELTA)
     return Claim(accounting.compose(charged, delta=DELTA), DELTA)
