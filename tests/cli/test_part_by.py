@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
@@ -75,7 +77,6 @@ def test_what_cannot_be_divided_is_refused(dpsketch, visits, tmp_path) -> None:
 
 def test_a_part_without_records_states_the_same_as_any(dpsketch, tmp_path) -> None:
     """The type of a column is public, and stands in each release: it must not say which parts are empty."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.table({"day": [DAYS[0]] * 4, "item": pa.array([1, 2, 3, None], pa.int64())})
     pq.write_table(table, tmp_path / "items.parquet")
     (tmp_path / "days.txt").write_text("\n".join(DAYS))

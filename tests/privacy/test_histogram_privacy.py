@@ -206,6 +206,27 @@ def test_counts_carry_the_stated_noise(form: Any) -> None:
     assert np.max(np.abs(correlations)) < 6 / math.sqrt(len(releases))
 
 
+@pytest.mark.parametrize("level", ["record", "user"])
+def test_the_total_of_other_keys_carries_the_stated_noise(level: str) -> None:
+    """In one stage: variance within 5 standard errors of the law's, and uncorrelated with the counts beside it."""
+    unit = dps.per_user(2) if level == "user" else dps.per_record()
+    histogram = dps.Histogram(unit=unit, key_type="int")
+    people = 1000
+    keys = np.tile([1, 2], people)
+    histogram.update(keys, **({"users": np.repeat(np.arange(people), 2)} if level == "user" else {}))
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "form": "laplace", "others": True}
+    releases = [histogram.release(**budget) for _ in range(1500)]
+    law = releases[0].mechanism.total
+    assert law is not None
+    noise = np.array([[release.rest, *release.values] for release in releases], float) - [2 * people, people, people]
+    error = law.variance * math.sqrt((np.mean(noise[:, 0] ** 4) / np.mean(noise[:, 0] ** 2) ** 2 - 1) / len(noise))
+    assert abs(np.mean(noise[:, 0] ** 2) - law.variance) < 5 * error
+    # One unit moves the total by its whole bound, and the total has a tenth of the budget.
+    assert unit.max_keys / (law.sensitivity / law.epsilon) <= 0.1
+    correlations = np.corrcoef(noise.T) - np.eye(3)
+    assert np.max(np.abs(correlations)) < 6 / math.sqrt(len(releases))
+
+
 @given(
     st.lists(st.sets(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=6),
     st.sets(st.integers(0, 9), min_size=1, max_size=9),
