@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import duckdb
 
 _THREADS = 2  # enough to keep pace with a sketch; each holds memory of its own
+
+
+def load() -> None:
+    """Load DuckDB's library. An interrupt while it loads aborts the process, so nothing may lie on disk by then."""
+    importlib.import_module("duckdb")
 
 
 def connect(*, memory_limit: str | None = None, temp_directory: str = "") -> duckdb.DuckDBPyConnection:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from dpsketch.errors import SourceError
-from dpsketch.sources.engine import connect
+from dpsketch.sources.engine import connect, load
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.records import Batch
 from dpsketch.sources.scratch import private_folder
@@ -48,6 +48,7 @@ def sort_by_user(
                 raise
         raise records.failure
 
+    load()
     with private_folder(temp_directory) as folder:
         connected = run(lambda: connect(memory_limit=memory_limit, temp_directory=folder))
         with connected as connection:
