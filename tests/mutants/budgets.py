@@ -23,9 +23,9 @@ PERMITS = [
     Mutant(
         "counts-draw-before-charge",
         "sketches/countsketch/sketch.py",
-        "        permit = obtain(spec.calibrate(budget), spec.unit, account",
+        "        permit = self._obtain(spec.calibrate(budget), account)",
         "        spec.calibrate(budget).law(COUNTERS).sample(self._table.size)\n"
-        "        permit = obtain(spec.calibrate(budget), spec.unit, account",
+        "        permit = self._obtain(spec.calibrate(budget), account)",
         _PERMIT,
         "noise is drawn before it is paid for",
     ),

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import fields, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
+from dpsketch.privacy import Budget
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.specs import UnitSpec, refuse_mismatch, with_key_columns
+from dpsketch.sketches.permit import Calibration, Permit, obtain
+from dpsketch.sketches.specs import UnitSpec, fingerprint_of, refuse_mismatch, with_key_columns
 
-__all__ = ["Accumulator", "agreed_spec", "stated_spec", "stored_type"]
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["Accumulator", "PlainSketch", "agreed_spec", "stated_spec", "stored_type"]
 
 SpecT = TypeVar("SpecT", bound=UnitSpec)
+ReleaseT = TypeVar("ReleaseT")
 
 
 class Accumulator(Partial, Generic[SpecT]):
@@ -28,6 +35,8 @@ class Accumulator(Partial, Generic[SpecT]):
     # merges, and published nowhere: the spec has a type only if the caller or a column's own type states it.
     _seen: KeyType | None = None
     _cut: Cut = Cut()
+    # Whether something that was drawn before the release came from a seeded source, as in tests.
+    _for_tests: bool = False
     # Whether anything was ever added: from then on a key is what it is.
     _begun: bool = False
 
@@ -82,6 +91,11 @@ class Accumulator(Partial, Generic[SpecT]):
     @property
     def spec(self) -> SpecT:
         """The public spec."""
+        return self._spec
+
+    @property
+    def _published(self) -> SpecT:
+        """The spec as a release shows it."""
         return self._spec
 
     @property
@@ -150,6 +164,13 @@ class Accumulator(Partial, Generic[SpecT]):
         self._seen = self._seen or other._seen
         self._spec = spec
 
+    def _obtain(self, calibration: Calibration, account: Account) -> Permit:
+        """Charge a release of this sketch, and return the permit to draw its parts."""
+        spec = self._published
+        return obtain(
+            calibration, spec.unit, account, note=f"{self.kind} {fingerprint_of(spec)}", for_tests=self._for_tests
+        )
+
     def _completed(self, document: files.Document) -> files.Document:
         document = super()._completed(document)
         header = document.header | {"skipped": self._skipped, "seen": self._seen, "cut": self._cut.to_json()}
@@ -171,6 +192,42 @@ class Accumulator(Partial, Generic[SpecT]):
         if "cut" in document.header:
             sketch._cut = Cut.from_json(document.header["cut"])
         return sketch
+
+
+class PlainSketch(Accumulator[SpecT], Generic[SpecT, ReleaseT]):
+    """A sensitive sketch whose release takes a budget, and nothing else."""
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        part: str | None = None,
+    ) -> ReleaseT:
+        """Charge the budget, draw the noise, and return what may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. δ = 0 is pure; with a δ above 0 the noise is the smallest that the kind has for both.
+        rho : float
+            A zero-concentrated guarantee instead.
+        ledger, dataset, part : Ledger or URL, str, str, optional
+            Where to charge the release; charged before any noise is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation, of everything that is published
+        together; the class says by what. Two releases of one sketch compose: each is charged.
+        """
+        return self._release(Budget(epsilon, delta, rho), self._account(ledger, dataset, part))
+
+    @abstractmethod
+    def _release(self, budget: Budget, account: Account) -> ReleaseT:
+        """Calibrate, obtain a permit, draw, and return the release."""
 
 
 def stored_type(document: files.Document) -> KeyType | None:

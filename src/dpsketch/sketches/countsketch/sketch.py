@@ -18,8 +18,7 @@ from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.permit import obtain
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CountSketch"]
 
 
-class CountSketch(Accumulator[CountSketchSpec]):
+class CountSketch(KeyedPartial, Accumulator[CountSketchSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its releases add and subtract. Where keys may be held until the release, a
@@ -100,34 +99,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         spec = self._spec
         return f"<CountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update: the sketch remembers whom it has counted, and refuses them later. Null users are
-            skipped like null keys.
-        weights : numbers, optional
-            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
-            user, the weights of a user's records of one key are added up and clipped together.
-        counts : whole numbers, optional
-            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
-            user.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or sketch that this one is merged with. Nothing is
-            then compared or remembered, every later update and merge must state it too, and the release says that it
-            was not checked. For users too many to remember, at eight bytes each.
-        """
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         batch = fingerprint(keys, self._key_type)
         if self._protects_users(users, disjoint_users, counts):
             self._add_users(batch, users, weights, disjoint_users)
@@ -225,7 +197,7 @@ class CountSketch(Accumulator[CountSketchSpec]):
         account = self._account(ledger, dataset, part)
         if share is not None:
             return release_share(self._table, self._mass, self._partials, spec, share, budget, account, caveat)
-        permit = obtain(spec.calibrate(budget), spec.unit, account, note=f"counts {fingerprint_of(spec)}")
+        permit = self._obtain(spec.calibrate(budget), account)
         noisy = permit.add_noise(self._table, COUNTERS)
         laws = (permit.calibration.law(COUNTERS),)
         return PrivateCountSketch(spec, noisy, laws, permit.guarantee(caveat=caveat), permit.charge)

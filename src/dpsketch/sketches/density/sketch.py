@@ -23,7 +23,6 @@ from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total
 
@@ -202,9 +201,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         """
         spec = self._spec
         calibrated = spec.calibrate(Budget(epsilon, delta, rho), count_share_of(spec.unit, count_share))
-        permit = obtain(
-            calibrated, spec.unit, self._account(ledger, dataset, part), note=f"density {fingerprint_of(spec)}"
-        )
+        permit = self._obtain(calibrated, self._account(ledger, dataset, part))
         table = permit.add_noise(self._table, TABLE)
         count, law = None, None
         if count_share:

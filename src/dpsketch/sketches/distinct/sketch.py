@@ -13,12 +13,13 @@ from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.accumulating import PlainSketch
 from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
 from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.permit import Calibration, Part, obtain
+from dpsketch.sketches.permit import Calibration, Part
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["DistinctSketch"]
 
 
-class DistinctSketch(Accumulator[DistinctSpec]):
+class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
     """The sensitive sketch of the number of distinct keys.
 
     Parameters
@@ -40,6 +41,15 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
     key_type : {"int", "text"}, optional
         What the keys are; a column's own type states it if it is not given. A release does not say it.
+
+    Privacy
+    -------
+    A release is the number of ones with noise; one unit changes it by at most ``max_keys``. The noise is discrete
+    Laplace, whose guarantee has δ = 0, unless Gaussian noise is smaller, which takes a large δ.
+
+    Accuracy
+    --------
+    The relative error is about 0.7/√buckets; the noise adds √2·max_keys/ε keys where there are few of them.
 
     Examples
     --------
@@ -109,42 +119,9 @@ class DistinctSketch(Accumulator[DistinctSpec]):
     def _absorb(self, other: Self) -> None:
         self._bitmap |= other._bitmap
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateDistinct:
-        """Charge the budget, and return the number of ones with noise.
-
-        Parameters
-        ----------
-        epsilon, delta, rho : float
-            The guarantee. For (ε, δ) the noise is discrete Laplace, whose guarantee has δ = 0, unless Gaussian noise
-            is smaller, which takes a large δ.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before any noise is drawn.
-
-        Privacy
-        -------
-        ε-differential privacy for the spec's unit and neighbour relation: one unit changes the number of ones by at
-        most ``max_keys``. Two releases of one sketch compose: each is charged.
-
-        Accuracy
-        --------
-        The relative error is about 0.7/√buckets; the noise adds √2·max_keys/ε keys where there are few of them.
-        """
-        calibrated = self._spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(
-            calibrated,
-            self._spec.unit,
-            self._account(ledger, dataset, part),
-            note=f"distinct {fingerprint_of(self._spec)}",
-        )
+    def _release(self, budget: Budget, account: Account) -> PrivateDistinct:
+        calibrated = self._spec.calibrate(budget)
+        permit = self._obtain(calibrated, account)
         ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
         noisy = int(permit.add_noise(ones, ONES)[0])
         stated = permit.guarantee(caveat=self._counted.caveat)
@@ -173,12 +150,7 @@ class DistinctSketch(Accumulator[DistinctSpec]):
         spent = float(Budget(epsilon, delta).epsilon or 0)
         flips = Flips(flip_threshold(spent, self._spec.unit), spent)
         calibrated = Calibration((Part(BITS, flips),), flips.costs, spent, 0.0, None, flips.words)
-        permit = obtain(
-            calibrated,
-            self._spec.unit,
-            self._account(ledger, dataset, part),
-            note=f"distinct {fingerprint_of(self._spec)}",
-        )
+        permit = self._obtain(calibrated, self._account(ledger, dataset, part))
         bitmap = permit.draw(BITS, self._bitmap)
         stated = permit.guarantee(caveat=self._counted.caveat)
         return PrivateDistinctBitmap(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +15,16 @@ from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.accumulating import PlainSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
-from dpsketch.sketches.permit import obtain
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
 
 __all__ = ["HeavyHitters"]
 
@@ -37,7 +34,7 @@ _BLOCK = 1 << 16
 Units = npt.NDArray[np.int64]
 
 
-class HeavyHitters(Accumulator[HeavyHittersSpec]):
+class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitters]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its tables add up. Where keys may be held until the release, a
@@ -59,6 +56,12 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
     grid : float, optional
         Step to which weights are rounded; 1 by default, which takes whole weights only.
+
+    Privacy
+    -------
+    δ > 0: rounded Gaussian noise on every level, analytically calibrated; δ = 0: discrete Laplace noise. See
+    :meth:`HeavyHittersSpec.calibrate` for the split among levels and :attr:`HeavyHittersSpec.sensitivity` for the
+    bounds. Search and estimates are post-processing and cost nothing.
 
     Examples
     --------
@@ -105,31 +108,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         shape = f"{spec.tables} tables of {spec.rows}×{spec.width}"
         return f"<HeavyHitters {shape}, spec {fingerprint_of(spec)}, sensitive>"
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers or text, as the spec says. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update: the sketch remembers whom it has counted, and refuses them later.
-        weights : numbers, optional
-            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
-            user, the weights of a user's records of one key are added up and clipped together.
-        counts : whole numbers, optional
-            So many equal records at once; refused where the unit is a user.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or sketch that this one is merged with; nothing is
-            then compared or remembered, and the release says that it was not checked.
-        """
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         column = to_arrow(keys)
         batch = fingerprint(column, self._spec.key_type)
         records = self._spec.space.parse(column)
@@ -231,38 +210,10 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
         self._tables += other._tables
         self._clipped += other._clipped
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateHeavyHitters:
-        """Charge the budget, add noise to every level, and return what may be published.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise.
-        rho : float
-            A zero-concentrated guarantee instead.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before any noise is drawn.
-
-        Privacy
-        -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation, for all levels together: see
-        :meth:`HeavyHittersSpec.calibrate` for the split and :attr:`HeavyHittersSpec.sensitivity` for the bounds. Search
-        and estimates are post-processing and cost nothing.
-        """
+    def _release(self, budget: Budget, account: Account) -> PrivateHeavyHitters:
         spec = self._spec
-        calibrated = spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(
-            calibrated, spec.unit, self._account(ledger, dataset, part), note=f"heavy {fingerprint_of(spec)}"
-        )
+        calibrated = spec.calibrate(budget)
+        permit = self._obtain(calibrated, account)
         total = permit.add_noise(np.array([self._mass], dtype=np.int64), TOTAL)
         dense = permit.add_noise(self._dense, DENSE)
         inner, leaf = permit.add_noise(self._tables[:-1], INNER), permit.add_noise(self._tables[-1:], LEAF)

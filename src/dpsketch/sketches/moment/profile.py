@@ -18,13 +18,12 @@ from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.release import Release, refuse_keys
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import ReleasePreview, obtain
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ __all__ = ["MomentProfile", "PrivateMomentProfile"]
 _MOST = 64
 
 
-class MomentProfile(Partial):
+class MomentProfile(KeyedPartial):
     """Sketches of F_p for several p over one stream; one release, which ends them all.
 
     Parameters
@@ -107,11 +106,7 @@ class MomentProfile(Partial):
         profile._sketches = sketches
         return profile
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records to every sketch; see :meth:`MomentSketch.update`."""
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         # They differ in p alone, so that the batch is the same for all.
         prepared = self._sketches[0]._prepare(keys, users, weights, counts, disjoint_users)
         self._begin_change()

@@ -17,13 +17,12 @@ from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMisma
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.accumulating import agreed_spec, stated_spec, stored_type
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
 from dpsketch.sketches.moment.private import PrivateMoment, significant
 from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, real_numbers, whole_counts
@@ -53,7 +52,7 @@ class Prepared:
     counted: CountedUsers
 
 
-class MomentSketch(Partial):
+class MomentSketch(KeyedPartial):
     """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
 
     Parameters
@@ -152,32 +151,7 @@ class MomentSketch(Partial):
         state = "released and ended" if self._ended else "sensitive"
         return f"<MomentSketch p={spec.p:g}, size {spec.size}, spec {fingerprint_of(spec)}, {state}>"
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records. The cost follows the distinct keys of the batch, so large batches are the faster ones.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update.
-        weights : numbers, optional
-            A record's value, rounded to the grid and clipped to ``unit.max_weight``; default 1. In a turnstile stream
-            it may be negative. Where the unit is a user, the weights of a user's records of one key are added up and
-            clipped together.
-        counts : whole numbers, optional
-            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
-            user.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or partial; nothing is then compared or remembered.
-        """
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         prepared = self._prepare(keys, users, weights, counts, disjoint_users)
         self._begin_change()
         self._add(prepared)

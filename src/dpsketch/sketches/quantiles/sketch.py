@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dpsketch import files
 from dpsketch._compiled.heavy import add_units
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.quantiles.private import PrivateQuantiles
 from dpsketch.sketches.quantiles.spec import ANSWERS, HIGH_ENDS, LOW_ENDS, QuantileSpec, drawn_by
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
 from dpsketch.sketches.specs import fingerprint_of
 
-if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
-
 __all__ = ["QuantileSketch"]
 
 
-class QuantileSketch(OrderedSketch[QuantileSpec]):
+class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     """The sensitive sketch of named quantiles, which ``RangeSketch(…, quantiles=[0.5, 0.9])`` makes.
 
     Parameters
@@ -50,6 +47,12 @@ class QuantileSketch(OrderedSketch[QuantileSpec]):
         Chooses which of a user's values count. Sketches merge only if it is the same, hence the fixed default.
     grid : float, optional
         Step to which weights are rounded; 1 by default, which takes whole weights only.
+
+    Privacy
+    -------
+    All quantiles and the ends of their intervals together cost one budget: see
+    :mod:`~dpsketch.sketches.quantiles.mechanism` for the proof, and :meth:`QuantileSpec.calibrate` for the split. The
+    draws are exact. δ = 0: pure. δ > 0: the better of pure and ρ, which for up to seven quantiles is pure.
 
     Examples
     --------
@@ -93,37 +96,10 @@ class QuantileSketch(OrderedSketch[QuantileSpec]):
         super()._absorb(other)
         self._cells += other._cells
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateQuantiles:
-        """Charge the budget, draw the quantiles, and return what may be published.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The guarantee. δ = 0: pure. δ > 0: the better of pure and ρ, which for up to seven quantiles is pure.
-        rho : float
-            A zero-concentrated guarantee instead.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before anything is drawn.
-
-        Privacy
-        -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation, for all quantiles and the ends of their
-        intervals together: see :mod:`~dpsketch.sketches.quantiles.mechanism` for the proof, and
-        :meth:`QuantileSpec.calibrate` for the split. The draws are exact.
-        """
+    def _release(self, budget: Budget, account: Account) -> PrivateQuantiles:
         spec = self._spec
-        calibrated = spec.calibrate(Budget(epsilon, delta, rho))
-        account = self._account(ledger, dataset, part)
-        permit = obtain(calibrated, spec.unit, account, note=f"quantiles {fingerprint_of(spec)}")
+        calibrated = spec.calibrate(budget)
+        permit = self._obtain(calibrated, account)
         drawn = {each.name: permit.draw(each.name, self._cells) for each in calibrated.parts}
         shift, ends = 0, np.empty((0, len(spec.quantiles)), np.int64)
         if HIGH_ENDS in drawn:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, to_arrow
-from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.accumulating import PlainSketch
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.ranges.domain import Domain
 from dpsketch.sketches.specs import UnitSpec
 from dpsketch.sketches.weights import WeightGrid, checked_total, record_units
@@ -44,9 +44,10 @@ class OrderedSpec(UnitSpec, Protocol):
 
 
 SpecT = TypeVar("SpecT", bound=OrderedSpec)
+ReleaseT = TypeVar("ReleaseT")
 
 
-class OrderedSketch(Accumulator[SpecT]):
+class OrderedSketch(KeyedPartial, PlainSketch[SpecT, ReleaseT]):
     """A sensitive sketch of whole numbers from a public domain."""
 
     _mass: int
@@ -65,31 +66,7 @@ class OrderedSketch(Accumulator[SpecT]):
         """Keys are values: whole numbers, whatever the source."""
         return "int"
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Whole numbers. Nulls are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update: the sketch remembers whom it has counted, and refuses them later.
-        weights : numbers, optional
-            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
-            user, the weights of a user's records of one value are added up and clipped together.
-        counts : whole numbers, optional
-            So many equal records at once; refused where the unit is a user.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or sketch that this one is merged with; nothing is
-            then compared or remembered, and the release says that it was not checked.
-        """
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         column = to_arrow(keys)
         batch = fingerprint(column, "int")
         offsets = self._spec.domain.offsets(column)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.spec import DENSE, TOTAL
-from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.levels import prefix_prints
 from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
@@ -24,16 +24,13 @@ from dpsketch.sketches.ranges.private import PrivateRanges, level_keys
 from dpsketch.sketches.ranges.spec import LEVEL_BITS, TABLES, RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
 
-if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
-
 __all__ = ["RangeSketch"]
 
 # Records a block: all levels of a block are filled before the next one is read.
 _BLOCK = 1 << 16
 
 
-class RangeSketch(OrderedSketch[RangeSketchSpec]):
+class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
     """The sensitive sketch: takes whole numbers, merges, and is released once its budget is charged.
 
     Parameters
@@ -59,6 +56,12 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
     quantiles : list of numbers, optional
         All that will be asked, if it is a few quantiles known beforehand. They are far more accurate than the tree's
         then, and what is made is a :class:`~dpsketch.QuantileSketch` (which also takes ``interval_share=``).
+
+    Privacy
+    -------
+    δ > 0: rounded Gaussian noise on every level, analytically calibrated; δ = 0: discrete Laplace noise. See
+    :meth:`RangeSketchSpec.calibrate` for the split among levels and :attr:`RangeSketchSpec.sensitivity` for the bounds.
+    Ranges and quantiles are post-processing and cost nothing, however many are asked.
 
     Examples
     --------
@@ -130,38 +133,10 @@ class RangeSketch(OrderedSketch[RangeSketchSpec]):
         self._cells += other._cells
         self._tables += other._tables
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateRanges:
-        """Charge the budget, add noise to every level, and return what may be published.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The guarantee. δ > 0: rounded Gaussian noise, analytically calibrated. δ = 0: discrete Laplace noise.
-        rho : float
-            A zero-concentrated guarantee instead.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before any noise is drawn.
-
-        Privacy
-        -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation, for all levels together: see
-        :meth:`RangeSketchSpec.calibrate` for the split and :attr:`RangeSketchSpec.sensitivity` for the bounds. Ranges
-        and quantiles are post-processing and cost nothing, however many are asked.
-        """
+    def _release(self, budget: Budget, account: Account) -> PrivateRanges:
         spec = self._spec
-        calibrated = spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(
-            calibrated, spec.unit, self._account(ledger, dataset, part), note=f"ranges {fingerprint_of(spec)}"
-        )
+        calibrated = spec.calibrate(budget)
+        permit = self._obtain(calibrated, account)
         dense = np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in spec.dense_depths])
         noisy = np.concatenate([permit.add_noise(dense[:1], TOTAL), permit.add_noise(dense[1:], DENSE)])
         tables = permit.add_noise(self._tables, TABLES)

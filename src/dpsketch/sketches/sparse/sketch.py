@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,10 @@ from dpsketch import files
 from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
-from dpsketch.privacy import Unit
-from dpsketch.sketches.accumulating import Accumulator
-from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.permit import obtain
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.accumulating import PlainSketch
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.sparse.entries import Entries
 from dpsketch.sketches.sparse.mechanism import SURVIVORS, TABLE
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
@@ -24,16 +24,13 @@ from dpsketch.sketches.sparse.threshold import Survivors
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
 
-if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
-
 __all__ = ["SparseHistogram"]
 
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 
 
-class SparseHistogram(Accumulator[SparseHistogramSpec]):
+class SparseHistogram(KeyedPartial, PlainSketch[SparseHistogramSpec, PrivateSparseHistogram]):
     """The sensitive histogram: takes records, merges, and is released once its budget is charged.
 
     Parameters
@@ -56,6 +53,18 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         The paper's α; 2 flips bits with probability 1/4 exactly.
     seed, grid, key_type : optional
         As for :class:`~dpsketch.CountSketch`.
+
+    Privacy
+    -------
+    The ALP part costs k·g(w·ε'), the threshold part its share (see :mod:`~dpsketch.sketches.sparse.alp` and
+    :mod:`~dpsketch.sketches.sparse.threshold`). δ = 0 is pure, also for keys that nobody has; with δ > 0 the threshold
+    part lowers its cutoff to what δ allows. ρ is refused, with the ε that stays within it: neither part gains from it.
+    Sizes come from the spec, never from the data.
+
+    Accuracy
+    --------
+    A value up to the top is read with an error of O(w·k/ε), whatever the other keys' values are; the error of a larger
+    one is that of the threshold part's Laplace noise.
 
     Examples
     --------
@@ -100,34 +109,7 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
     def __repr__(self) -> str:
         return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers in the domain, or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update: the histogram remembers whom it has counted, and refuses them later. Null users are
-            skipped like null keys.
-        weights : numbers, optional
-            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
-            user, the weights of a user's records of one key are added up and clipped together.
-        counts : whole numbers, optional
-            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
-            user.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or histogram that this one is merged with. Nothing
-            is then compared or remembered, every later update and merge must state it too, and the release says that
-            it was not checked.
-        """
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         batch = fingerprint(keys, self._key_type)
         spec = replace(self._spec, key_type=batch.key_type)
         if self._protects_users(users, disjoint_users, counts):
@@ -181,48 +163,14 @@ class SparseHistogram(Accumulator[SparseHistogramSpec]):
         self._mass += other._mass
         self._entries.add(*other._entries.arrays())
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateSparseHistogram:
-        """Charge the budget, draw the noise, and return what may be published.
+    @property
+    def _published(self) -> SparseHistogramSpec:
+        return self._spec.published
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The guarantee. δ = 0: pure, also for keys that nobody has. δ > 0: the threshold part lowers its cutoff to
-            what δ allows; with ``max_value`` there is no threshold part, and the release is pure whatever δ allows.
-        rho : float
-            Refused, with the ε that stays within it: neither part gains from a zero-concentrated account.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before any noise is drawn.
-
-        Privacy
-        -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation. The ALP part costs k·g(w·ε'), the
-        threshold part its share (see :mod:`~dpsketch.sketches.sparse.alp` and
-        :mod:`~dpsketch.sketches.sparse.threshold`). Sizes come from the spec, never from the data. Two releases of one
-        histogram compose: each is charged.
-
-        Accuracy
-        --------
-        A value up to the top is read with an error of O(w·k/ε), whatever the other keys' values are; the error of a
-        larger one is that of the threshold part's Laplace noise.
-        """
-        spec = self._spec.published
-        mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho)
-        permit = obtain(
-            mechanism.calibration,
-            spec.unit,
-            self._account(ledger, dataset, part),
-            note=f"sparse {fingerprint_of(spec)}",
-        )
+    def _release(self, budget: Budget, account: Account) -> PrivateSparseHistogram:
+        spec = self._published
+        mechanism = spec.mechanism(**budget.keywords)
+        permit = self._obtain(mechanism.calibration, account)
         positions, units = self._entries.arrays()
         table = permit.draw(TABLE, positions, units)
         if mechanism.threshold is None:
