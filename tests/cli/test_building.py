@@ -1,4 +1,4 @@
-"""Edges of the command line that a privacy review found."""
+"""Building, merging and releasing step by step: what is published, refused and left behind."""
 
 from __future__ import annotations
 

@@ -1,0 +1,119 @@
+"""Records that cannot be counted are refused as a whole batch, change nothing and are not named, in every kind."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpsketch.errors import CounterOverflow, DpsketchError
+from sensitive import ROWS, Records, Row, everything
+
+SECRET = 987_654_321
+
+Change = Callable[[Records], Records]
+
+
+def given(**columns: Any) -> Change:
+    """Put values into a column: one for each record, or a function of the records that are there."""
+
+    def change(batch: Records) -> Records:
+        records, before = batch
+        made = {
+            name: value(len(records)) if callable(value) else [value] * len(records) for name, value in columns.items()
+        }
+        return records, before | made
+
+    return change
+
+
+def without(name: str) -> Change:
+    return lambda batch: (batch[0], {column: values for column, values in batch[1].items() if column != name})
+
+
+def stated(batch: Records) -> Records:
+    return batch[0], batch[1] | {"disjoint_users": True}
+
+
+def of_two_types(batch: Records) -> Records:
+    records, columns = batch
+    return [records[0], *([str(SECRET), SECRET] * 2)][: len(records)], columns
+
+
+FRACTION = given(weights=0.5)
+
+# The column that a kind must take for the change to make sense, the level, and the change.
+CHANGES: dict[str, tuple[str, str | None, Change]] = {
+    "weight is no number": ("weights", None, given(weights=math.nan)),
+    "weight without bound": ("weights", None, given(weights=math.inf)),
+    "negative weight": ("weights", None, given(weights=-SECRET)),
+    "weight as text": ("weights", None, given(weights=str(SECRET))),
+    "weight as truth": ("weights", None, given(weights=True)),
+    "a weight too many": ("weights", None, given(weights=lambda n: [1] * (n + 1))),
+    "a fraction of a grid of 1": ("weights", None, FRACTION),
+    "count is a fraction": ("counts", "record", given(counts=1.0)),
+    "negative count": ("counts", "record", given(counts=-SECRET)),
+    "a count too few": ("counts", "record", given(counts=lambda n: [1] * (n - 1))),
+    "counts of users": ("counts", "user", given(counts=1)),
+    "users of records": ("users", "record", given(users=SECRET)),
+    "disjoint users of records": ("users", "record", stated),
+    "no users": ("users", "user", without("users")),
+    "a user too many": ("users", "user", given(users=lambda n: [f"user {i}" for i in range(n + 1)])),
+    "users of two types": ("users", "user", given(users=lambda n: ([str(SECRET), SECRET] * n)[:n])),
+    "users that are fractions": ("users", "user", given(users=SECRET + 0.5)),
+    "keys of two types": ("keys", None, of_two_types),
+}
+
+
+def takes(row: Row, column: str, level: str | None) -> bool:
+    """Whether a row's kind takes a column, at that level."""
+    parameters = inspect.signature(inspect.unwrap(type(row.start()).update)).parameters
+    return column in parameters and (level is None or ("users" in row.batches[0][1]) == (level == "user"))
+
+
+CASES = [
+    pytest.param(row, change, id=f"{row.name}: {name}")
+    for row in ROWS
+    for name, (column, level, change) in CHANGES.items()
+    if takes(row, column, level)
+    and not (change is FRACTION and row.name.startswith("moment"))  # which has a finer grid
+]
+
+
+@pytest.mark.parametrize(("row", "change"), CASES)
+def test_a_bad_batch_is_refused_and_changes_nothing(row: Row, change: Change) -> None:
+    sketch = row.filled(0)
+    before = everything(sketch)
+    records, columns = change(row.batches[1])
+    with pytest.raises(DpsketchError) as refusal:
+        sketch.update(records, **columns)
+    assert str(SECRET) not in str(refusal.value)
+    assert everything(sketch) == before
+    row.add(sketch, 1)  # and it goes on
+
+
+WHOLE = [row for row in ROWS if takes(row, "counts", "record") and not row.name.startswith("moment")]  # of floats
+
+
+@pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.name)
+def test_counters_never_wrap(row: Row) -> None:
+    """Neither by one batch, nor by a later one, nor by a merge; a state that began from noise has it on top."""
+    keys = row.batches[0][0][:1]
+    full = row.start()
+    with pytest.raises(CounterOverflow):
+        full.update(keys * 2, counts=[2**62, 2**62])
+    full.update(keys, counts=[2**62 - 10**6])
+    before = everything(full)
+    for _ in range(2):
+        with pytest.raises(CounterOverflow):
+            full.update(keys, counts=[2 * 10**6])
+    assert everything(full) == before
+    if row.merges:
+        partner = row.partner(full, 0)
+        partner.update(keys, counts=[2 * 10**6])
+        with pytest.raises(CounterOverflow):
+            full.merge(partner)
+        assert everything(full) == before

@@ -1,0 +1,108 @@
+"""Sums and differences of releases: what they promise, and that a release is in one once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsketch as dps
+from dpsketch import accounting, files
+from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.privacy import GaussianCost, PureCost
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def counts(**options: Any) -> dps.CountSketch:
+    return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
+
+
+def pan_private() -> dps.PanPrivateCountSketch:
+    unit = dps.per_record()
+    return dps.PanPrivateCountSketch(rows=5, width=64, unit=unit, epsilon=1.0, delta=1e-6, key_type="text")
+
+
+def test_what_releases_were_made_under_holds_for_their_sum() -> None:
+    unit = dps.per_user(max_keys=2)
+    sketch = counts(unit=unit)
+    sketch.update(["tea"], users=["ann"], disjoint_users=True)
+    stated = sketch.release(**BUDGET)
+    plain = counts(unit=unit, key_type="text").release(**BUDGET)
+    other = counts(unit=unit, key_type="text").release(**BUDGET)
+    for combined in (stated + plain, plain + stated, plain - stated, (plain + other) + stated):
+        assert combined.guarantee.holds
+        assert "not checked" in str(combined.guarantee)
+        assert str(combined.guarantee).count("may be in both") == 1
+    assert "not checked" not in str((plain + other).guarantee)
+
+
+def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:
+    """Added to itself its noise adds up to 2σ, and the sum would state √2·σ; subtracted, it leaves nothing."""
+    first, second, third = (counts(key_type="text").release(**BUDGET) for _ in range(3))
+    first.save(tmp_path / "first.dps")
+    (first - second).save(tmp_path / "change.dps")
+    same, change = dps.load(tmp_path / "first.dps"), dps.load(tmp_path / "change.dps")
+    for combine in (
+        lambda: first + first,
+        lambda: first - first,
+        lambda: first + same,
+        lambda: (first + second) + first,
+        lambda: (third + same) - first,
+        lambda: change + second,
+        lambda: (first + second) + (second + third),
+    ):
+        with pytest.raises(ReleaseRefused, match="one release is in both"):
+            combine()
+    assert (first + second + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
+    assert (change + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
+    plain = files.decode(files.encode(change.to_document()), allow_sensitive=False)
+    assert len(plain.header["terms"]) == 2
+    assert "terms" not in first.to_document().header
+
+
+def test_two_releases_that_came_out_alike_are_two(tmp_path: Path) -> None:
+    """Of a single counter two draws are equal now and then; charges tell them apart."""
+    ledger = dps.Ledger(tmp_path / "budget.db")
+    made = [
+        dps.CountSketch(rows=1, width=2, unit=dps.per_record(), key_type="text").release(
+            epsilon=60.0, delta=0, ledger=ledger, dataset="web"
+        )
+        for _ in range(2)
+    ]
+    assert made[0].table.tolist() == made[1].table.tolist()
+    assert (made[0] + made[1]).noise_scale > made[0].noise_scale
+
+
+def test_a_sum_says_why_it_promises_nothing() -> None:
+    plain = counts(key_type="text").release(**BUDGET)
+    with seeded_noise_for_tests_only(1):
+        seeded = counts(key_type="text").release(**BUDGET)
+    for combined in (plain + seeded, seeded + plain):
+        assert not combined.guarantee.holds
+        assert "seeded source" in str(combined.guarantee)
+
+
+def test_a_state_that_began_with_noise_for_tests_promises_nothing() -> None:
+    with seeded_noise_for_tests_only(1):
+        begun = pan_private()
+    assert not begun.publish().guarantee.holds
+    begun = pan_private()
+    with seeded_noise_for_tests_only(1):
+        published = begun.publish()
+    assert not published.guarantee.holds
+    assert pan_private().publish().guarantee.holds
+
+
+@pytest.mark.parametrize("budget", [{"rho": 1e300}, {"rho": 10**400}, {"epsilon": 10**400, "delta": 0}])
+def test_absurd_budgets_are_refused(budget: Any) -> None:
+    with pytest.raises(InvalidInput):
+        counts().release(**budget)
+
+
+def test_a_part_that_costs_next_to_nothing_does_not_break_the_sum() -> None:
+    costs = [PureCost(1.0), PureCost(0.5), GaussianCost(1e-160), GaussianCost(1e-320)]
+    assert 1.49 < accounting.compose(costs, delta=1e-6) <= 1.5
+    assert accounting.composed_delta(costs, epsilon=1.5) < 1e-100
