@@ -78,7 +78,7 @@ NUMBERS = [
         "sketches/weights.py",
         '        if np.any(values < 0):\n            raise InvalidInput("weights',
         '        if False:\n            raise InvalidInput("weights',
-        "tests/unit/test_countsketch.py",
+        "tests/contract/test_refusals.py -k counts␣and␣record",
         "negative weights count",
     ),
     Mutant(
@@ -86,7 +86,7 @@ NUMBERS = [
         "sketches/weights.py",
         "    if not np.all(np.isfinite(result)):\n",
         "    if False:\n",
-        "tests/unit/test_countsketch.py",
+        "tests/contract/test_refusals.py -k counts␣and␣record",
         "NaN counts as a weight",
     ),
     Mutant(
