@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, contributions, names, releases, tables
+from tests.mutants import answers, budgets, classes, contributions, names, releases, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -12,6 +12,7 @@ MUTANTS: list[Mutant] = [
     *releases.TREES,
     *releases.DENSITIES,
     *releases.OTHERS,
+    *classes.CLASSES,
     *names.HISTOGRAMS,
     *names.VOTES,
     *names.QUANTILES,

@@ -187,6 +187,8 @@ PUBLIC = {
     "sketches/histogram/predict.py",
     "sketches/ranges/chain.py",
 }
+# Of whole numbers below 2⁵³, which doubles add up exactly in every order; test_class_sums.py holds that.
+EXACT = {"sketches/density/class_sums.py", "sketches/density/embedding.py"}
 SENSITIVE = ("_compiled", "bounding", "local", "sketches", "sources", "spark", "hashing.py", "keying.py", "kernels.py")
 PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "multi_dot"}
 
@@ -213,6 +215,6 @@ def test_no_matrix_product_is_taken_before_a_release() -> None:
     ]
     names = {str(file.relative_to(root)): file.read_text() for file in modules}
     assert len(names) > 100
-    assert set(names) >= PUBLIC
-    assert {name for name, source in names.items() if products(source)} <= PUBLIC
+    assert set(names) >= PUBLIC | EXACT
+    assert {name for name, source in names.items() if products(source)} <= PUBLIC | EXACT
     assert products("a = b @ c") == [1] == products("np.dot(b, c)")

@@ -94,7 +94,7 @@ def test_it_works_with_the_tools(seeded: None) -> None:
     [
         ({"epsilon": None}, "needs a budget"),
         ({"delta": None}, "delta="),
-        ({"bounds": None}, "public bounds"),
+        ({"bounds": None, "kernel": "angular"}, "public bounds"),
         ({"bounds": [(-8, 8)]}, "bounds"),
         ({"classes": None}, "public list of labels"),
         ({"classes": "from_data"}, "as_in_y"),

@@ -169,6 +169,7 @@ KEEPING: dict[type, dict[str, Any]] = {
 MADE = {
     "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
+    "EmbeddingMap PrivateClassSums",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",

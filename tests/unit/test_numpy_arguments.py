@@ -283,6 +283,12 @@ def classifier(**numbers: Any) -> Any:
     return [model.guarantee_, model.densities_, model.centre_, model.kernel_sums(X[:2])]
 
 
+def linear_classifier(**numbers: Any) -> Any:
+    X, y = np.repeat([[0.0, 0.9], [0.8, 0.1]], 20, axis=0), np.repeat([0, 1], 20)
+    model = dps.DensityClassifier(classes=[0, 1], public=X[::3], unit=UNIT, **numbers).fit(X, y)
+    return [model.guarantee_, model.sums_.sums, model.decision_function(X[:2])]
+
+
 def pan_private(**numbers: Any) -> Any:
     sketch = dps.PanPrivateCountSketch(unit=UNIT, key_type="text", **numbers)
     sketch.update(WORDS)
@@ -423,6 +429,9 @@ CASES = [
         "DensityClassifier",
         fixed(classifier),
         {"rows": 20, "power": 2, "smoothing": 0.5, "centre_share": 0.1, "seed": 9, **BUDGETS[0]},
+    ),
+    Case(
+        "DensityClassifier", fixed(linear_classifier), {"epsilon": 1, "delta": 0.1, "dims": 1, "expected_records": 40}
     ),
     Case("DensityClassifier", fixed(classifier), {"rows": 20, "smoothing": 1, "seed": 9, "rho": 0.1}),
     Case(

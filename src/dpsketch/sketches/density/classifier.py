@@ -1,4 +1,4 @@
-"""A private classifier with scikit-learn's conventions: one density a class, decided by kernel sums.
+"""A private classifier with scikit-learn's conventions: one sum or density a class, released together.
 
 Scikit-learn is loaded when the classifier is fitted or asked, to check its input; it need not be there otherwise. The
 class derives from nothing of it, so that ``import dpsketch`` stays quick.
@@ -6,21 +6,22 @@ class derives from nothing of it, so that ``import dpsketch`` stays quick.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.bounding import CountedUsers
-from dpsketch.errors import DpsketchError, InvalidInput
+from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of, private_centre
+from dpsketch.sketches.density.class_sums import PrivateClassSums, calibrate, moment_share, noise_of
+from dpsketch.sketches.density.embedding import embedding_map
+from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
 from dpsketch.sketches.density.functions import row_functions
 from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
@@ -37,27 +38,43 @@ __all__ = ["DensityClassifier"]
 Floats = npt.NDArray[np.float64]
 
 _SCALED = (-1.0, 1.0)
+_COSINE_SCALE = 0.05
 
 
-class DensityClassifier:
-    """Classify points by the class whose records are, in sum, most alike.
+class DensityClassifier(Estimator):
+    """Classify points by the class whose records are most alike.
 
-    Each class has a density sketch; all are released together for one budget. A kernel sum is the size of a class times
-    its density at the point, so comparing sums is Bayes' rule with the classes' own frequencies: no class size is
-    needed, and none is spent.
+    *Embeddings* (``kernel="linear"``, the default without ``bounds``): each class has the sum of its vectors, of length
+    at most 1; all are released together for one budget, and a point goes to the class whose noisy sum lies in its
+    direction. One pass; for texts, pictures and whatever else an encoder has turned into vectors. The encoder must not
+    have been trained on the records.
+
+    *Features* (other kernels, the default with ``bounds``): each class has a density sketch. A kernel sum is the size
+    of a class times its density at the point, so comparing sums is Bayes' rule with the classes' own frequencies: no
+    class size is needed, and none is spent.
 
     Parameters
     ----------
     epsilon, delta, rho : float
         The budget of a fit, as for ``DensitySketch.release``; there is no default.
-    bounds : (low, high), or one pair for each feature
-        *Public* bounds of the features, to which values are moved. Features are scaled from them to [−1, 1].
-        Needed, since a minimum, maximum or mean of the data is itself a datum.
+    bounds : (low, high), or one pair for each feature, optional
+        *Public* bounds of the features, to which values are moved. Features are scaled from them to [−1, 1]. Needed
+        but for the linear kernel, since a minimum, maximum or mean of the data is itself a datum. Without them,
+        vectors longer than 1 are scaled down to length 1.
     classes : sequence of labels, or "as_in_y"
         The *public* list of labels. A label that only one record has would otherwise show that it is there;
         "as_in_y" states that the labels in ``y`` are public knowledge, and the guarantee says so.
-    kernel : {"angular", "euclidean", "manhattan"}
-        How alike two points are, after scaling.
+    kernel : {"linear", "angular", "euclidean", "manhattan"}, optional
+        How alike two points are, after scaling; "linear" without bounds and "angular" with them, if not given.
+    public : array, optional
+        For the linear kernel: public vectors of the same encoder, of any domain. Their mean is subtracted, and vectors
+        are measured along half as many of their principal directions, which helps most where ε is small.
+    expected_records : float, optional
+        A *public* guess at the number of records. For the linear kernel: where it is large beside the noise, a share of
+        the budget goes to second moments (linear discriminant analysis); for pure ε it sets how many dimensions are
+        kept. A wrong guess costs accuracy, never privacy.
+    dims : int, optional
+        For the linear kernel: how many dimensions are kept, of public directions or, for pure ε, of random ones.
     rows : int
         Hash functions to average over.
     power : int
@@ -84,11 +101,13 @@ class DensityClassifier:
     classes_ : numpy.ndarray
         The labels.
     densities_ : list of PrivateDensity
-        The release of each class.
+        The release of each class; not for the linear kernel.
+    sums_ : PrivateClassSums
+        The release of all classes, for the linear kernel.
     guarantee_ : Guarantee
         What the fit promised, for all of them together.
     centre_ : numpy.ndarray
-        From where directions are taken, after scaling.
+        From where directions are taken, after scaling; not for the linear kernel.
     n_features_in_ : int
         Number of features.
 
@@ -110,6 +129,7 @@ class DensityClassifier:
 
     classes_: npt.NDArray[Any]
     densities_: list[PrivateDensity]
+    sums_: PrivateClassSums
     guarantee_: Guarantee
     centre_: Floats
     n_features_in_: int
@@ -122,7 +142,10 @@ class DensityClassifier:
         rho: float | None = None,
         bounds: Any = None,
         classes: Any = None,
-        kernel: str = "angular",
+        kernel: str | None = None,
+        public: Any = None,
+        expected_records: float | None = None,
+        dims: int | None = None,
         rows: int = 800,
         power: int = 4,
         bandwidth: float | None = None,
@@ -141,6 +164,9 @@ class DensityClassifier:
         self.bounds = bounds
         self.classes = classes
         self.kernel = kernel
+        self.public = public
+        self.expected_records = expected_records
+        self.dims = dims
         self.rows = rows
         self.power = power
         self.bandwidth = bandwidth
@@ -168,15 +194,17 @@ class DensityClassifier:
         Privacy
         -------
         A record lies in one class, so all classes' tables together move as far as one table does: each table has the
-        noise of the whole budget, less the private centre's share. Nothing else is read from the data but, with
-        ``classes="as_in_y"``, the list of labels.
+        noise of the whole budget, less the private centre's or second moments' share. Nothing else is read from the
+        data but, with ``classes="as_in_y"``, the list of labels.
         """
-        utils = _scikit_learn()
-        X, y = _checked(lambda: utils.validation.validate_data(self, X, y, dtype=np.float64))
+        utils = scikit_learn()
+        X, y = checked(lambda: utils.validation.validate_data(self, X, y, dtype=np.float64))
         utils.multiclass.check_classification_targets(y)
-        spec = self._spec(X.shape[1])
         labels, codes = self._labels(y)
-        chosen = self._bounded(spec, X, codes, users)
+        if self._linear:
+            return self._fit_sums(X, labels, codes, users)
+        spec = self._spec(X.shape[1])
+        chosen = self._bounded(spec.unit, X, codes, users)
         scaled, codes = self._scaled(X)[chosen], codes[chosen]
         centre = self._public_centre(spec)
         centre_share = 0.0 if centre is not None else self.centre_share
@@ -188,12 +216,28 @@ class DensityClassifier:
             sketch = DensitySketch.from_spec(spec)
             sketch._add_bounded(VectorBatch(scaled[codes == code] - centre, None, 0))
             tables.append(permit.add_noise(sketch._table, TABLE, code))
-        caveat = "The list of labels was read from the records, and stated to be public knowledge."
-        stated = permit.guarantee(caveat=caveat if isinstance(self.classes, str) else None)
+        stated = permit.guarantee(caveat=self._caveat)
         law = permit.calibration.law(TABLE)
         releases = [PrivateDensity(spec, table, None, law, None, stated, permit.charge) for table in tables]
+        return self._keep(centre_=centre, densities_=releases, guarantee_=stated, classes_=labels)
+
+    def _fit_sums(self, X: Floats, labels: npt.NDArray[Any], codes: npt.NDArray[np.intp], users: Any) -> Self:
+        unit = per_record() if self.unit is None else self.unit
+        if not isinstance(unit, Unit) or unit.max_weight != 1:
+            raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
+        budget = Budget(self.epsilon, self.delta, self.rho)
+        shape = embedding_map(X.shape[1], budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
+        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records)
+        chosen = self._bounded(unit, X, codes, users)
+        note = f"density classifier, linear in {shape.kept} dimensions"
+        permit = obtain(calibrate(budget, unit, shape, share), unit, self._account, note=note)
+        sums = PrivateClassSums.drawn(shape, self._vectors(X)[chosen], codes[chosen], len(labels), permit)
+        return self._keep(sums_=sums, guarantee_=permit.guarantee(caveat=self._caveat), classes_=labels)
+
+    def _keep(self, **fitted: Any) -> Self:
         # All at once: interrupted in between, an earlier fit's guarantee would stand beside these densities.
-        vars(self).update(centre_=centre, densities_=releases, guarantee_=stated, classes_=labels)
+        left = {name: None for name in ("sums_", "densities_", "centre_") if name not in fitted and name in vars(self)}
+        vars(self).update(fitted | left)
         return self
 
     def kernel_sums(self, X: Any) -> Floats:
@@ -202,9 +246,11 @@ class DensityClassifier:
         For the angular kernel, what points at a right angle have, 2^−power a record, is subtracted: the classes then
         differ by what is alike, and not by the noise in their sizes.
         """
-        checks = _scikit_learn().validation
+        checks = scikit_learn().validation
         checks.check_is_fitted(self)
-        points = _checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
+        points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
+        if self._sums is not None:
+            return self._sums.kernel_sums(self._vectors(points))
         scaled = self._scaled(points) - self.centre_
         spec = self.densities_[0].spec
         if isinstance(spec.kernel, Angular):
@@ -215,54 +261,41 @@ class DensityClassifier:
         return np.stack([density.estimate(scaled).value for density in self.densities_], axis=1)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class of each point: the one with the largest kernel sum."""
-        sums = self.kernel_sums(X)
-        return np.asarray(self.classes_[np.argmax(sums, axis=1)])
+        """Return the class of each point: the one with the largest score."""
+        scores = self._scores(X)
+        return np.asarray(self.classes_[np.argmax(scores, axis=1)])
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of each point in each class, n × classes; of two classes, how far the second is ahead.
+
+        For the linear kernel: about the cosine of the point and the class's sum, less where noise hides the class. For
+        others: the kernel sums.
+        """
+        scores = self._scores(X)
+        return scores if scores.shape[1] > 2 else np.asarray(scores[:, 1] - scores[:, 0])
+
+    def _scores(self, X: Any) -> Floats:
+        checks = scikit_learn().validation
+        checks.check_is_fitted(self)
+        if self._sums is None:
+            return self.kernel_sums(X)
+        points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
+        return self._sums.scores(self._vectors(points))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, its share of all classes' kernel sums.
 
         Where noise makes a sum small or negative it is replaced by a small positive number, at the scale of the noise
-        and in the same order.
+        and in the same order. For the linear kernel, scores are cosines: their exponentials, at a scale of a twentieth,
+        are in the right order, and not calibrated.
         """
-        sums = self.kernel_sums(X)
+        sums = self._scores(X)
+        if self._sums is not None:
+            likelihoods = np.exp((sums - sums.max(axis=1, keepdims=True)) / _COSINE_SCALE)
+            return np.asarray(likelihoods / likelihoods.sum(axis=1, keepdims=True))
         scale = self.densities_[0].noise_scale
         positive = scale * np.logaddexp(0, sums / scale)
         return np.asarray(positive / positive.sum(axis=1, keepdims=True))
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the share of points that are classified as ``y`` says."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters by name."""
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise InvalidInput(f"a DensityClassifier has no parameter {name!r}; it has {', '.join(known)}.")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        utils = _scikit_learn()
-        return utils.Tags(
-            estimator_type="classifier",
-            target_tags=utils.TargetTags(required=True),
-            classifier_tags=utils.ClassifierTags(),
-            input_tags=utils.InputTags(),
-            non_deterministic=True,
-        )
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        given = [
-            f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name].default
-        ]
-        return f"DensityClassifier({', '.join(given)})"
 
     def _spec(self, features: int) -> DensitySpec:
         kernel = self._kernel(features)
@@ -289,11 +322,33 @@ class DensityClassifier:
         centre = centre_share_of(spec.unit, spec.dim, centre_share)
         calibrated = spec.calibrate(Budget(self.epsilon, self.delta, self.rho), centre, pieces=classes)
         note = f"density classifier {fingerprint_of(spec)}"
-        return obtain(calibrated, spec.unit, Account(self.ledger, self.dataset, self.part), note=note)
+        return obtain(calibrated, spec.unit, self._account, note=note)
+
+    @property
+    def _account(self) -> Account:
+        return Account(self.ledger, self.dataset, self.part)
+
+    @property
+    def _caveat(self) -> str | None:
+        said = "The list of labels was read from the records, and stated to be public knowledge."
+        return said if isinstance(self.classes, str) else None
+
+    @property
+    def _linear(self) -> bool:
+        return self.kernel == "linear" or (self.kernel is None and self.bounds is None)
+
+    @property
+    def _sums(self) -> PrivateClassSums | None:
+        """What a fit with the linear kernel released; None where the last fit had another."""
+        return getattr(self, "sums_", None)
+
+    def _vectors(self, X: Floats) -> Floats:
+        """Return vectors of length at most 1, but for what the map itself scales down."""
+        return X if self.bounds is None else self._scaled(X) / np.sqrt(X.shape[1])
 
     def _kernel(self, features: int) -> Kernel:
         match self.kernel:
-            case "angular":
+            case "angular" | None:
                 if features < 2:
                     raise InvalidInput("the data have 1 feature, n_features = 1; an angular kernel needs two or more.")
                 return named("angular", dim=features, power=self.power)
@@ -302,7 +357,7 @@ class DensityClassifier:
                     raise InvalidInput(f"the {self.kernel} kernel needs bandwidth=, in halves of a feature's range.")
                 return named(self.kernel, dim=features, power=self.power, bandwidth=self.bandwidth)
             case _:
-                raise InvalidInput(f"kernel is 'angular', 'euclidean' or 'manhattan', not {self.kernel!r}.")
+                raise InvalidInput(f"kernel is 'linear', 'angular', 'euclidean' or 'manhattan', not {self.kernel!r}.")
 
     def _labels(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         if self.classes is None:
@@ -329,40 +384,11 @@ class DensityClassifier:
         lows, highs = np.array(bounds).T
         return np.asarray((np.clip(X, lows, highs) - (lows + highs) / 2) / ((highs - lows) / 2))
 
-    @staticmethod
-    def _bounded(spec: DensitySpec, X: Floats, codes: npt.NDArray[np.intp], users: Any) -> npt.NDArray[np.intp]:
+    def _bounded(self, unit: Unit, X: Floats, codes: npt.NDArray[np.intp], users: Any) -> npt.NDArray[np.intp]:
         """Choose the records that count; a user's are bounded over all classes together."""
-        if spec.unit.level == "record":
+        if unit.level == "record":
             if users is not None:
                 raise InvalidInput("this classifier protects records: users= goes with unit=dps.per_user(max_keys=…).")
             return np.arange(len(X))
         keys = VectorBatch(np.column_stack([X, codes]), None, 0).keys()
-        return bounded_points(spec, keys, users, CountedUsers(), False)[0]
-
-
-def _checked(check: Callable[[], Any]) -> Any:
-    """Run scikit-learn's checks; two of its messages quote a record, or say how many there are."""
-    quoted = ""
-    try:
-        return check()
-    except ValueError as error:
-        if "could not convert" in str(error):
-            quoted = "a feature is not a number: X must be numeric, text is not."
-        elif "inconsistent numbers of samples" in str(error):
-            quoted = "X and y must have one label a record: found inconsistent numbers of samples."
-        else:
-            raise
-    raise InvalidInput(quoted)
-
-
-def _scikit_learn() -> Any:
-    try:
-        import sklearn.utils.multiclass
-        import sklearn.utils.validation
-    except ModuleNotFoundError:
-        missing = True
-    else:
-        missing = False
-    if missing:
-        raise DpsketchError("a DensityClassifier checks its input with scikit-learn: pip install 'dpsketch[learn]'.")
-    return sklearn.utils
+        return bounded_points(unit, self.seed, keys, users, CountedUsers(), False)[0]

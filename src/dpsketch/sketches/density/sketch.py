@@ -24,7 +24,7 @@ from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement,
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total
+from dpsketch.sketches.weights import WeightGrid, checked_total
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -125,7 +125,8 @@ class DensitySketch(Accumulator[DensitySpec]):
         if not self._protects_users(users, disjoint_users):
             kept, skipped, counted, cut = batch, batch.skipped, self._counted, Cut()
         else:
-            rows, skipped, counted, cut = bounded_points(self._spec, batch.keys(), users, self._counted, disjoint_users)
+            unit, seed = self._spec.unit, self._spec.seed
+            rows, skipped, counted, cut = bounded_points(unit, seed, batch.keys(), users, self._counted, disjoint_users)
             kept = batch.take(rows)
         checked_total(self._records, 1, 1, len(kept))
         self._begin_change()
@@ -223,7 +224,7 @@ class DensitySketch(Accumulator[DensitySpec]):
 
 
 def bounded_points(
-    spec: DensitySpec, keys: KeyBatch, users: Any, counted: CountedUsers, disjoint_users: bool
+    unit: Unit, seed: int, keys: KeyBatch, users: Any, counted: CountedUsers, disjoint_users: bool
 ) -> tuple[npt.NDArray[np.intp], int, CountedUsers, Cut]:
     """Choose the points that count where the unit is a user.
 
@@ -232,9 +233,7 @@ def bounded_points(
     """
     if users is None:
         raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-    bounded = bound(
-        users, keys, 1, max_keys=spec.unit.max_keys, max_units=1, seed=spec.seed, user_type=counted.user_type
-    )
+    bounded = bound(users, keys, 1, max_keys=unit.max_keys, max_units=1, seed=seed, user_type=counted.user_type)
     rows = bounded.rows if keys.kept is None else (np.cumsum(keys.kept) - 1)[bounded.rows]
-    cut = cut_of_users(spec.weight_grid, bounded, None).keys_alone
+    cut = cut_of_users(WeightGrid(1, 1), bounded, None).keys_alone
     return rows.astype(np.intp), bounded.skipped, counted.extended(bounded, disjoint_users=disjoint_users), cut

@@ -1,0 +1,172 @@
+"""Classes by the noisy sums of their vectors: one pass, and a score that noise and size do not sway.
+
+*Release.* A record's integers q, ‖q‖ ≤ S = 2¹⁶, are added to the row of its class: all classes together move by S in L2
+under add/remove. Replaced, a record may turn round within its class: 2S. Where second moments are asked for, the
+upper triangle of Σ q₁q₁ᵀ is released too, ‖q₁‖ ≤ 2¹⁰, diagonal cells times 5 and others times 7:
+25Σqᵢ⁴ + 49Σ_{i<j}qᵢ²qⱼ² = 24.5‖q‖⁴ + ½Σqᵢ⁴ ≤ 25‖q‖⁴, an L2 of 5·2²⁰; two such vectors have an inner product of
+24.5(x·y)² + ½Σxᵢ²yᵢ² ≥ 0, so that replacing moves them by √2 times that at most. Class sizes go with them.
+
+*Score.* With N the noisy sum of a class in d coordinates, each with noise of variance σ², ‖N‖² is ‖true‖² + dσ² on
+average, with a deviation of σ²√(2d) where there is nothing but noise. The score z·N/√(max(‖N‖² − dσ², 0) + 2σ²√(2d)) is
+the cosine where a class is clear, and small where it is not. With second moments, vectors are first measured along
+directions in which records of one class vary alike (linear discriminant analysis with noisy moments).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled.vectors import add_rows
+from dpsketch.noise import RoundedGaussian
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+from dpsketch.sketches.permit import Calibration, Permit, Share, additive
+from dpsketch.sketches.specs import Sensitivity
+
+__all__ = ["MOMENTS", "SIZES", "SUMS", "PrivateClassSums", "calibrate", "moment_share", "noise_of"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.intp]
+
+SUMS, MOMENTS, SIZES = "the class sums", "the second moments", "the class sizes"
+
+_COARSE = 1 << 10  # steps of a vector in second moments
+_DIAGONAL, _OTHERS = 5, 7
+_SIZES_SHARE = 0.05
+_LEAST_NOISE, _LEAST_VARIANCE = 0.3, 0.1  # where variances within classes are raised to, beside noise and records
+
+
+def moment_share(noise: float, dim: int, records: float | None) -> float:
+    """Return the share of the budget for second moments: none unless there are records enough to tell them from noise.
+
+    ``noise`` is the standard deviation of a class sum's noise if all of the budget went there, beside vectors of length
+    1. Measured on embeddings of texts: second moments pay from about 2·noise·dim^1.5 records on.
+    """
+    enough = 2 * noise * dim**1.5
+    if records is None or records < enough:
+        return 0.0
+    return 0.1 if records < 3 * enough else 0.2
+
+
+def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, moments: float) -> Calibration:
+    """Return the noise of a release at this budget, with a share of it for second moments and class sizes."""
+    records, replaced = unit.max_keys, unit.neighbours == "replace"
+    turned, apart = (2.0, math.nextafter(math.sqrt(2), 2)) if replaced else (1.0, 1.0)
+    sums = Sensitivity(records * (2 if replaced else 1) * (shape.limit or STEPS * shape.kept), records * turned * STEPS)
+    if not moments:
+        calibrated = additive(budget, Share(SUMS, sums))
+        return replace(calibrated, words=f"{calibrated.law(SUMS).words}, on every coordinate of every class's sum")
+    squares = records * apart * _DIAGONAL * _COARSE**2
+    sizes = Sensitivity(records * (2 if replaced else 1), records * apart)
+    calibrated = additive(
+        budget,
+        Share(SUMS, sums, 1 - moments - _SIZES_SHARE),
+        Share(MOMENTS, Sensitivity(math.ceil(squares * shape.kept), squares), moments),
+        Share(SIZES, sizes, _SIZES_SHARE),
+    )
+    return replace(
+        calibrated, words="; ".join(f"{calibrated.law(name).words}, on {name}" for name in (SUMS, MOMENTS, SIZES))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateClassSums:
+    """What was released of the classes. Public.
+
+    Attributes
+    ----------
+    shape : EmbeddingMap
+        How vectors are measured.
+    sums : numpy.ndarray
+        Noisy sums of integers, classes × coordinates.
+    deviation : float
+        The noise's standard deviation in a sum, beside vectors of length 1.
+    moments, sizes : numpy.ndarray or None
+        Noisy second moments of all records, and the classes' sizes.
+    moment_deviation, size_deviation : float
+        Their noise, on the diagonal and on a size.
+    """
+
+    shape: EmbeddingMap
+    sums: Integers
+    deviation: float
+    moments: Floats | None = None
+    sizes: Integers | None = None
+    moment_deviation: float = 0.0
+    size_deviation: float = 0.0
+
+    @classmethod
+    def drawn(cls, shape: EmbeddingMap, points: Floats, codes: Codes, classes: int, permit: Permit) -> Self:
+        """Count the records, and draw all that the permit holds."""
+        table = np.zeros((classes, shape.kept), np.int64)
+        for chosen, vectors in shape.chunks(points):
+            add_rows(table, codes[chosen], vectors)
+        laws = {part.name: permit.calibration.law(part.name) for part in permit.calibration.parts}
+        deviation = math.sqrt(laws[SUMS].variance) / STEPS
+        sums = permit.add_noise(table, SUMS)
+        if MOMENTS not in laws:
+            return cls(shape, sums, deviation)
+        triangle = np.triu_indices(shape.kept)
+        weights = np.where(triangle[0] == triangle[1], _DIAGONAL, _OTHERS)
+        noisy = permit.add_noise(weights * _second_moments(shape, points)[triangle], MOMENTS)
+        moments = np.zeros((shape.kept, shape.kept))
+        moments[triangle] = noisy / weights / _COARSE**2
+        moments = moments + np.triu(moments, 1).T
+        sizes = permit.add_noise(np.bincount(codes, minlength=classes).astype(np.int64), SIZES)
+        spread = math.sqrt(laws[MOMENTS].variance) / (_DIAGONAL * _COARSE**2)
+        return cls(shape, sums, deviation, moments, sizes, spread, math.sqrt(laws[SIZES].variance))
+
+    def kernel_sums(self, points: Floats) -> Floats:
+        """Return each point's inner product with each class's sum."""
+        return np.asarray(self._measured(points) @ (self.sums / STEPS).T)
+
+    def scores(self, points: Floats) -> Floats:
+        """Return how alike points and classes are, whatever the classes' sizes and noise."""
+        sums, measured = self.sums / STEPS, self._measured(points)
+        scales = np.ones(self.shape.kept)
+        if self.moments is not None and self.sizes is not None:
+            scales, axes = self._within()
+            sums, measured = sums @ axes / np.sqrt(scales), measured @ axes / np.sqrt(scales)
+        noise = self.deviation**2
+        lengths = np.sum(sums**2, axis=1) - noise * np.sum(1 / scales)
+        floor = 2 * noise * math.sqrt(2 * np.sum(1 / scales**2))
+        least = np.maximum(lengths, 0) + floor if self.moments is None else np.maximum(lengths, floor)
+        return np.asarray(measured @ (sums / np.sqrt(least)[:, None]).T)
+
+    def _measured(self, points: Floats) -> Floats:
+        return np.concatenate([vectors for _, vectors in self.shape.chunks(points)]) / STEPS
+
+    def _within(self) -> tuple[Floats, Floats]:
+        """Return how records vary within their classes: variances, raised to what noise leaves of them, and axes."""
+        if self.moments is None or self.sizes is None:
+            raise AssertionError("no second moments were released")
+        dim, sums = self.shape.kept, self.sums / STEPS
+        sizes = np.maximum(self.sizes, 2 * self.size_deviation)
+        within = self.moments - (sums.T / sizes) @ sums + self.deviation**2 * np.sum(1 / sizes) * np.eye(dim)
+        variances, axes = np.linalg.eigh(within)
+        least = (
+            _LEAST_NOISE * self.moment_deviation * math.sqrt(2 * dim)
+            + _LEAST_VARIANCE * max(1.0, float(np.sum(sizes))) / dim
+        )
+        return np.maximum(variances, least), axes
+
+
+def _second_moments(shape: EmbeddingMap, points: Floats) -> Integers:
+    """Return Σ q qᵀ of vectors in coarse steps. Products of a chunk are exact in doubles."""
+    total = np.zeros((shape.kept, shape.kept), np.int64)
+    for start in range(0, len(points), 1 << 13):
+        coarse = shape.integers(points[start : start + (1 << 13)], _COARSE).astype(np.float64)
+        total += (coarse.T @ coarse).astype(np.int64)
+    return total
+
+
+def noise_of(budget: Budget, unit: Unit, shape: EmbeddingMap) -> float:
+    """Return the noise of a class sum if all of the budget goes there, beside vectors of length 1."""
+    law = calibrate(budget, unit, shape, 0.0).law(SUMS)
+    return math.sqrt(law.variance) / STEPS if isinstance(law, RoundedGaussian) else math.inf

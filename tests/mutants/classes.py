@@ -1,0 +1,75 @@
+"""Mutants of classes by the sums of their vectors."""
+
+from __future__ import annotations
+
+from tests.mutants.gate import Mutant
+
+_SUMS = "sketches/density/class_sums.py"
+_TESTS = "tests/unit/test_class_sums.py -k"
+
+CLASSES = [
+    Mutant(
+        "class-sums-replace",
+        _SUMS,
+        "turned, apart = (2.0, math.nextafter(math.sqrt(2), 2)) if replaced else (1.0, 1.0)",
+        "turned, apart = (1.0, 1.0) if replaced else (1.0, 1.0)",
+        f"{_TESTS} one_record_moves␣and␣replace",
+        "a record that turns round moves a sum by 2, and 1 is paid",
+    ),
+    Mutant(
+        "class-sums-users",
+        _SUMS,
+        "records, replaced = unit.max_keys, unit",
+        "records, replaced = 1, unit",
+        f"{_TESTS} a_user_moves",
+        "a user's vectors are paid for as one record's",
+    ),
+    Mutant(
+        "class-sums-half-noise",
+        _SUMS,
+        "sums = permit.add_noise(table, SUMS)",
+        "sums = (table + permit.add_noise(table, SUMS)) // 2",
+        f"{_TESTS} the_noise_is␣and␣plain",
+        "half the noise on the class sums",
+    ),
+    Mutant(
+        "class-sums-one-draw",
+        _SUMS,
+        "sums = permit.add_noise(table, SUMS)",
+        "sums = table + (permit.add_noise(table, SUMS) - table)[0]",
+        f"{_TESTS} the_noise_is␣and␣plain",
+        "all classes have the same noise",
+    ),
+    Mutant(
+        "class-moments-weights",
+        _SUMS,
+        "_DIAGONAL, _OTHERS = 5, 7",
+        "_DIAGONAL, _OTHERS = 5, 14",
+        f"{_TESTS} one_record_moves␣and␣moments",
+        "second moments off the diagonal weigh more than is paid for",
+    ),
+    Mutant(
+        "vectors-unclipped",
+        "_compiled/vectors.py",
+        "if square > 0 and (unit_length or largest > 1.0 or square > FINE * FINE):",
+        "if square > 0 and unit_length:",
+        f"{_TESTS} integers_are_those",
+        "vectors longer than 1 count in full",
+    ),
+    Mutant(
+        "vectors-size-limit",
+        "_compiled/vectors.py",
+        "if limit > 0 and total > limit:",
+        "if False:",
+        f"{_TESTS} one_record_moves␣and␣pure",
+        "Laplace noise is for a sum of sizes that nobody holds vectors to",
+    ),
+    Mutant(
+        "embedding-products-in-floats",
+        "sketches/density/embedding.py",
+        "fine = _whole(points, _FINE) - self.mean",
+        "fine = points * _FINE - self.mean / 3",
+        f"{_TESTS} multiplied_exactly",
+        "a product of floats depends on the batch",
+    ),
+]

@@ -1,0 +1,300 @@
+"""Classes by the noisy sums of embeddings: integers of each record alone, one sensitivity, and a score that holds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch._compiled.vectors import whole_vectors
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.privacy import GaussianCost
+from dpsketch.sketches.density import class_sums
+from dpsketch.sketches.density.class_sums import MOMENTS, SIZES, SUMS, PrivateClassSums, calibrate
+from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+
+RNG = np.random.default_rng(8)
+DIM = 24
+CENTRES = RNG.normal(size=(3, DIM))
+PUBLIC = RNG.normal(size=(200, DIM))
+
+
+def records(n: int, spread: float = 0.7) -> tuple[np.ndarray, np.ndarray]:
+    labels = RNG.integers(0, 3, n)
+    vectors = CENTRES[labels] + spread * RNG.normal(size=(n, DIM))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels
+
+
+def model(**changes: Any) -> dps.DensityClassifier:
+    return dps.DensityClassifier(**{"epsilon": 1.0, "delta": 1e-5, "classes": [0, 1, 2], **changes})
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rho": {"epsilon": None, "delta": None, "rho": 0.1},
+    "public": {"public": PUBLIC},
+    "moments": {"public": PUBLIC, "epsilon": 8.0, "expected_records": 10**6},
+    "pure": {"delta": 0, "dims": 16},
+    "pure public": {"delta": 0, "public": PUBLIC, "dims": 8},
+    "scaled": {"kernel": "linear", "bounds": (-2, 2)},
+}
+
+
+def fit(X: np.ndarray, y: np.ndarray, users: Any = None, seed: int = 5, **form: Any) -> PrivateClassSums:
+    with seeded_noise_for_tests_only(seed):
+        return model(**form).fit(X, y, users).sums_
+
+
+def moved(form: dict[str, Any], these: tuple[Any, ...], those: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """By how much the released integers differ between two datasets under the same noise."""
+    one, other = fit(*these, **form), fit(*those, **form)
+    differences = {SUMS: one.sums - other.sums}
+    if one.moments is not None:
+        triangle = np.triu_indices(one.shape.kept)
+        weights = np.where(triangle[0] == triangle[1], class_sums._DIAGONAL, class_sums._OTHERS)
+        differences[MOMENTS] = np.rint((one.moments - other.moments)[triangle] * weights * 2**20)
+        differences[SIZES] = one.sizes - other.sizes
+    return differences
+
+
+def oracle(point: np.ndarray, steps: int, unit_length: bool, limit: int) -> list[int]:
+    """The integers of one point, in Python's own arithmetic but for two roundings of doubles."""
+    largest = max([1.0, *map(abs, point.tolist())])
+    fine = [int(x / largest * 2**20) for x in point.tolist()]
+    square = sum(x * x for x in fine)
+    long = unit_length or largest > 1 or square > 2**40
+    factor = steps / math.sqrt(square) if long and square else steps / 2**20
+    whole = [int(x * factor) for x in fine]
+
+    def shorten() -> None:
+        j = max(range(len(whole)), key=lambda j: (abs(whole[j]), -j))
+        whole[j] += -1 if whole[j] > 0 else 1
+
+    while sum(x * x for x in whole) > steps * steps:
+        shorten()
+    if limit and sum(map(abs, whole)) > limit:
+        shrink = limit / sum(map(abs, whole))
+        whole = [int(x * shrink) for x in whole]
+        while sum(map(abs, whole)) > limit:
+            shorten()
+    return whole
+
+
+@pytest.mark.parametrize("limit", [0, 300])
+@pytest.mark.parametrize("unit_length", [False, True])
+@pytest.mark.parametrize("steps", [1 << 16, 1 << 10, 1 << 20])
+def test_integers_are_those_of_the_oracle_and_never_too_long(steps: int, unit_length: bool, limit: int) -> None:
+    points = np.concatenate(
+        [
+            RNG.normal(size=(40, 5)),
+            RNG.normal(size=(40, 5)) * 1e-6,
+            np.eye(5),
+            -np.eye(5),
+            np.zeros((1, 5)),
+            np.full((1, 5), 1e300),
+            np.nextafter(np.ones((1, 5)) / math.sqrt(5), 1),
+            np.sign(RNG.normal(size=(10, 5))) / math.sqrt(5),
+        ]
+    )
+    out = np.empty(points.shape, np.int64)
+    whole_vectors(points, steps, unit_length, limit, out)
+    assert out.tolist() == [oracle(point, steps, unit_length, limit) for point in points]
+    assert np.all(np.sum(out**2, axis=1) <= steps**2)
+    assert not limit or np.all(np.abs(out).sum(axis=1) <= limit)
+
+
+@pytest.mark.parametrize("form", ["public", "pure", "pure public"])
+def test_directions_are_multiplied_exactly(form: str) -> None:
+    X, y = records(20)
+    shape = fit(X, y, **FORMS[form]).shape
+    directions, mean = shape.directions.tolist(), shape.mean.tolist()
+    for point in X:
+        fine = [x - m for x, m in zip(oracle(point, 2**20, False, 0), mean, strict=True)]
+        columns = range(shape.kept)
+        measured = [sum(x * row[k] for x, row in zip(fine, directions, strict=True)) / 2**35 for k in columns]
+        assert shape.integers(point[None])[0].tolist() == oracle(np.array(measured), STEPS, True, shape.limit)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_record_counts_alike_in_every_batch(form: str) -> None:
+    """What a fit of 70 records adds to that of the first is the sum of their integers, taken one by one."""
+    X, y = records(70)
+    whole = moved(FORMS[form], (X, y), (X[:1], y[:1]))[SUMS]
+    shape = fit(X[:1], y[:1], **FORMS[form]).shape
+    vectors = X / 2 / math.sqrt(DIM) if form == "scaled" else X
+    alone = np.zeros_like(whole)
+    for i in range(1, 70):
+        alone[y[i]] += shape.integers(vectors[i : i + 1])[0]
+    assert np.array_equal(whole, alone)
+
+
+def test_second_moments_are_those_of_the_records_one_by_one() -> None:
+    X, y = records(70)
+    difference = moved(FORMS["moments"], (X, y), (X[:1], y[:1]))[MOMENTS]
+    shape = fit(X[:1], y[:1], **FORMS["moments"]).shape
+    rows, columns = np.triu_indices(shape.kept)
+    expected = np.zeros(len(rows), np.int64)
+    for i in range(1, 70):
+        coarse = shape.integers(X[i : i + 1], 1 << 10)[0]
+        expected += np.where(rows == columns, 5, 7) * coarse[rows] * coarse[columns]
+    assert np.array_equal(difference, expected)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours: str) -> None:
+    """The worst pairs: a record removed, another class, turned round, and vectors that are too long."""
+    unit = dps.per_record(neighbours=neighbours)
+    given = FORMS[form] | {"unit": unit}
+    X, y = records(12)
+    shape = fit(X, y, **given).shape
+    spent = {"epsilon": 1.0, "delta": 1e-5, "rho": None} | given
+    budget = dps.privacy.Budget(spent["epsilon"], spent["delta"], spent["rho"])
+    paid = calibrate(budget, unit, shape, 0.2 if form == "moments" else 0.0)
+    bounds = {part.name: part.bound for part in paid.parts}
+    direction = np.ones(DIM)
+    others = [(X[1:], y[1:])] if neighbours == "add_remove" else []
+    if neighbours == "replace":
+        for vector, label in ((-X[0], y[0]), (X[0], (y[0] + 1) % 3), (-X[0], (y[0] + 1) % 3), (1e6 * direction, y[0])):
+            others.append((np.vstack([vector, X[1:]]), np.append(label, y[1:])))
+    largest = dict.fromkeys(bounds, Fraction(0))
+    for other in others:
+        for name, difference in moved(given, (X, y), other).items():
+            bound = bounds[name]
+            assert np.sum(difference.astype(np.float64) ** 2) <= bound.l2**2 * (1 + 1e-12)
+            if isinstance(paid.law(name), DiscreteLaplace):
+                assert np.abs(difference).sum() <= bound.l1
+            largest[name] = max(
+                largest[name], Fraction(float(np.sum(difference.astype(np.float64) ** 2)) / bound.l2**2)
+            )
+    if form == "plain":
+        assert largest[SUMS] > 0.99  # and no less is needed
+
+
+def test_a_user_moves_as_far_as_all_of_their_records() -> None:
+    unit = dps.per_user(max_keys=3)
+    X = np.vstack([np.eye(DIM)[:1] + 1e-3 * np.eye(DIM)[i : i + 1] for i in range(1, 9)])
+    y, users = np.zeros(8, int), np.array(["a"] * 5 + ["b", "c", "d"])
+    difference = moved({"unit": unit}, (X, y, users), (X[5:], y[5:], users[5:]))[SUMS]
+    assert 2.9 * STEPS < math.sqrt(np.sum(difference.astype(float) ** 2)) <= 3 * STEPS
+    calibrated = calibrate(dps.privacy.Budget(1.0, 1e-5), unit, EmbeddingMap(DIM), 0.0)
+    assert calibrated.part(SUMS).bound.l2 == 3 * STEPS
+    with pytest.raises(InvalidInput, match="users"):
+        model(unit=unit).fit(X, y)
+    with pytest.raises(InvalidInput, match="protects records"):
+        model().fit(X, y, users)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("form", ["plain", "moments", "pure"])
+def test_the_noise_is_what_was_paid_for(form: str) -> None:
+    """Drawn noise, what is released less the counts: its variance is within 6 standard errors of the stated law's.
+
+    False positives: below 1e-8 for Gaussian parts, below 1e-5 for Laplace ones. Power: noise of 0.8 times the scale has
+    0.64 of the variance, which is 18 standard errors or more away with the 5,000 values of each part here.
+    """
+    X, y = records(6)
+    given = FORMS[form]
+    budget = dps.privacy.Budget(given.get("epsilon", 1.0), given.get("delta", 1e-5))
+    shape = fit(X, y, **given).shape
+    exact = np.zeros((3, shape.kept), np.int64)
+    np.add.at(exact, y, shape.integers(X))
+    fits = [model(**given).fit(X, y) for _ in range(5000 // exact.size + 1)]
+    paid = calibrate(budget, dps.per_record(), shape, 0.2 if form == "moments" else 0.0)
+    drawn = np.concatenate([(one.sums_.sums - exact).ravel() for one in fits]).astype(float)
+    law = paid.law(SUMS)
+    kurtosis = 3 if isinstance(law, RoundedGaussian) else 6
+
+    def far(values: np.ndarray) -> float:
+        return abs(np.mean(values**2) / law.variance - 1) / math.sqrt((kurtosis - 1) / len(values))
+
+    assert far(drawn) < 6
+    assert far(0.8 * drawn) > 6
+    for apart in (1, shape.kept, exact.size):  # coordinates, classes, fits
+        assert abs(np.corrcoef(drawn[:-apart], drawn[apart:])[0, 1]) < 6 / math.sqrt(len(drawn))
+    if form == "plain":
+        assert isinstance(paid.costs[0], GaussianCost)
+        assert law.sigma == pytest.approx(STEPS / paid.costs[0].mu)
+    if form == "moments":
+        assert len(fits[0].sums_.sizes) == 3
+        sizes = np.concatenate([one.sums_.sizes - np.bincount(y, minlength=3) for one in fits])
+        assert np.std(sizes) == pytest.approx(math.sqrt(paid.law(SIZES).variance), rel=0.35)
+        spread = np.concatenate([np.diag(one.sums_.moments) for one in fits])
+        assert np.std(spread) == pytest.approx(fits[0].sums_.moment_deviation, rel=0.2)
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if name != "pure public"])
+def test_it_learns(form: str) -> None:
+    X, y = records(3000)
+    Z, u = records(500)
+    with seeded_noise_for_tests_only(2):
+        fitted = model(**FORMS[form]).fit(X, y)
+    assert fitted.score(Z, u) > 0.9
+    assert np.array_equal(fitted.predict(Z), fitted.classes_[fitted.decision_function(Z).argmax(axis=1)])
+    shares = fitted.predict_proba(Z)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(500))
+    assert np.array_equal(shares.argmax(axis=1), fitted.decision_function(Z).argmax(axis=1))
+    assert fitted.kernel_sums(Z).shape == (500, 3)
+
+
+def test_sizes_and_empty_classes_do_not_sway_the_score() -> None:
+    """One class is forty times as large, and a fourth has no record: sums alone would go to the large one."""
+    X, y = records(4000)
+    keep = (y == 0) | (np.arange(4000) % 40 == 0)
+    Z, u = records(600)
+    with seeded_noise_for_tests_only(2):
+        fitted = model(epsilon=3.0, classes=[0, 1, 2, 3]).fit(X[keep], y[keep])
+    assert fitted.score(Z, u) > 0.9
+    by_sums = fitted.kernel_sums(Z).argmax(axis=1)
+    assert np.mean(by_sums == u) < 0.6
+
+
+def test_another_kernel_leaves_nothing_of_the_fit_before() -> None:
+    X, y = records(300)
+    fitted = model().fit(X, y)
+    assert fitted.sums_ is not None
+    fitted.set_params(bounds=(-1, 1), rows=10).fit(X, y)
+    assert fitted.sums_ is None
+    assert len(fitted.densities_) == 3
+    fitted.set_params(bounds=None).fit(X, y)
+    assert fitted.densities_ is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dims": 4}, "dims= goes with"),
+        ({"public": PUBLIC[:, :3]}, "public="),
+        ({"public": PUBLIC[:1]}, "public="),
+        ({"public": [[math.nan] * DIM] * 2}, "public="),
+        ({"public": PUBLIC, "dims": DIM + 1}, "dims"),
+        ({"expected_records": -1}, "expected_records"),
+        ({"epsilon": None}, "needs a budget"),
+        ({"classes": None}, "public list"),
+        ({"unit": dps.per_record(max_weight=2)}, "max_weight"),
+        ({"kernel": "angular"}, "public bounds"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
+    X, y = records(20)
+    with pytest.raises(InvalidInput, match=message):
+        model(**changes).fit(X, y)
+
+
+def test_the_guarantee_says_what_was_drawn_and_every_fit_is_charged(tmp_path: Any) -> None:
+    X, y = records(50)
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("texts", epsilon=1.2, delta=1e-5, unit=dps.per_record())
+    charged = model(ledger=ledger, dataset="texts").fit(X, y)
+    assert "every class's sum" in str(charged.guarantee_)
+    assert (charged.guarantee_.epsilon, charged.guarantee_.delta) == (1.0, 1e-5)
+    with pytest.raises(dps.BudgetExceeded):
+        charged.fit(X, y)
+    words = str(model(**FORMS["moments"]).fit(X, y).guarantee_)
+    assert "second moments" in words
+    assert "class sizes" in words
