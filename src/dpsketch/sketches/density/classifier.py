@@ -266,13 +266,16 @@ class DensityClassifier(Estimator):
         return np.asarray(self.classes_[np.argmax(scores, axis=1)])
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the score of each point in each class, n × classes; of two classes, how far the second is ahead.
+        """Return the score of each point in each class, n × classes; of two classes, the second's log odds.
 
         For the linear kernel: about the cosine of the point and the class's sum, less where noise hides the class. For
         others: the kernel sums.
         """
-        scores = self._scores(X)
-        return scores if scores.shape[1] > 2 else np.asarray(scores[:, 1] - scores[:, 0])
+        scikit_learn().validation.check_is_fitted(self)
+        if len(self.classes_) > 2:
+            return self._scores(X)
+        shares = self.predict_proba(X)
+        return np.asarray(np.log(shares[:, 1]) - np.log(shares[:, 0]))
 
     def _scores(self, X: Any) -> Floats:
         checks = scikit_learn().validation
