@@ -1,8 +1,8 @@
 """Classes of real sentence embeddings: accuracy of every form that is shipped, beside what it replaces and rivals.
 
-``python -m benchmarks.embeddings [--draws 5] [--write]`` prints a table, and writes it into docs/explanation/embeddings.md.
-Every form of ours is fitted through ``DensityClassifier.fit`` with the noise of a release. The public vectors are those of
-the other dataset, and no setting is chosen on the one that is reported: all are the defaults.
+``python -m benchmarks.embeddings [--draws 5] [--write]`` prints a table, and writes it into the page of explanations.
+Every form of ours is fitted through ``DensityClassifier.fit`` with the noise of a release, at the default settings. The
+public vectors are those of the other dataset.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def table(found: dict[tuple[str, str, float], tuple[float, float]], draws: int) 
     spread = max(deviation for _, deviation in found.values())
     lines.append("")
     lines.append(
-        f"Means of {draws} draws of the noise (the angular kernel: one), δ = 10⁻⁵ but for pure ε; no standard deviation "
-        f"of a draw is above {spread:.3f}."
+        f"Means of {draws} draws of the noise (the angular kernel: one), δ = 10⁻⁵ but for pure ε; no draw's standard "
+        f"deviation is above {spread:.3f}."
     )
     return "\n".join(lines)
 
