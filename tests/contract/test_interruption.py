@@ -107,7 +107,7 @@ def continual(design: Any, *days: list[str]) -> ContinualCountSketch:
 @pytest.mark.parametrize("design", ["tree", "recurrence"])
 @pytest.mark.parametrize("change", ["publish_day", "day"])
 def test_an_interrupted_day_is_published_once_or_never(change: str, design: str) -> None:
-    """Of a tree, after three days the fourth completes nodes of three heights: each is drawn once, and each day counted once."""
+    """Each publication is drawn once and each day counted once; of a tree the fourth day completes three nodes."""
     row = next(row for row in ROWS if row.name == "continual")
     whole = continual(design, ["a"], ["b"], ["c"])
     whole.update(["d", "e"])

@@ -38,12 +38,8 @@ def matrix(design: Design, n: int) -> np.ndarray:
 
 
 def patterns(n: int, days: int, apart: int) -> list[tuple[int, ...]]:
-    found = []
-    for size in range(1, days + 1):
-        for chosen in itertools.combinations(range(n), size):
-            if all(late - early >= apart for early, late in itertools.pairwise(chosen)):
-                found.append(chosen)
-    return found
+    chosen = itertools.chain.from_iterable(itertools.combinations(range(n), size) for size in range(1, days + 1))
+    return [each for each in chosen if all(late - early >= apart for early, late in itertools.pairwise(each))]
 
 
 def worst(design: Design, n: int, days: int, apart: int) -> int:
