@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -41,7 +42,7 @@ from dpsketch.sketches.weights import checked_total, record_units
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.ledger import Ledger
+    from dpsketch.ledger import Charge, Ledger
 
 __all__ = ["ContinualCountSketch", "contribution_of"]
 
@@ -100,6 +101,8 @@ class ContinualCountSketch(Partial):
         dropped. 1, the very next, by default; 7 for once a week.
     design : {"recurrence", "banded", "daily", "blocks", "tree"}, optional
         How noise is correlated, where it is not to be chosen by the objective, the days and the budget.
+    first_day : date or str, optional
+        The date of the first day, as in "2026-11-15"; curves then name their days by date.
     ledger, dataset, part : Ledger or URL, str, str, optional
         Where to charge.
 
@@ -151,6 +154,7 @@ class ContinualCountSketch(Partial):
         user_days: int | None = None,
         days_apart: int = 1,
         design: DesignName | None = None,
+        first_day: date | str | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
         part: str | None = None,
@@ -158,6 +162,7 @@ class ContinualCountSketch(Partial):
         spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
         budget, days = Budget(epsilon, delta, rho), checked_days(days)
+        begun = _checked_date(first_day)
         limits = _checked_limits(spec, days, user_days, days_apart)
         contribution = contribution_of(spec, *limits)
         chosen = choose_design(budget, contribution, days, objective=objective, name=design)
@@ -171,13 +176,21 @@ class ContinualCountSketch(Partial):
             account=self._account(ledger, dataset, part),
             note=f"counts of up to {'any number of' if days is None else days} days {fingerprint_of(spec)}",
         )
-        self._start(spec, days, limits, stream)
+        self._start(spec, days, limits, stream, begun)
 
-    def _start(self, spec: CountSketchSpec, days: int | None, limits: tuple[int, int], stream: Stream) -> None:
+    def _start(
+        self,
+        spec: CountSketchSpec,
+        days: int | None,
+        limits: tuple[int, int],
+        stream: Stream,
+        first_day: date | None,
+    ) -> None:
         self._spec = spec
         self._days = days
         self._limits = limits
         self._stream = stream
+        self._first_day = first_day
         self._row_keys = row_keys(spec.seed, spec.rows)
         self._today = np.zeros((spec.rows, spec.width), dtype=np.int64)
         self._counted = CountedUsers()
@@ -217,6 +230,23 @@ class ContinualCountSketch(Partial):
     def days_published(self) -> int:
         """How many days have been published."""
         return self._stream.day
+
+    @property
+    def first_day(self) -> date | None:
+        """The date of the first day, where it was stated."""
+        return self._first_day
+
+    def number_of(self, day: date | str) -> int:
+        """Return the number of a date, the first day being 1."""
+        asked = _checked_date(day)
+        if self._first_day is None or asked is None:
+            raise InvalidInput("this stream counts its days from 1: it was begun without first_day=.")
+        return (asked - self._first_day).days + 1
+
+    @property
+    def charge(self) -> Charge | None:
+        """The ledger's row, where a ledger was charged."""
+        return self._stream.permit.charge
 
     @property
     def published(self) -> npt.NDArray[np.int64]:
@@ -381,14 +411,17 @@ class ContinualCountSketch(Partial):
         value, low, high = (
             np.array([getattr(estimates, name)[0] for estimates in found]) for name in ("value", "low", "high")
         )
-        return Estimates(list(days), value, low, high, confidence, self._spec.unit.counts)
+        names: list[Any] = list(days)
+        if self._first_day is not None:
+            names = [(self._first_day + timedelta(day - 1)).isoformat() for day in days]
+        return Estimates(names, value, low, high, confidence, self._spec.unit.counts)
 
     def plot(self, key: Any, *, window: int | None = None, together: bool = False) -> Figure:
         """Draw one key over time: running totals or, with ``window``, sums of so many days."""
         found = self.curve(key, window=window, together=together)
         what = "total so far" if window is None else "each day" if window == 1 else f"the last {window} days"
         words = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
-        days = np.array(found.key, np.float64)
+        days = np.arange(self.days_published - len(found) + 1, self.days_published + 1, dtype=np.float64)
         return plots.curve(days, found.value, found.low, found.high, "day", what, f"{key!r}, {words}")
 
     def _to_document(self) -> files.Document:
@@ -409,6 +442,7 @@ class ContinualCountSketch(Partial):
             ordered = np.array([nodes[name] for name in sorted(nodes)], np.int64).reshape(stream.tables.shape)
             return files.Document(KIND, True, header, {**arrays, "open": stream.state, "nodes": ordered})
         header["design"] = stream.design.to_json()
+        header["first_day"] = None if self._first_day is None else self._first_day.isoformat()
         if self._spec.unit.level == "user":
             header |= {"limits": list(self._limits), "users": self._counted.to_json(), "dropped": self._dropped}
             arrays |= {"users": self._counted.to_array(), **self._visits.arrays()}
@@ -417,7 +451,8 @@ class ContinualCountSketch(Partial):
     @property
     def _is_tree(self) -> bool:
         """Whether this is a stream of records as the first version had them, which is written as that did."""
-        return self._days is not None and self._spec.unit.level == "record" and self.design == Blocks.tree(self._days)
+        plain = self._days is not None and self._first_day is None and self._spec.unit.level == "record"
+        return plain and self.design == Blocks.tree(self._stream.horizon)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
@@ -436,7 +471,7 @@ class ContinualCountSketch(Partial):
         permit = Permit(found, spec.unit, read_charge(document), drawn=drawn, for_tests=seeded)
         stream = Stream(design, horizon, permit, (spec.rows, spec.width))
         sketch = cls.__new__(cls)
-        sketch._start(spec, days, limits, stream)
+        sketch._start(spec, days, limits, stream, _checked_date(header.get("first_day")))
         sketch._mass = int(header["mass"])
         sketch._skipped = int(header["skipped"])
         sketch._today[:] = integer_array(document, "today", sketch._today.shape)
@@ -456,6 +491,15 @@ class ContinualCountSketch(Partial):
 
 def _nodes(design: Design, day: int) -> Iterator[tuple[int, int]]:
     return design.names(day) if isinstance(design, Blocks) else iter(())
+
+
+def _checked_date(day: date | str | None) -> date | None:
+    if day is None or isinstance(day, date):
+        return day
+    try:
+        return date.fromisoformat(day)
+    except (TypeError, ValueError):
+        raise InvalidInput("a day is a date, as in 2026-11-15.") from None
 
 
 def _checked_limits(spec: CountSketchSpec, days: int | None, counted: int | None, apart: int) -> tuple[int, int]:
