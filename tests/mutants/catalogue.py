@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, contributions, names, releases, tables
+from tests.mutants import answers, budgets, contributions, names, releases, streams, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -12,6 +12,8 @@ MUTANTS: list[Mutant] = [
     *releases.TREES,
     *releases.DENSITIES,
     *releases.OTHERS,
+    *streams.DESIGNS,
+    *streams.STATE,
     *names.HISTOGRAMS,
     *names.VOTES,
     *names.QUANTILES,
