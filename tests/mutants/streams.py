@@ -140,8 +140,8 @@ STATE = [
     Mutant(
         "user-dropped-by-appearance-of-others",
         f"{_CONTINUAL}/visits.py",
-        "return days == 0 or last == day or",
-        "return (days == 0 and len(self._seen) < 9) or last == day or",
+        "days, last = self._seen.get(digest, (0, 0))\n        return",
+        "days, last = self._seen.get(digest, (2 * (len(self._seen) // 9), 0))\n        return",
         f"{_STREAM} own_records",
         "whether a user counts depends on who else has come",
     ),
