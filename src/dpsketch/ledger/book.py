@@ -17,6 +17,7 @@ from dpsketch.ledger.parts import Division
 from dpsketch.ledger.spending import fits, preview_of, spent_of
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import Cost, Unit, cost_to_json
 
 if TYPE_CHECKING:
@@ -257,8 +258,9 @@ class Ledger:
         """
 
         def work(connection: Connection) -> None:
-            days.put(connection, charge, day, publication)
+            days.put(connection, charge, number, publication)
 
+        number = whole_number("day", day, low=1)
         self._store.write(charge.dataset, work)
 
     def last_day(self, charge: Charge) -> tuple[int, str] | None:
