@@ -337,10 +337,29 @@ def test_a_state_whose_noise_does_not_pay_is_refused(objective: Any, level: str)
         forgeries += [{"design": {**design, "gains": [gain * 5 // 4 for gain in design["gains"]]}}]
         forgeries += [{"design": {**design, "scale": 15}}, {"days": 2**20}]
     if level == "user":
+        forgeries += [{"limits": [3]}, {"limits": None}, {"limits": [None, 1]}, {"limits": [0, 1]}]
         forgeries += [{"limits": [30, 1]}, {"limits": [3, 1]}] if objective != "windows" else [{"limits": [30, 1]}]
     for forged in forgeries:
         with pytest.raises(DpsketchError):
             ContinualCountSketch.from_document(replace(document, header={**document.header, **forged}))
+
+
+def test_forged_visits_are_refused() -> None:
+    sketch = make(30, unit=dps.per_user(2), user_days=3)
+    sketch.day([1, 2], users=[1, 2])
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    visitors, visits = document.arrays["visitors"], np.asarray(document.arrays["visits"])
+    assert isinstance(visitors, list)
+    for arrays in (
+        {"visitors": visitors[:-1]},
+        {"visitors": [*visitors[:-1], visitors[-2]]},
+        {"visitors": [b"short", *visitors[1:]]},
+        {"visitors": np.arange(3)},
+        {"visits": 0 * visits},
+        {"visits": visits.astype(float)},
+    ):
+        with pytest.raises(FileRefused):
+            ContinualCountSketch.from_document(replace(document, arrays={**document.arrays, **arrays}))
 
 
 @pytest.mark.usefixtures("quiet")

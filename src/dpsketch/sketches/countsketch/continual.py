@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dpsketch import files, plots
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.bounding import Bounded, CountedUsers, bound
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import noise_from_json
 from dpsketch.numbers import probability, whole_number
@@ -463,8 +463,12 @@ class ContinualCountSketch(Partial):
         spec = text_spec(CountSketchSpec.from_json(header["spec"]))
         old = "design" not in header
         design = Blocks.tree(horizon) if old else design_from_json(header["design"])
-        stored = header.get("limits", [1, 1])
-        limits = _checked_limits(spec, days, *stored) if spec.unit.level == "user" else (1, 1)
+        limits = (1, 1)
+        if spec.unit.level == "user":
+            stored = header.get("limits")
+            if not isinstance(stored, list) or len(stored) != 2 or stored[0] is None:
+                raise FileRefused("the file's limits on the days of users are not those that dpsketch writes.")
+            limits = _checked_limits(spec, days, *stored)
         promise, law = read_guarantee(document), noise_from_json(header["noise"])
         found = stated(promise, law, design, contribution_of(spec, *limits), horizon)
         drawn, seeded = drawn_pieces(design, published), not promise.holds
