@@ -387,7 +387,7 @@ def test_curves_that_hold_together_are_wider() -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("together", [False, True])
 def test_intervals_of_a_curve_hold(together: bool) -> None:
-    """4,000 intervals of absent keys at 90% each cover .86–.94: 3 errors, were a key's 20 totals one, 8 else (3e-3).
+    """4,000 intervals of absent keys at 90% each cover .82–.98: 5 errors even if a key's 20 totals were one (1e-7).
 
     Together, a whole curve is missed by at most 10%: of 200 curves by 45 at most (1e-7). Twin: single intervals do not
     hold for whole curves.
@@ -402,7 +402,7 @@ def test_intervals_of_a_curve_hold(together: bool) -> None:
     if together:
         assert np.count_nonzero(missed) <= 45
     else:
-        assert 0.06 < sum(missed) / sum(map(len, curves)) < 0.14
+        assert 0.02 < sum(missed) / sum(map(len, curves)) < 0.18
         assert np.count_nonzero(missed) > 45
 
 
