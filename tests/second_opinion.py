@@ -160,13 +160,15 @@ def _pan_private(record: Record, promise: Promise) -> Spent:
 
 
 def _continual(record: Record, promise: Promise) -> Spent:
-    """A record is in one node of every height: so many of all the draws."""
-    heights = int(math.log2(record.more["days"])) + 1
-    spec = record.spec
+    """A record moves the publications by a column of the design, found by publishing one record of the first day.
+
+    Of a tree it is in one node of every height. What floors may add is taken as it is stated: a thousandth or so.
+    """
+    spec, column = record.spec, record.more["column"]
     l1, l2 = _table(spec["rows"], spec["width"], promise, _units(promise, spec))
-    if len({str(draw.numbers) for draw in record.draws}) != 1 or len(record.draws) != record.more["nodes"]:
-        raise ValueError("not every node was drawn once, with one law")
-    return additive(record.draws[0], heights * l1, math.sqrt(heights) * l2)
+    if len({str(draw.numbers) for draw in record.draws}) != 1 or len(record.draws) != record.more["tables"]:
+        raise ValueError("not every publication was drawn once, with one law")
+    return additive(record.draws[0], sum(column) * l1, math.sqrt(sum(each**2 for each in column)) * l2)
 
 
 def _heavy(record: Record, promise: Promise) -> Spent:

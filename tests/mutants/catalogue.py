@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, classes, contributions, names, releases, tables
+from tests.mutants import answers, budgets, classes, contributions, names, releases, streams, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -13,6 +13,8 @@ MUTANTS: list[Mutant] = [
     *releases.DENSITIES,
     *releases.OTHERS,
     *classes.CLASSES,
+    *streams.DESIGNS,
+    *streams.STATE,
     *names.HISTOGRAMS,
     *names.VOTES,
     *names.QUANTILES,

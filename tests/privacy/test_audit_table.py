@@ -75,7 +75,7 @@ def test_flipped_bits_hold(name: str) -> None:
 def test_every_kind_is_in_the_table() -> None:
     """Local protocols, moments and one row have no law that is known number by number: they are audited by sampling."""
     kinds = {"counts", "shares", "continual", "pan-private", "heavy", "ranges", "density", "distinct"}
-    assert {grid.kind for grid in GRID.values()} == kinds | {"ranges-tables"}
+    assert {grid.kind for grid in GRID.values()} == kinds | {"ranges-tables", "continual-bands"}
     assert {row.kind for row in FLIPS.values()} == {"sparse", "survivors", "bitmap"}
     for level in ("record", "user"):
         for relation in ("add", "replace"):

@@ -19,6 +19,8 @@ import dpsketch as dps
 from dpsketch import accounting, kernels, ledger, local, noise, plan, privacy, sketches
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
+from dpsketch.sketches.continual.blocks import Blocks
+from dpsketch.sketches.continual.designs import Banded, Contribution, Recurrence
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -159,6 +161,10 @@ KEEPING: dict[type, dict[str, Any]] = {
     local.PrefixHeavyHitters: {"epsilon": 0.7, "max_items": 3, "length": 4, "width": 8, "seeds": 16, "seed": 9},
     local.PrivSketchAsPublished: {"epsilon": 0.7, "rows": 4, "width": 8, "seed": 9},
     local.SVIM: {"epsilon": 0.7, "top": 4},
+    Contribution: {"l1": 3, "squared": 5, "cells": 3, "days": 2, "apart": 4},
+    Banded: {"bands": (9, 5, 2)},
+    Recurrence: {"rates": (7, 9), "gains": (5, 6), "scale": 4, "guard": 2},
+    Blocks: {"sizes": (1, 3, 6)},
     privacy.Budget: {"epsilon": 1, "delta": 0.1},
     ledger.Total: {"epsilon": 1, "delta": 0.1},
     plan.Amount: {"unit": UNIT, "epsilon": 1, "delta": 0.1},
@@ -234,7 +240,7 @@ def _each(value: Any) -> list[Any]:
 def test_what_is_no_number_is_refused(cls: type) -> None:
     arguments = KEEPING[cls]
     for name in set(numeric_fields(cls)) & set(arguments):
-        lists = () if name in ("bandwidth", "domain", "bounds") else (np.array([1, 2]), [1])
+        lists = () if name in ("bandwidth", "domain", "bounds", "bands", "sizes") else (np.array([1, 2]), [1])
         for wrong in (True, math.nan, 1j, "3", np.bool_(True), *lists):
             with pytest.raises(InvalidInput):
                 cls(**{**arguments, name: wrong})

@@ -20,6 +20,7 @@ import dpsketch as dps
 from dpsketch import accounting, audit, files, kernels, keying, ledger, local, noise, plan, privacy
 from dpsketch.ledger import Ledger
 from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.privacy import GaussianCost
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.spec import DistinctSpec
@@ -299,6 +300,19 @@ def days(**numbers: Any) -> Any:
     return dps.ContinualCountSketch(unit=UNIT, key_type="text", **numbers).day(WORDS)
 
 
+def visited(**numbers: Any) -> Any:
+    sketch = dps.ContinualCountSketch(unit=dps.per_user(2), key_type="text", epsilon=1, delta=0.001, **numbers)
+    return sketch.day(WORDS, users=list(range(len(WORDS))))
+
+
+def recorded(**numbers: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        book = Ledger(f"sqlite:///{folder}/budget.db")
+        charge = book.charge("web", (GaussianCost(1.0),), unit=UNIT)
+        book.record_day(charge, publication="x", **numbers)
+        return book.last_day(charge)
+
+
 def as_published(**numbers: Any) -> Any:
     sketch = dps.MomentSketchAsPublished(unit=UNIT, **numbers)
     sketch.update(WORDS)
@@ -416,6 +430,10 @@ CASES = [
     Case("PanPrivateCountSketch", fixed(pan_private), {"rows": 3, "width": 16, "rho": 0.1}),
     Case("ContinualCountSketch", fixed(days), {"days": 5, "rows": 3, "width": 16, **SPEC, **BUDGETS[0]}),
     Case("ContinualCountSketch", fixed(days), {"days": 5, "rows": 3, "width": 16, "rho": 0.1}),
+    Case("ContinualCountSketch", fixed(visited), {"days": 5, "rows": 3, "width": 16, "user_days": 2, "days_apart": 2}),
+    Case("ContinualCountSketch.curve", lambda: continual().curve, {"window": 2, "confidence": 0.9}, {"key": "a"}),
+    Case("ContinualCountSketch.plot", lambda: continual().plot, {"window": 2}, {"key": "a"}),
+    Case("Ledger.record_day", fixed(recorded), {"day": 3}),
     Case("ContinualCountSketch.between", lambda: continual().between, {"first": 1, "last": 3}),
     *(
         Case(
@@ -602,6 +620,7 @@ RESULTS = {
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
     "PrivateHistogram PrivateHistogram.of PrivateQuantiles",
     "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
+    "Payment.record_day",
     # What the specs compute with numbers of their own.
     "DensitySpec.calibrate DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones MomentSpec.floor_for",
     "DistinctSpec.variance_of_ones MomentSpec.ratio",

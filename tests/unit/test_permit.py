@@ -160,6 +160,7 @@ DRAWN_ELSEWHERE = {
     "countsketch/predicting.py": "a rehearsal on a public guess, of which nothing is released",
     "countsketch/parties.py": "the random name of a party",
     "distinct/mergeable.py": "the random name of a bitmap",
+    "continual/visits.py": "the key of the hash that tells users apart, of which nothing is released",
     "partials.py": "the random name of a partial",
     "histogram/keytable.py": "the secret of a hash, of which nothing is released",
     "histogram/content.py": "which of a user's keys count, where there are too many",

@@ -210,14 +210,19 @@ def pan_private(place: str, noise: float = 1.0) -> Mechanism:
 
 
 def continual(noise: float = 1.0) -> Mechanism:
-    """Every node of a tree of days that a record of the first day is in."""
+    """All that correlated noise publishes of four days, a record of the first of which is in every one."""
     budget, days = Budget.gaussian(noise), 4
-    pattern = _records([7], rows=3).release(epsilon=1e6, delta=1e-6).table.ravel()
+    pattern = _records([7], rows=3).release(epsilon=1e6, delta=1e-6).table
 
     def sketch(budget: Asked) -> ContinualCountSketch:
-        return ContinualCountSketch(
-            days=days, rows=3, width=WIDTH, unit=per_record(), seed=SEED, key_type="int", **budget
-        )
+        shape: dict[str, Any] = {"rows": 3, "width": WIDTH, "unit": per_record(), "seed": SEED, "key_type": "int"}
+        return ContinualCountSketch(days=days, **shape, design="recurrence", **budget)
+
+    def shift() -> npt.NDArray[np.int64]:
+        design = sketch(budget.claimed).design
+        state = np.zeros((design.buffers, *pattern.shape), np.int64)
+        moved = [table for day in range(days) for _, table in design.step(state, pattern * (day == 0), day + 1)]
+        return np.concatenate([table.ravel() for table in moved])
 
     def year(first: list[int]) -> Any:
         def run() -> npt.NDArray[np.int64]:
@@ -225,9 +230,11 @@ def continual(noise: float = 1.0) -> Mechanism:
             lived.day(first)
             for _ in range(days - 1):
                 lived.day([1])
-            return np.concatenate([lived.between(1, last).table.ravel() for last in (1, 2, 4)])
+            return lived.published.ravel()
 
         return repeated(run)
+
+    moved = shift()
 
     return Mechanism(
         "continual-counts",
@@ -235,7 +242,7 @@ def continual(noise: float = 1.0) -> Mechanism:
         claim_of(sketch(budget.claimed).guarantee),
         year([1, 2]),
         year([1, 2, 7]),
-        {"likelihood ratio": known(lambda nodes: nodes @ np.tile(pattern, 3)), "learned": linear_discriminant},
+        {"likelihood ratio": known(lambda shown: shown @ moved), "learned": linear_discriminant},
     )
 
 

@@ -22,6 +22,7 @@ from dpsketch.audit.lattice import gaussian_bound, laplace_bound, seen_numbers
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
+from dpsketch.sketches.continual.choosing import DesignName
 from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.density import DensitySketch
@@ -123,16 +124,16 @@ def _density(unit: Unit, records: Records) -> Release:
     return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
 
 
-def _continual(unit: Unit, records: Records) -> Release:
-    """Publish four days, the records on the second; every node of the tree is shown."""
+def _continual(design: DesignName, unit: Unit, records: Records) -> Release:
+    """Publish four days, the records on the second; all that a day publishes is shown."""
 
     def life(asked: Any) -> Shown:
-        sketch = ContinualCountSketch(days=4, rows=1, width=4, unit=unit, seed=_SEED, key_type="int", **asked)
+        shape: Any = {"rows": 1, "width": 4, "unit": unit, "seed": _SEED, "key_type": "int"}
+        sketch = ContinualCountSketch(days=4, design=design, **shape, **asked)
         keys, given = _columns(unit, records)
         for day in range(4):
             sketch.day(keys if day == 1 else [1], **(given if day == 1 else {}))
-        nodes = [(1, 1), (2, 2), (3, 3), (4, 4), (1, 2), (3, 4), (1, 4)]
-        return np.concatenate([sketch.between(*node).table.ravel() for node in nodes]), sketch.guarantee
+        return sketch.published.ravel(), sketch.guarantee
 
     return life
 
@@ -154,7 +155,8 @@ def _pan_private(unit: Unit, records: Records) -> Release:
 _KINDS: dict[str, Kind] = {
     "counts": Kind(_counts),
     "shares": Kind(_share, laws=("gaussian",)),
-    "continual": Kind(_continual, levels=("record",)),
+    "continual": Kind(partial(_continual, "tree"), levels=("record",)),
+    "continual-bands": Kind(partial(_continual, "banded"), levels=("record",), laws=("gaussian",)),
     "pan-private": Kind(_pan_private, levels=("record",)),
     "heavy": Kind(_heavy),
     "ranges": Kind(partial(_ranges, 4), keys=16),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpsketch.cli.daily import Continual, run_day
 from dpsketch.cli.delivery import deliver, not_in_place, room_of
 from dpsketch.cli.naming import source_of, source_of_sketch
 from dpsketch.cli.options import (
@@ -56,6 +57,14 @@ def run(
         Path | None,
         typer.Option("--parts", help="The parts of --part-by, one a line. -o is a folder, or has {part}."),
     ] = None,
+    continual: Annotated[
+        str | None,
+        typer.Option("--continual", help="counts: one price for many days, as in days=365,objective=totals."),
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="The folder that keeps the stream of --continual; sensitive.")
+    ] = None,
+    day: Annotated[str | None, typer.Option("--day", help="The date to publish of --continual, as 2026-11-15.")] = None,
     overwrite: OverwriteOption = False,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
@@ -71,6 +80,13 @@ def run(
     privacy.Budget(**budget.amount)
     budget.refuse_careless()
     sources = sources_of(flags)
+    if (daily := Continual.of(continual, state, day)) is not None:
+        if like is not None or part_by is not None or parts is not None or dry_run:
+            raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
+        target = budget.target(lambda: source_of(sources))
+        private = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=_report)
+        _tell(private, target, output, as_json)
+        return
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import delivery, members, naming, origins, singles
+from dpsketch.ledger import days, delivery, members, naming, origins, singles
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.parts import Division
 from dpsketch.ledger.spending import fits, preview_of, spent_of
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import Cost, Unit, cost_to_json
 
 if TYPE_CHECKING:
@@ -237,6 +238,38 @@ class Ledger:
             delivery.close(connection, charge)
 
         self._store.write(charge.dataset, work)
+
+    def record_day(self, charge: Charge, day: int, publication: str) -> None:
+        """Record that a day of a stream is about to be shown, before it is.
+
+        Parameters
+        ----------
+        charge : Charge
+            The stream's own, made when it began.
+        day : int
+            Its number, from 1 on.
+        publication : str
+            A digest of what it publishes.
+
+        Raises
+        ------
+        ReleaseRefused
+            The day, or a later one, was shown with other noise: whoever asks goes on from an old copy.
+        """
+
+        def work(connection: Connection) -> None:
+            days.put(connection, charge, number, publication)
+
+        number = whole_number("day", day, low=1)
+        self._store.write(charge.dataset, work)
+
+    def last_day(self, charge: Charge) -> tuple[int, str] | None:
+        """Return the newest day that a stream has shown, with the digest of its publication; None before one."""
+
+        def work(connection: Connection) -> tuple[int, str] | None:
+            return days.last(connection, charge)
+
+        return self._store.read(work, None)
 
     def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, part: str | None = None) -> Preview:
         """Say what a charge would do, and touch nothing."""

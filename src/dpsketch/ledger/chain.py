@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import delivery, members, origins, singles
+from dpsketch.ledger import days, delivery, members, origins, singles
 from dpsketch.ledger.parts import Division, worst_histories
 from dpsketch.ledger.store import tables
 from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
@@ -187,6 +187,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
     problems += singles.find_problems(connection, digests)
     problems += members.find_problems(connection, digests)
     problems += origins.find_problems(connection, digests)
+    problems += days.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
         if found is None:

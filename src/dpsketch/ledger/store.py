@@ -36,7 +36,7 @@ _RETRY = ("40001", "40P01", "23505")
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[Table, ...]:
-    """Return the tables: datasets (with each chain's head), entries, deliveries, singles, members, origins, sources."""
+    """Return the tables: datasets (with the heads), entries, deliveries, singles, members, origins, sources, days."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
@@ -94,7 +94,16 @@ def tables() -> tuple[Table, ...]:
         Column("source", Text, primary_key=True),
         Column("dataset", Text, nullable=False),
     )
-    return datasets, entries, deliveries, singles, members, origins, sources
+    days = Table(
+        "dpsketch_day",
+        metadata,
+        Column("stream", Text, primary_key=True),
+        Column("day", BigInteger, primary_key=True, autoincrement=False),
+        Column("dataset", Text, nullable=False),
+        Column("id", BigInteger, nullable=False),
+        *(Column(name, Text, nullable=False) for name in ("publication", "digest")),
+    )
+    return datasets, entries, deliveries, singles, members, origins, sources, days
 
 
 class Store:

@@ -15,7 +15,7 @@ from dpsketch.privacy import Guarantee, Unit
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
-__all__ = ["integer_array", "read_charge", "read_guarantee", "release_header"]
+__all__ = ["integer_array", "read_charge", "read_guarantee", "real_array", "release_header"]
 
 
 def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | None, **more: Any) -> dict[str, Any]:
@@ -68,3 +68,13 @@ def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != shape:
         raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
     return array.astype(np.int64)
+
+
+def real_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Return a named array of finite real numbers of the shape that the spec prescribes."""
+    array = document.arrays.get(name)
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+        raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
+    if not np.isfinite(array).all():
+        raise FileRefused(f"the file's array {name!r} holds what is no number.")
+    return np.array(array, np.float64)

@@ -142,7 +142,7 @@ class Decoded:
 
 
 def joint_decode(
-    table: npt.NDArray[np.int64],
+    table: npt.NDArray[np.int64] | npt.NDArray[np.float64],
     prints: Prints,
     row_keys: Prints,
     noise_scale: float,

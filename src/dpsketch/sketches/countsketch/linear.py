@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def inner_product(
-    table: npt.NDArray[np.int64],
+    table: npt.NDArray[np.int64] | npt.NDArray[np.float64],
     prints: npt.NDArray[np.uint64],
     values: Floats,
     row_keys: npt.NDArray[np.uint64],
@@ -74,7 +74,7 @@ def _own_squares(
     return max(0.0, total)
 
 
-def second_moment(table: npt.NDArray[np.int64], *, noise_variance: float, confidence: float) -> Estimate:
+def second_moment(table: npt.NDArray[np.int64] | Floats, *, noise_variance: float, confidence: float) -> Estimate:
     """Estimate F₂ = Σ count² in counters², as the mean over rows of ‖row‖² − width·(noise variance).
 
     Rows are independent and each is unbiased, so their own spread gives Student's interval. A single row's spread is

@@ -19,6 +19,7 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease, combined_guarantee
 from dpsketch.results import Estimate, Estimates
+from dpsketch.sketches.continual.stretches import Stretch, combined, read_stretches, stretch_arrays
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
@@ -26,7 +27,7 @@ from dpsketch.sketches.countsketch.linear import inner_product, second_moment
 from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, real_array, release_header
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 
@@ -53,9 +54,10 @@ class PrivateCountSketch(KeyedRelease):
     spec : CountSketchSpec
         The public spec.
     table : numpy.ndarray
-        The released counters, read-only integers, rows × width, in units of ``spec.grid``.
+        The released counters, read-only, rows × width, in units of ``spec.grid``: integers, or real numbers in an
+        answer of a stream, which is a weighted sum of integers.
     noise : tuple of Noise
-        The noise in each counter; several laws where releases were combined.
+        The noise in each counter; several laws where releases were combined. Empty in an answer of a stream.
     guarantee : Guarantee
         What was promised; print it.
     charge : Charge or None
@@ -66,18 +68,21 @@ class PrivateCountSketch(KeyedRelease):
         Whether counts may be negative: in what changed between two releases.
     terms : tuple of str
         Where releases were combined: a digest of each. Empty in a release that was drawn as one.
+    stretches : tuple of Stretch
+        In an answer of a stream (:class:`~dpsketch.ContinualCountSketch`): which of its publications it is made of.
     """
 
     kind: ClassVar[str] = "counts"
 
     spec: CountSketchSpec
-    table: npt.NDArray[np.int64]
+    table: npt.NDArray[Any]
     noise: tuple[Noise, ...]
     guarantee: Guarantee
     charge: Charge | None = None
     share: ShareTerms | None = None
     signed: bool = False
     terms: tuple[str, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -91,7 +96,7 @@ class PrivateCountSketch(KeyedRelease):
 
     @property
     def _noise_variance(self) -> float:
-        return sum(law.variance for law in self.noise)
+        return sum(law.variance for law in self.noise) + sum(each.variance for each in self.stretches)
 
     def __repr__(self) -> str:
         shape = f"{self.spec.rows}×{self.spec.width}"
@@ -254,6 +259,9 @@ class PrivateCountSketch(KeyedRelease):
     def __add__(self, other: PrivateCountSketch) -> PrivateCountSketch:
         """Combine two releases over different records into one of their union.
 
+        Answers of one stream share noise; their sum has the variance that follows from it. Days that are in both count
+        twice.
+
         Raises
         ------
         ReleaseRefused
@@ -274,16 +282,27 @@ class PrivateCountSketch(KeyedRelease):
             # One of them takes the question's type, and so does the result.
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
-        ours, theirs = self.terms or (self._digest(),), other.terms or (other._digest(),)
+        ours, theirs = self._drawn(), other._drawn()
         if not set(ours).isdisjoint(theirs):
             raise ReleaseRefused(
                 "cannot combine: one release is in both, and its noise would count double, or cancel, as no interval "
                 "says. Add or subtract each release once."
             )
-        stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
-        table = sum_of_tables([self.table, other.table], [1, sign])
         signed = sign < 0 or self.signed or other.signed
-        return PrivateCountSketch(spec, table, self.noise + other.noise, stated, signed=signed, terms=ours + theirs)
+        stretches = combined(self.stretches, other.stretches, sign)
+        if len(stretches) == len(self.stretches) == len(other.stretches) and not self.noise + other.noise:
+            # Of one stream, which was paid for once: nothing is drawn or shown that was not before.
+            together = self.table + sign * other.table
+            stated = self.guarantee if other.guarantee.holds else other.guarantee
+            return replace(self, spec=spec, table=together, guarantee=stated, signed=signed, stretches=stretches)
+        stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
+        table = self.table + sign * other.table if stretches else sum_of_tables([self.table, other.table], [1, sign])
+        laws, terms = self.noise + other.noise, ours + theirs
+        return PrivateCountSketch(spec, table, laws, stated, signed=signed, terms=terms, stretches=stretches)
+
+    def _drawn(self) -> tuple[str, ...]:
+        """Return digests of the releases that were drawn as one and are in this; of streams, stretches tell."""
+        return self.terms or ((self._digest(),) if self.noise else ())
 
     def _digest(self) -> str:
         """Return what tells this release from others: its counters, and its charge where it has one."""
@@ -298,25 +317,31 @@ class PrivateCountSketch(KeyedRelease):
         more: dict[str, Any] = {"signed": True} if self.signed else {}
         if self.terms:
             more["terms"] = list(self.terms)
+        stretches, arrays = stretch_arrays(self.stretches)
+        if stretches:
+            more["stretches"] = stretches
         header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise, share=share, **more)
-        return files.Document("counts", False, header, {"table": self.table})
+        return files.Document("counts", False, header, {"table": self.table, **arrays})
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
         spec = CountSketchSpec.from_json(document.header["spec"])
         share, noise = document.header.get("share"), document.header["noise"]
-        if not noise:
+        stretches = read_stretches(document)
+        if not noise and not stretches:
             raise FileRefused("the file does not say which noise its counters have.")
+        shape = (spec.rows, spec.width)
         return cls(
             spec,
-            integer_array(document, "table", (spec.rows, spec.width)),
+            real_array(document, "table", shape) if stretches else integer_array(document, "table", shape),
             tuple(noise_from_json(law) for law in noise),
             read_guarantee(document),
             read_charge(document),
             None if share is None else ShareTerms.from_json(share),
             document.header.get("signed") is True,
             _read_terms(document),
+            stretches,
         )
 
 

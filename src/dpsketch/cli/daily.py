@@ -1,0 +1,166 @@
+"""A day of a stream from the command line: ``run counts … --continual days=365 --state DIR --day 2026-11-15``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsketch.cli.options import Budget, SketchFlags, Target, unit_from
+from dpsketch.cli.output import progress_bar, say
+from dpsketch.cli.spool import Spool
+from dpsketch.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dpsketch.cli.recipes import Reading
+
+__all__ = ["Continual", "run_day"]
+
+# A longer gap is rather a mistake in a date.
+_LONGEST_GAP = 31
+_NAMES = {"days": int, "objective": str, "user_days": int, "days_apart": int}
+
+
+@dataclass(frozen=True, slots=True)
+class Continual:
+    """What --continual, --state and --day say together.
+
+    Attributes
+    ----------
+    given : dict
+        The options of a stream that is to begin.
+    state : Path
+        Its folder.
+    day : str
+        The date of the day that is to be published.
+    """
+
+    given: dict[str, Any]
+    state: Path
+    day: str
+
+    @classmethod
+    def of(cls, continual: str | None, state: Path | None, day: str | None) -> Continual | None:
+        """Read the three options; None where none is given."""
+        if continual is None and state is None and day is None:
+            return None
+        if continual is None or state is None or day is None:
+            raise InvalidInput("--continual, --state and --day go together: days=365, a folder, and a date.")
+        given: dict[str, Any] = {}
+        for item in continual.split(","):
+            name, _, value = item.partition("=")
+            name = name.strip().replace("-", "_")
+            if name not in _NAMES or name in given or not value:
+                raise InvalidInput(
+                    "--continual takes days=365, and objective=totals, user-days=12, days-apart=30 after commas."
+                )
+            given[name] = _read(name, value.strip())
+        if "days" not in given:
+            raise InvalidInput("--continual needs days=, the number of days that will be published, or days=endless.")
+        return cls(given, state, day)
+
+
+def _read(name: str, value: str) -> Any:
+    if name == "days" and value == "endless":
+        return None
+    if _NAMES[name] is str:
+        return value
+    if not value.isdecimal():
+        raise InvalidInput(f"--continual {name.replace('_', '-')}= is a whole number.")
+    return int(value)
+
+
+def run_day(
+    asked: Continual,
+    flags: SketchFlags,
+    budget: Budget,
+    target: Target,
+    output: Path,
+    *,
+    overwrite: bool,
+    report: Callable[[Reading, Any], None],
+) -> Any:
+    """Publish a day: begin the stream where there is none, read the day's records, and write the total so far.
+
+    Days between the last one and this are published as days without records, so that dates and numbers agree. A day
+    that was published before is answered from the state: its records are not read again, and nothing is drawn.
+    """
+    from dpsketch.cli.recipes import feed
+    from dpsketch.sketches.continual.folder import StreamFolder
+
+    if flags.kind != "counts":
+        raise InvalidInput("--continual publishes counts: other kinds are released once a day, each at its price.")
+    folder = StreamFolder(asked.state, ledger=target.ledger)
+    with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
+        if not folder.exists:
+            folder.begin(_begun(asked, flags, budget, target))
+        sketch = folder.load()
+        _refuse_other(sketch, asked, flags, budget)
+        number = sketch.number_of(asked.day)
+        if number < 1:
+            raise InvalidInput(f"{asked.day} is before the first day of this stream, {sketch.first_day}.")
+        if number > sketch.days_published + _LONGEST_GAP:
+            raise InvalidInput(
+                f"{asked.day} is more than {_LONGEST_GAP} days after the last that was published. Days between are "
+                "published without records and use up the stream: if that is meant, name a day in between first."
+            )
+        if number <= sketch.days_published:
+            say(f"{asked.day} was published before: answered from {asked.state}. Nothing was read or drawn.")
+            private = sketch.between(1, number)
+        else:
+            with progress_bar("reading") as progress:
+                for _ in range(sketch.days_published + 1, number):
+                    folder.publish(sketch)
+                reading = feed(sketch, flags, progress)
+            report(reading, sketch)
+            private = folder.publish(sketch)
+        _write(private, spool)
+    return private
+
+
+def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Any:
+    from dpsketch.cli.recipes import stated_type
+    from dpsketch.keying import random_seed
+    from dpsketch.sketches.countsketch import ContinualCountSketch
+
+    given: dict[str, Any] = {"rows": 7, "width": 4096, "seed": random_seed(), **flags.shape, **budget.amount}
+    if stated_type(flags) is None:
+        raise InvalidInput("say --key-type text or int: a day without records must not differ from others by its type.")
+    return ContinualCountSketch(
+        **asked.given,
+        **given,
+        unit=unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours),
+        key_type=stated_type(flags),
+        first_day=asked.day,
+        ledger=target.ledger,
+        dataset=target.dataset,
+        part=target.part,
+    )
+
+
+def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Budget) -> None:
+    """Refuse options that contradict the stream that was begun: its price and its shape are fixed."""
+    unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
+    spec, promise = sketch.spec, sketch.guarantee
+    wrong = [name for name, value in flags.shape.items() if getattr(spec, name, value) != value]
+    if unit != spec.unit:
+        wrong.append("unit")
+    if asked.given["days"] != sketch.days:
+        wrong.append("days")
+    stated = {"epsilon": promise.epsilon, "delta": promise.delta, "rho": promise.rho}
+    wrong += [name for name, value in budget.amount.items() if value is not None and value != stated[name]]
+    if wrong:
+        raise InvalidInput(
+            f"the stream in {asked.state} was begun with another {', '.join(wrong)}. Give the same options every day, "
+            "or begin another stream in another folder, at its own price."
+        )
+
+
+def _write(private: Any, spool: Spool) -> None:
+    from dpsketch import files
+
+    data = files.encode(private.to_document())
+    spool.fit(data, ())
+    spool.write(data, sensitive=False)
+    spool.finish()

@@ -1,0 +1,452 @@
+"""Designs: which integer combination of the days' tables is published each day, and what that costs and tells.
+
+**Privacy.** Let c_0 > c_1 ≥ c_2 ≥ … ≥ 0 be the integers by which a day's table enters the publications of that day and
+of those that follow. Until a record's day two neighbouring worlds have one law. Given what was published before, take
+from y_t what all other records put there: the same in both worlds. What is left is a rounding of c_j·g + N(0, σ²) for
+the record's own change g, so all publications together are one Gaussian mechanism with the shift (c_0·g, c_1·g, …), of
+norm Δ·‖c‖₂. A user on at most k days, at least b days apart, moves them by at most Δ·‖Σ_{i<k} C[:, i·b]‖₂: the inner
+product of two columns falls with their distance and with the later of the two, as c falls. (It need not where c
+rises; such a design is refused.) Days that are chosen by what was published change nothing: the squared shifts sum to
+at most that on every path, and a Gaussian mechanism whose shifts are chosen so is no worse than one of that norm.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_whole, whole_number
+from dpsketch.sketches.countsketch.clipping import sqrt_up
+from dpsketch.sketches.specs import Sensitivity
+
+__all__ = ["LONGEST", "Banded", "Contribution", "Design", "Recurrence"]
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LONGEST = 2**20
+"""A stream has at most so many days; one without an end is calibrated for them."""
+
+# What is published stays below this before noise, and noise below 2**61.
+_ROOM = 2**61
+# A recurrence's rates are multiples of 2**-20.
+_RATE_BITS = 20
+_RATE_ONE = 1 << _RATE_BITS
+# Powers of rates are rounded up to multiples of 2**-192.
+_FINE = 192
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """How far one unit moves the days' tables.
+
+    Attributes
+    ----------
+    l1, squared, cells : int
+        Of one day's table: the L1 norm, the squared L2 norm and the number of cells that one unit can move.
+    days, apart : int
+        A unit is in at most so many days, each at least so many after the one before (1: on the very next).
+    replaced : bool
+        Whether neighbours differ by one unit replaced, which may move everything twice, rather than added or removed.
+    """
+
+    l1: int
+    squared: int
+    cells: int
+    days: int = 1
+    apart: int = 1
+    replaced: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("l1", "squared", "cells", "days", "apart"):
+            hold_whole(self, name, low=1)
+
+    def within(self, horizon: int) -> Contribution:
+        """Return this for so many days: nobody is in more of them than fit."""
+        days = min(self.days, -(-horizon // self.apart))
+        return Contribution(self.l1, self.squared, self.cells, days, self.apart, self.replaced)
+
+    @property
+    def times(self) -> int:
+        """How often one unit's change may come: twice where it is replaced."""
+        return 2 if self.replaced else 1
+
+
+class Design(ABC):
+    """A design, as a value. Public."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The design in a phrase."""
+
+    @property
+    @abstractmethod
+    def buffers(self) -> int:
+        """How many tables it keeps beside today's."""
+
+    @property
+    def largest(self) -> int:
+        """How often a record enters the publication of its own day."""
+        return 1
+
+    @abstractmethod
+    def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
+        """Return how far one unit moves all that is published over so many days together."""
+
+    @abstractmethod
+    def published(self, day: int) -> int:
+        """Return how many tables have been published after so many days."""
+
+    @abstractmethod
+    def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
+        """Take in a day's table, counted from 1, and yield what is published of it before noise, by name.
+
+        ``state`` is changed in place. It starts as zeros, :attr:`buffers` tables of them.
+        """
+
+    @abstractmethod
+    def weights(self, first: int, last: int) -> Floats:
+        """Return the weights of all tables published by day ``last`` whose sum is days ``first`` to ``last``."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the design as JSON-ready values."""
+
+    def errors(self, horizon: int, window: int | None = None) -> Floats:
+        """Return the variance of totals, or of windows of so many days, for noise of variance 1 in what is published.
+
+        One for each day on which it can be asked: day 1, or day ``window``, to the last.
+        """
+        first = 1 if window is None else window
+        days = range(first, horizon + 1)
+        return np.array(
+            [np.sum(self.weights(1 if window is None else day - window + 1, day) ** 2) for day in days], np.float64
+        )
+
+
+class _Filter(Design):
+    """A design whose day t enters the publications of days t, t + 1, … by the same numbers, whatever t is."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def response(self, days: int) -> Floats:
+        """Return what a unit published on one day adds to the decoded total of that day and of those that follow."""
+
+    def published(self, day: int) -> int:
+        """Return how many tables have been published: one a day."""
+        return day
+
+    def weights(self, first: int, last: int) -> Floats:
+        """Return the only weights that decode without bias: C is square, so that later days tell nothing more."""
+        totals = self.response(last)
+        weights = totals[::-1].copy()
+        weights[: first - 1] -= totals[: first - 1][::-1]
+        return weights
+
+    def errors(self, horizon: int, window: int | None = None) -> Floats:
+        """Return the variance of totals or windows, day by day, in one pass."""
+        decoded = self.response(horizon).copy()
+        if window is None:
+            return np.cumsum(decoded**2)
+        decoded[window:] -= self.response(horizon)[: horizon - window]
+        errors: Floats = np.cumsum(decoded**2)[window - 1 :]
+        return errors
+
+
+@dataclass(frozen=True, slots=True)
+class Banded(_Filter):
+    """Each day's table enters the publications of as many days as there are bands; of one band, of its own day.
+
+    Attributes
+    ----------
+    bands : tuple of int
+        c_0 > c_1 ≥ … > 0. ``(1,)`` publishes every day by itself.
+
+    Privacy
+    -------
+    The guarantee depends on the days of a unit, not on how many are published, and never ends. The state is the exact
+    tables of the last days.
+    """
+
+    name: ClassVar[str] = "banded"
+
+    bands: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        bands = tuple(whole_number("a band", band, low=1, high=2**30) for band in _listed(self.bands, "bands"))
+        object.__setattr__(self, "bands", bands)
+        if len(bands) > LONGEST or any(late > early for early, late in pairwise(bands)):
+            raise _rising()
+        if len(bands) > 1 and bands[1] == bands[0]:
+            raise _rising()
+
+    @property
+    def words(self) -> str:
+        """The design in a phrase."""
+        if self.bands == (1,):
+            return "each day by itself"
+        return f"correlated over {len(self.bands)} days"
+
+    @property
+    def largest(self) -> int:
+        """How often a record enters the publication of its own day."""
+        return self.bands[0]
+
+    @property
+    def buffers(self) -> int:
+        """How many tables it keeps beside today's: the days before."""
+        return len(self.bands) - 1
+
+    def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
+        """Return Δ·‖Σ_{i<k} C[:, i·b]‖₂, in integers, and in L1 k·Δ₁·Σc."""
+        unit = contribution.within(horizon)
+        if unit.apart >= len(self.bands):  # columns that do not meet
+            squared = unit.days * sum(band**2 for band in self.bands)
+        else:
+            column = np.zeros(min(horizon, (unit.days - 1) * unit.apart + len(self.bands)), np.int64)
+            for i in range(unit.days):
+                held = column[i * unit.apart : i * unit.apart + len(self.bands)]
+                held += np.array(self.bands[: len(held)], np.int64)
+            squared = sum(int(each) ** 2 for each in column)
+        l1 = unit.times * unit.days * unit.l1 * sum(self.bands)
+        return Sensitivity(l1, unit.times * sqrt_up(unit.squared * squared))
+
+    def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
+        """Publish Σ c_j·x_{t−j}. Today's cells are held to what fits, which brings neighbours no further apart."""
+        limit = _ROOM // sum(self.bands)
+        held = np.clip(today, -limit, limit)
+        table = self.bands[0] * held
+        for band, earlier in zip(self.bands[1:], state, strict=True):
+            table += band * earlier
+        if len(state):
+            state[1:] = state[:-1].copy()
+            state[0] = held
+        yield day, table
+
+    def response(self, days: int) -> Floats:
+        """Return the total's response: the sums of 1/c(z)."""
+        return _banded_response(self.bands, days)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the design as JSON-ready values."""
+        return {"name": self.name, "bands": list(self.bands)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a design from :meth:`to_json`."""
+        return cls(tuple(_listed(value["bands"], "bands")))
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence(_Filter):
+    """Every day's table enters all publications that follow, ever less, by a recurrence over few buffers.
+
+    With rates θ_i = a_i/2²⁰ and gains w_i, in integers, and ⌊·⌋ the floor,
+
+        y_t = 2^q·x_t + ⌊Σ_i R_i / 2^g⌋ + z_t,   R_i ← ⌊a_i·R_i / 2²⁰⌋ + w_i·x_t.
+
+    Attributes
+    ----------
+    rates, gains : tuple of int
+        a_i and w_i, one a buffer.
+    scale, guard : int
+        q and g: today's table enters times 2^q, and the buffers have g bits more.
+
+    Privacy
+    -------
+    Without floors it were a filter with c_0 = 2^q and c_j = Σ v_i·θ_i^(j−1), v_i = w_i/2^g. The floors of two worlds
+    differ by less than 1 a step, in touched cells only, so a buffer strays by less than 1/(1 − θ_i) and a published
+    cell by less than 1 + 2^−g·Σ 1/(1 − θ_i). Over n days and m touched cells all of that has a norm of at most √(m·n)
+    times as much, which is added to the filter's. The map is not linear, yet the sum of squared shifts is bounded on
+    every path, which is all that is needed. A buffer at −1 stays at −1 for ever, so the guarantee ends with its n days.
+    """
+
+    name: ClassVar[str] = "recurrence"
+
+    rates: tuple[int, ...]
+    gains: tuple[int, ...]
+    scale: int
+    guard: int
+
+    def __post_init__(self) -> None:
+        rates = [whole_number("a rate", rate, low=1, high=_RATE_ONE - 1) for rate in _listed(self.rates, "rates")]
+        gains = [whole_number("a gain", gain, low=1, high=2**40) for gain in _listed(self.gains, "gains")]
+        object.__setattr__(self, "rates", tuple(rates))
+        object.__setattr__(self, "gains", tuple(gains))
+        hold_whole(self, "scale", low=0, high=24)
+        hold_whole(self, "guard", low=0, high=24)
+        if len(rates) != len(gains) or not 1 <= len(rates) <= 16:
+            raise InvalidInput("a recurrence has one gain for each rate, and at least one and at most 16 of them.")
+        if sum(gains) >= 1 << (self.scale + self.guard):
+            raise _rising()
+
+    @property
+    def words(self) -> str:
+        """The design in a phrase."""
+        return f"correlated over all days by a recurrence with {len(self.rates)} buffers"
+
+    @property
+    def largest(self) -> int:
+        """How often a record enters the publication of its own day."""
+        return 1 << self.scale
+
+    @property
+    def buffers(self) -> int:
+        """How many tables it keeps beside today's."""
+        return len(self.rates)
+
+    @property
+    def limit(self) -> int:
+        """The largest magnitude of a day's cell; a larger one is held to it."""
+        return math.floor(Fraction(_ROOM) / (self._reach + (1 << (self.scale + self.guard))))
+
+    @property
+    def _reach(self) -> Fraction:
+        """Σ w_i/(1 − θ_i): what all buffers come to if every day has a cell of 1."""
+        return sum((Fraction(gain * _RATE_ONE, _RATE_ONE - rate) for rate, gain in self._pairs), Fraction(0))
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.rates, self.gains, strict=True))
+
+    def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
+        """Return the filter's bound, for ever, plus that of the floors, for so many days."""
+        unit = contribution.within(horizon)
+        squared = self.column_squared(unit.days, unit.apart)
+        filtered = unit.times * sqrt_up(math.ceil(unit.squared * squared))
+        # A user's cells of all days.
+        touched = unit.times * unit.cells * unit.days
+        stray = 1 + sum(Fraction(_RATE_ONE, (_RATE_ONE - rate) << self.guard) for rate in self.rates)
+        floors = sqrt_up(math.ceil(touched * horizon * stray**2))
+        reach = 2**self.scale + self._reach / 2**self.guard
+        l1 = math.ceil(unit.times * unit.days * unit.l1 * reach + touched * horizon * stray)
+        return Sensitivity(l1, math.nextafter(filtered + floors, math.inf))
+
+    def column_squared(self, days: int, apart: int) -> Fraction:
+        """Return ‖Σ_{i<k} C[:, i·b]‖² without floors and without an end, powers rounded up."""
+        total = days * self._inner(0)
+        for i in range(1, days):
+            total += 2 * (days - i) * self._inner(i * apart)
+        return total
+
+    def _inner(self, distance: int) -> Fraction:
+        """Return Σ_r c_r·c_(r + distance), rounded up."""
+        one = 1 << _FINE
+        total = Fraction(4**self.scale) if distance == 0 else Fraction(0)
+        for rate, gain in self._pairs:
+            late = Fraction(gain, 1 << self.guard)
+            if distance:
+                total += 2**self.scale * late * Fraction(_power_up(rate, distance - 1), one)
+            for other, weight in self._pairs:
+                early = Fraction(weight, 1 << self.guard)
+                product = Fraction(_RATE_ONE**2, _RATE_ONE**2 - rate * other)
+                total += early * late * Fraction(_power_up(rate, distance), one) * product
+        return total
+
+    def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
+        """Publish today's table and what the buffers add.
+
+        Cells are held to :attr:`limit`: neighbours come no further apart by that, while an error would tell of data.
+        """
+        held = np.clip(today, -self.limit, self.limit)
+        table = (held << self.scale) + (state.sum(axis=0) >> self.guard)
+        for buffer, (rate, gain) in zip(state, self._pairs, strict=True):
+            # ⌊a·R/2^r⌋ without a product of more than 64 bits; shifts round down, below 0 as well.
+            low = buffer & (_RATE_ONE - 1)
+            buffer >>= _RATE_BITS
+            buffer *= rate
+            buffer += (rate * low) >> _RATE_BITS
+            buffer += gain * held
+        yield day, table
+
+    def response(self, days: int) -> Floats:
+        """Return the total's response: the recurrence undone, without its floors."""
+        return _recurrence_response(self, days)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the design as JSON-ready values."""
+        return {
+            "name": self.name,
+            "rates": list(self.rates),
+            "gains": list(self.gains),
+            "scale": self.scale,
+            "guard": self.guard,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Rebuild a design from :meth:`to_json`."""
+        return cls(
+            tuple(_listed(value["rates"], "rates")),
+            tuple(_listed(value["gains"], "gains")),
+            value["scale"],
+            value["guard"],
+        )
+
+
+def _rising() -> InvalidInput:
+    return InvalidInput(
+        "a design's coefficients must fall from day to day, the second below the first: the bound on a user's days "
+        "does not hold otherwise, nor is what it publishes decoded stably."
+    )
+
+
+def _listed(values: object, name: str) -> Sequence[Any]:
+    if not isinstance(values, list | tuple) or not values:
+        raise InvalidInput(f"the {name} of a design are a list of integers.")
+    return values
+
+
+@lru_cache(maxsize=4096)
+def _power_up(rate: int, exponent: int) -> int:
+    """Return (rate/2²⁰)^exponent in units of 2^−192, rounded up."""
+    result, base = 1 << _FINE, rate << (_FINE - _RATE_BITS)
+    while exponent:
+        if exponent & 1:
+            result = -(-result * base >> _FINE)
+        base = -(-base * base >> _FINE)
+        exponent >>= 1
+    return result
+
+
+@lru_cache(maxsize=64)
+def _banded_response(bands: tuple[int, ...], days: int) -> Floats:
+    inverse = np.zeros(days)
+    later = np.array(bands[1:][::-1], np.float64)
+    for day in range(days):
+        width = min(day, len(later))
+        held = float(later[len(later) - width :] @ inverse[day - width : day]) if width else 0.0
+        inverse[day] = ((day == 0) - held) / bands[0]
+    return _read_only(np.cumsum(inverse))
+
+
+@lru_cache(maxsize=64)
+def _recurrence_response(design: Recurrence, days: int) -> Floats:
+    rates = np.array(design.rates) / _RATE_ONE
+    gains = np.array(design.gains) / 2.0 ** (design.scale + design.guard)
+    inverse, carried = np.zeros(days), np.zeros(len(rates))
+    for day in range(days):
+        inverse[day] = (day == 0) / 2.0**design.scale - carried.sum()
+        carried = rates * carried + gains * inverse[day]
+    return _read_only(np.cumsum(inverse))
+
+
+def _read_only(values: Floats) -> Floats:
+    values.flags.writeable = False
+    return values

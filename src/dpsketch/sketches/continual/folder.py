@@ -1,0 +1,123 @@
+"""A stream's state in a folder: what was drawn is on the disk before anyone sees it.
+
+The order is: end the day, draw, write the new state (a file beside it, to the disk, renamed, the folder to the disk),
+record the day in the ledger, and only then return what may be shown. A crash before the write leaves the day as it was:
+what was drawn was seen by nobody. A crash after it leaves the day published: asked again, it is answered from the state
+and never drawn again. A state from an old backup is refused where a ledger knows of a later day.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.sketches.countsketch.continual import ContinualCountSketch
+from dpsketch.sketches.countsketch.private import PrivateCountSketch
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["StreamFolder"]
+
+_STATE = "stream.sketch"
+_LOCK = "stream.lock"
+
+
+class StreamFolder:
+    """The folder of one stream.
+
+    Parameters
+    ----------
+    folder : path
+        Where its state lies; only its owner may read it.
+    ledger : Ledger, optional
+        The one that the stream was charged to. Without it an old backup cannot be told from the newest state.
+
+    Privacy
+    -------
+    The state is exact, hence sensitive. Where it is restored from a backup in spite of all, and days are shown twice
+    with fresh noise over the same data, j showings cost at most μ√j together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpsketch as dps
+    >>> shape = {"rows": 5, "width": 64, "unit": dps.per_record(), "key_type": "text"}
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     folder = StreamFolder(place)
+    ...     folder.begin(ContinualCountSketch(days=365, **shape, epsilon=1.0, delta=1e-6))
+    ...     sketch = folder.load()
+    ...     sketch.update(["tea", "tea", "milk"])
+    ...     monday = folder.publish(sketch)
+    ...     folder.load().days_published
+    1
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, ledger: Ledger | None = None) -> None:
+        self._folder = Path(folder)
+        self._ledger = ledger
+
+    @property
+    def exists(self) -> bool:
+        """Whether a stream was begun here."""
+        return self._path.exists()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / _STATE
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder alone: of two processes that would end one day, the second is refused."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._folder / _LOCK).open("w") as lock:
+            if os.name == "posix":
+                import fcntl
+
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise FileRefused(f"{self._folder} is in use by another process. Wait for it to end.") from None
+            yield
+
+    def begin(self, sketch: ContinualCountSketch) -> None:
+        """Write the state of a stream that was just charged, before its first day."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.exists:
+            raise FileRefused(f"{self._folder} holds a stream already: go on with it, or name another folder.")
+        sketch.save_sensitive(self._path)
+
+    def load(self) -> ContinualCountSketch:
+        """Return the stream as it was last written; refuse one that is older than what the ledger knows was shown."""
+        sketch = ContinualCountSketch.from_document(files.read(self._path, allow_sensitive=True))
+        charge = sketch.charge
+        if self._ledger is not None and charge is not None:
+            known = self._ledger.last_day(charge)
+            if known is not None and known[0] > sketch.days_published:
+                raise ReleaseRefused(
+                    f"the ledger knows that day {known[0]} of this stream was published, and the state in "
+                    f"{self._folder} ends with day {sketch.days_published}: it is an old copy, and would publish days "
+                    "again with other noise. Restore the newest state, or begin another stream."
+                )
+            if known is not None and known[0] == sketch.days_published and known[1] != sketch.publication:
+                raise ReleaseRefused(
+                    f"the state in {self._folder} published day {known[0]} with other noise than the ledger knows was "
+                    "shown: it is another copy. Restore the newest state, or begin another stream."
+                )
+            if sketch.days_published:
+                # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
+                self._ledger.record_day(charge, sketch.days_published, sketch.publication)
+        return sketch
+
+    def publish(self, sketch: ContinualCountSketch) -> PrivateCountSketch:
+        """End the day of a stream that was loaded from here, write it, record it, and return the total so far."""
+        release = sketch.publish_day()
+        sketch.save_sensitive(self._path)
+        if self._ledger is not None and sketch.charge is not None:
+            self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)
+        return release

@@ -1,0 +1,102 @@
+"""Which noise of a stream an answer carries.
+
+Two answers of one stream share noise: the total of last week is in the total of this one. Their variances do not add.
+So an answer carries the weight that every published table of its stream has in it; sums and differences combine the
+weights, and the variance follows from those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import FileRefused
+from dpsketch.files import Document
+from dpsketch.noise import Noise, noise_from_json
+from dpsketch.sketches.documents import real_array
+
+__all__ = ["Stretch", "combined", "read_stretches", "stretch_arrays"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """What of a stream's published tables is in an answer. Public.
+
+    Attributes
+    ----------
+    stream : str
+        What tells the stream from others: a digest of the first table that it published.
+    law : Noise
+        The noise in each cell of each published table, independent from table to table.
+    weights : numpy.ndarray
+        The weight of each published table, in the order of publication; of later ones it is 0.
+    """
+
+    stream: str
+    law: Noise
+    weights: Floats
+
+    def __post_init__(self) -> None:
+        self.weights.flags.writeable = False
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise in a cell."""
+        return self.law.variance * float(np.sum(self.weights**2))
+
+    def __repr__(self) -> str:
+        return f"<Stretch of stream {self.stream[:8]}, {len(self.weights)} tables>"
+
+    def plus(self, other: Stretch, sign: int) -> Stretch:
+        """Return what is in the sum or difference of two answers of one stream."""
+        weights = np.zeros(max(len(self.weights), len(other.weights)))
+        weights[: len(self.weights)] += self.weights
+        weights[: len(other.weights)] += sign * other.weights
+        return Stretch(self.stream, self.law, weights)
+
+
+def combined(ours: Iterable[Stretch], theirs: Iterable[Stretch], sign: int) -> tuple[Stretch, ...]:
+    """Return the stretches of a sum or difference, one for each stream."""
+    found = {each.stream: each for each in ours}
+    for each in theirs:
+        nothing = Stretch(each.stream, each.law, np.zeros(0))
+        found[each.stream] = found.get(each.stream, nothing).plus(each, sign)
+    return tuple(found.values())
+
+
+def stretch_arrays(stretches: Iterable[Stretch]) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
+    """Return stretches as they are written: what a header has of them, and arrays."""
+    header, arrays = [], {}
+    for i, each in enumerate(stretches):
+        header.append({"stream": each.stream, "noise": each.law.to_json()})
+        arrays[f"weights{i}"] = each.weights
+    return header, arrays
+
+
+def read_stretches(document: Document) -> tuple[Stretch, ...]:
+    """Read the stretches of a release; a file may have been written by anyone."""
+    stored = document.header.get("stretches", [])
+    if not isinstance(stored, list):
+        raise _not_ours()
+    found = []
+    for i, each in enumerate(stored):
+        stored_weights = document.arrays.get(f"weights{i}")
+        if not isinstance(stored_weights, np.ndarray) or stored_weights.ndim != 1:
+            raise _not_ours()
+        weights = real_array(document, f"weights{i}", (len(stored_weights),))
+        if not isinstance(each, dict) or not isinstance(each.get("stream"), str):
+            raise _not_ours()
+        found.append(Stretch(each["stream"], noise_from_json(each["noise"]), weights))
+    if len({each.stream for each in found}) < len(found):
+        raise _not_ours()
+    return tuple(found)
+
+
+def _not_ours() -> FileRefused:
+    return FileRefused("the file's record of the days that it is made of is not one that dpsketch writes.")

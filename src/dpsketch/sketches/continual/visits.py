@@ -1,0 +1,109 @@
+"""On which days users were counted, so that none is counted on more of them, or closer together, than was paid for.
+
+A user's records of a day are dropped where the user was counted on as many days as the bound says, or too few days
+ago. What is dropped follows from the user's own records alone, so that nobody's presence changes what another adds.
+For that no two users may be taken for one: users are told apart by 128 bits of a keyed BLAKE2b, whose key is drawn
+when a stream begins and kept with the sensitive state. Two of n users share them with a probability below n²·2⁻¹²⁹,
+10⁻²³ for a hundred million, whoever chose their names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch import files
+from dpsketch.errors import FileRefused
+from dpsketch.hashing import key_type_of, to_arrow
+from dpsketch.noise import random_id
+from dpsketch.sketches.continual.designs import LONGEST
+from dpsketch.sketches.documents import integer_array
+
+__all__ = ["Visits"]
+
+_DIGEST = 16
+
+
+class Visits:
+    """The days of every user who was counted. Sensitive.
+
+    Parameters
+    ----------
+    days : int
+        On how many days a user may be counted.
+    apart : int
+        How many days after one of them the next may be, at least.
+    """
+
+    __slots__ = ("_apart", "_days", "_key", "_seen")
+
+    def __init__(self, days: int, apart: int) -> None:
+        self._days = days
+        self._apart = apart
+        self._key = bytes.fromhex(random_id() + random_id())
+        self._seen: dict[bytes, tuple[int, int]] = {}  # how many days, and which was the last
+
+    def __repr__(self) -> str:
+        return "<Visits; sensitive, content not shown>"
+
+    def allowed(self, users: Any, day: int) -> tuple[pa.Array, list[bytes], int]:
+        """Return the users column without those who may not be counted today, who may, and how many records go.
+
+        Those who were counted today already stay: that they come in one update is checked where they are counted.
+        """
+        column = to_arrow(users).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        kind = key_type_of(column.type)
+        if kind is None:  # nobody
+            return column, [], 0
+        encoded = (column.cast(pa.large_binary()) if kind == "text" else column).dictionary_encode()
+        digests = [self._digest(value) for value in encoded.dictionary.to_pylist()]
+        welcome = np.array([self._may_come(digest, day) for digest in digests], dtype=bool)
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        dropped = np.zeros(len(codes), dtype=bool)
+        dropped[codes >= 0] = ~welcome[codes[codes >= 0]]
+        kept = [digest for digest, may in zip(digests, welcome.tolist(), strict=True) if may]
+        return pa.compute.if_else(pa.array(~dropped), column, None), kept, int(dropped.sum())
+
+    def note(self, digests: list[bytes], day: int) -> None:
+        """Remember that these users were counted on a day."""
+        for digest in digests:
+            days, last = self._seen.get(digest, (0, 0))
+            if last != day:
+                self._seen[digest] = days + 1, day
+
+    def _may_come(self, digest: bytes, day: int) -> bool:
+        days, last = self._seen.get(digest, (0, 0))
+        return days == 0 or last == day or (days < self._days and day - last >= self._apart)
+
+    def _digest(self, user: Any) -> bytes:
+        value = user if isinstance(user, bytes) else (int(user) & (2**64 - 1)).to_bytes(8, "little")
+        return hashlib.blake2b(value, digest_size=_DIGEST, key=self._key).digest()
+
+    def arrays(self) -> dict[str, files.Array]:
+        """Return what a file keeps, in an order that says nothing. Sensitive."""
+        seen = sorted(self._seen.items())
+        days: npt.NDArray[np.int64] = np.array([entry for _, entry in seen], np.int64).reshape(len(seen), 2)
+        return {"visitors": [self._key, *(digest for digest, _ in seen)], "visits": days}
+
+    def restore(self, document: files.Document) -> None:
+        """Take up what a file kept."""
+        stored = document.arrays.get("visitors")
+        if not isinstance(stored, list) or not stored or not all(isinstance(each, bytes) for each in stored):
+            raise _not_ours()
+        key, *digests = [each for each in stored if isinstance(each, bytes)]
+        days = integer_array(document, "visits", (len(digests), 2))
+        good = len(key) == 2 * _DIGEST and all(len(each) == _DIGEST for each in digests)
+        if not good or len(set(digests)) < len(digests) or np.any((days < 1) | (days > LONGEST)):
+            raise _not_ours()
+        self._key = key
+        self._seen = {digest: (int(n), int(last)) for digest, (n, last) in zip(digests, days, strict=True)}
+
+
+def _not_ours() -> FileRefused:
+    return FileRefused("the file's record of users is not one that dpsketch writes.")

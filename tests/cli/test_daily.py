@@ -1,0 +1,94 @@
+"""Days of a stream from the command line: begun, gone on with, asked again, and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dpsketch as dps
+from dpsketch.sketches.continual.folder import StreamFolder
+
+
+@pytest.fixture
+def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("visits.csv").write_text("url,who\n/a,ann\n/a,bob\n/b,ann\n", encoding="utf-8")
+    return tmp_path
+
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--ledger", "budget.db", "--dataset", "web"]
+STREAM = ["--continual", "days=30", "--state", "state", "--width", "64", "--rows", "3"]
+
+
+def command(day: str, output: str, *more: str, stream: list[str] = STREAM, budget: list[str] = BUDGET) -> list[str]:
+    keys = ["run", "counts", "visits.csv", "--key", "url", "--key-type", "text"]
+    return [*keys, *budget, *stream, "--day", day, "-o", output, *more]
+
+
+@pytest.mark.usefixtures("visits")
+def test_days_go_on_and_gaps_are_published(dpsketch) -> None:
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    said = dpsketch(*command("2026-11-15", "again.dps"))
+    assert "was published before" in said.err
+    first, again = dps.load("a.dps"), dps.load("again.dps")
+    assert (first.table == again.table).all()
+    assert dpsketch(*command("2026-11-18", "b.dps")).code == 0
+    sketch = StreamFolder("state").load()
+    assert sketch.days_published == 4
+    assert sketch.curve("/a").key == [f"2026-11-{day}" for day in (15, 16, 17, 18)]
+    change = dps.load("b.dps") - first
+    assert change.noise_scale == pytest.approx(sketch.between(2, 4).noise_scale)
+    [entry] = dps.Ledger("budget.db").history("web")
+    assert "30 days" in entry.note
+
+
+@pytest.mark.usefixtures("visits")
+def test_users_of_a_stream(dpsketch) -> None:
+    stream = ["--continual", "days=30,user-days=4,days-apart=7,objective=totals", "--state", "state", "--width", "64"]
+    users = ["--user", "who", "--max-keys", "2"]
+    assert dpsketch(*command("2026-11-15", "a.dps", *users, stream=stream)).code == 0
+    assert dpsketch(*command("2026-11-16", "b.dps", *users, stream=stream)).code == 0
+    assert StreamFolder("state").load().dropped_records == 3
+
+
+@pytest.mark.usefixtures("visits")
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--day", "2026-11-14"], "before the first day"),
+        (["--day", "2027-11-14"], "31 days"),
+        (["--day", "tomorrow"], "2026-11-15"),
+        (["--epsilon", "2"], "another epsilon"),
+        (["--width", "32"], "another width"),
+        (["--continual", "days=31"], "another days"),
+        (["--user", "who", "--max-keys", "1"], "another unit"),
+        (["--continual", "weeks=3"], "--continual takes"),
+        (["--continual", "days=many"], "whole number"),
+        (["--continual", "objective=totals"], "needs days"),
+        (["--part-by", "who"], "goes without"),
+        (["--dry-run"], "goes without"),
+    ],
+)
+def test_refused(dpsketch, more: list[str], words: str) -> None:
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    before = Path("state/stream.sketch").read_bytes()
+    given = command("2026-11-16", "b.dps")
+    for name, value in zip(more[::2], [*more[1::2], None], strict=False):
+        if name in given and value is not None:
+            given[given.index(name) + 1] = value
+        else:
+            given += [name] if value is None else [name, value]
+    said = dpsketch(*given)
+    assert said.code != 0
+    assert words in " ".join(said.err.split())
+    assert Path("state/stream.sketch").read_bytes() == before
+    assert not Path("b.dps").exists()
+
+
+@pytest.mark.usefixtures("visits")
+def test_the_three_options_go_together(dpsketch) -> None:
+    said = dpsketch(*command("2026-11-15", "a.dps", stream=["--state", "state"]))
+    assert "go together" in " ".join(said.err.split())
+    untyped = [word for word in command("2026-11-15", "a.dps") if word not in ("--key-type", "text")]
+    assert "--key-type" in dpsketch(*untyped).err

@@ -1,0 +1,269 @@
+"""Designs of correlated noise: sensitivities against all patterns, decoders against least squares, the choice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.privacy import Budget
+from dpsketch.sketches.continual.blocks import Blocks
+from dpsketch.sketches.continual.choosing import DAILY, choose_design, design_from_json
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Recurrence
+
+ONE = Contribution(1, 1, 1)
+GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)
+YEAR = Recurrence((815474, 1039150), (17687928, 6449628), 14, 12)
+# So coarse that the floors matter.
+COARSE = Recurrence((815474, 1039150), (4318, 1575), 10, 4)
+# Coarse enough for tables of a few hundred outcomes, as the exact audits need.
+SHORT = Recurrence((524288, 786432), (12, 6), 4, 2)
+DESIGNS = [DAILY, Banded((9, 5, 5, 2)), YEAR, COARSE, SHORT, Blocks((1, 3, 6)), Blocks.tree(9)]
+
+
+def run(design: Design, days: list[np.ndarray]) -> np.ndarray:
+    """What is published of some days' tables, before noise."""
+    state = np.zeros((design.buffers, *days[0].shape), np.int64)
+    found = [table for t, day in enumerate(days, start=1) for _, table in design.step(state, day, t)]
+    return np.array(found)
+
+
+def matrix(design: Design, n: int) -> np.ndarray:
+    """How each day enters each publication, found by publishing one day after the other."""
+    return run(design, list(np.eye(n, dtype=np.int64)))
+
+
+def patterns(n: int, days: int, apart: int) -> list[tuple[int, ...]]:
+    chosen = itertools.chain.from_iterable(itertools.combinations(range(n), size) for size in range(1, days + 1))
+    return [each for each in chosen if all(late - early >= apart for early, late in itertools.pairwise(each))]
+
+
+def worst(design: Design, n: int, days: int, apart: int) -> int:
+    """The largest squared norm of what a unit adds to all publications, over all days it may be in."""
+    columns = matrix(design, n)
+    return max(int(np.sum(columns[:, list(chosen)].sum(axis=1) ** 2)) for chosen in patterns(n, days, apart))
+
+
+@pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 1), (2, 2), (3, 2), (2, 4), (9, 1)])
+def test_bands_cost_what_the_worst_pattern_moves(days: int, apart: int) -> None:
+    rng = np.random.default_rng(days * 10 + apart)
+    for _ in range(20):
+        bands = np.sort(rng.integers(1, 20, rng.integers(1, 6)))[::-1]
+        bands[0] = bands.max() + 1
+        design = Banded(tuple(bands.tolist()))
+        unit = Contribution(3, 7, 3, days, apart)
+        assert design.sensitivity(unit, 9).l2 == pytest.approx(math.sqrt(7 * worst(design, 9, days, apart)), rel=1e-12)
+        assert Fraction(design.sensitivity(unit, 9).l2) ** 2 >= 7 * worst(design, 9, days, apart)
+
+
+def test_coefficients_that_rise_are_refused_for_the_formula_is_wrong_there() -> None:
+    """Of c = 5, 0, 2, 3 a user on two days, two apart, of seven moves 106, where the columns 0 and 2 give 96."""
+    columns = np.zeros((7, 7), np.int64)
+    for t in range(7):
+        columns[t:, t] = [5, 0, 2, 3, 0, 0, 0][: 7 - t]
+    true = max(int(np.sum(columns[:, list(each)].sum(axis=1) ** 2)) for each in patterns(7, 2, 2))
+    assert (true, int(np.sum(columns[:, [0, 2]].sum(axis=1) ** 2))) == (106, 96)
+    for bands in ((5, 1, 2, 3), (5, 5), (3, 4)):
+        with pytest.raises(InvalidInput, match="must fall"):
+            Banded(bands)
+        with pytest.raises(InvalidInput, match="must fall"):
+            design_from_json({"name": "banded", "bands": list(bands)})
+    with pytest.raises(InvalidInput, match="must fall"):
+        Recurrence((1000, 2000), (2**25, 2**25), 14, 12)
+    with pytest.raises(InvalidInput, match="a rate"):
+        Recurrence((2**20,), (2**20,), 14, 12)
+
+
+@pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 1), (3, 2), (4, 3)])
+@pytest.mark.parametrize("design", [Blocks((1, 3, 6)), Blocks.tree(12), Blocks((1, 4))], ids=str)
+def test_blocks_cost_no_less_than_the_worst_pattern(design: Blocks, days: int, apart: int) -> None:
+    unit = Contribution(1, 1, 1, days, apart)
+    bound = design.sensitivity(unit, 12)
+    assert Fraction(bound.l2) ** 2 >= worst(design, 12, days, apart)
+    if days == 1:
+        assert bound.l2 == pytest.approx(math.sqrt(worst(design, 12, 1, 1)))
+    assert bound.l1 == days * len(design.sizes)
+
+
+@pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 1), (3, 4), (10, 1)])
+def test_the_filter_of_a_recurrence_is_summed_exactly(days: int, apart: int) -> None:
+    """Against a long sum in floating point, and never below it."""
+    j = np.arange(40_000)
+    column = np.zeros(40_000)
+    for rate, gain in zip(YEAR.rates, YEAR.gains, strict=True):
+        column[1:] += gain / 2**12 * (rate / 2**20) ** j[:-1]
+    column[0] = 2**14
+    total = np.zeros(40_000 + days * apart)
+    for i in range(days):
+        total[i * apart : i * apart + 40_000] += column
+    assert float(YEAR.column_squared(days, apart)) == pytest.approx(float(total @ total), rel=1e-9)
+
+
+def adversarial(design: Recurrence, n: int, rng: np.random.Generator) -> float:
+    """The largest norm found by which one record of the first day moves a cell's publications."""
+    most = 0.0
+    for _ in range(60):
+        others = rng.integers(-40, 41, (n, 1)) * (rng.random((n, 1)) < rng.random())
+        for change in (1, -1):
+            moved = others.copy()
+            moved[0] += change
+            far = run(design, list(moved)) - run(design, list(others))
+            most = max(most, float(np.sqrt(np.sum(far.astype(float) ** 2))))
+    return most
+
+
+@pytest.mark.parametrize("design", [SHORT, COARSE, Recurrence((1048575,), (3,), 2, 0)], ids=["short", "coarse", "slow"])
+@pytest.mark.parametrize("n", [3, 60])
+def test_floors_are_paid_for(design: Recurrence, n: int) -> None:
+    """No stream found moves further than the bound; the filter's part of it alone is passed."""
+    far = adversarial(design, n, np.random.default_rng(n))
+    assert far <= design.sensitivity(ONE, n).l2
+    if n == 60 and design is SHORT:
+        assert far > math.sqrt(float(design.column_squared(1, 1)))
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+@pytest.mark.parametrize("replaced", [False, True])
+def test_no_pair_of_streams_is_further_apart_than_the_bound(design: Design, replaced: bool) -> None:
+    """A unit of two days, at least two apart, of two cells; replaced, of two more."""
+    rng = np.random.default_rng(7)
+    unit = Contribution(2, 2, 2, 2, 2, replaced)
+    bound, furthest = design.sensitivity(unit, 9), 0.0
+    for _ in range(40):
+        without = rng.integers(0, 30, (9, 4))
+        worlds = [without.copy(), without.copy()]
+        for world, sign in zip(worlds, (1, -1), strict=True):
+            first = int(rng.integers(0, 7))
+            for day in (first, int(rng.integers(first + 2, 9))):
+                world[day, :2] += sign if replaced or sign > 0 else 0
+        far = run(design, list(worlds[0])) - run(design, list(worlds[1]))
+        assert np.sum(far.astype(object) ** 2) <= Fraction(bound.l2) ** 2
+        assert np.abs(far).sum() <= bound.l1
+        furthest = max(furthest, float(np.sqrt(np.sum(far.astype(float) ** 2))))
+    assert furthest > 0.4 * bound.l2
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+def test_every_run_of_days_is_decoded(design: Design) -> None:
+    """Exactly; of a recurrence up to its floors, each below 1 a publication and what buffers stray by."""
+    rng = np.random.default_rng(3)
+    days = rng.integers(0, 1000, (9, 5))
+    published = run(design, list(days))
+    stray = 1.0
+    if isinstance(design, Recurrence):
+        stray += sum(1 / (1 - rate / 2**20) for rate in design.rates) / 2**design.guard
+    for first in range(1, 10):
+        for last in range(first, 10):
+            weights = design.weights(first, last)
+            assert len(weights) == design.published(last)
+            room = stray * np.abs(weights).sum() if isinstance(design, Recurrence) else 1e-8
+            found = weights @ published[: len(weights)]
+            np.testing.assert_allclose(found, days[first - 1 : last].sum(axis=0), rtol=1e-12, atol=room)
+
+
+@pytest.mark.parametrize("design", [Blocks((1, 3, 6)), Blocks((1, 5)), Blocks.tree(13)], ids=str)
+def test_blocks_are_decoded_by_least_squares(design: Blocks) -> None:
+    """The weights are those of the pseudo-inverse: no unbiased linear answer has less noise."""
+    for last in (1, 4, 6, 11, 13):
+        columns = matrix(design, last).astype(float)
+        inverse = np.linalg.pinv(columns)
+        for first in range(1, last + 1):
+            best = inverse[first - 1 : last].sum(axis=0)
+            np.testing.assert_allclose(design.weights(first, last), best, atol=1e-10)
+
+
+def test_errors_in_one_pass_are_those_of_the_weights() -> None:
+    for design in (YEAR, Banded((9, 5, 5, 2))):
+        for window in (None, 1, 7):
+            np.testing.assert_allclose(design.errors(40, window), Design.errors(design, 40, window))
+
+
+# Root mean square and worst of totals, weeks and days, in units of one release's noise.
+TABLE = {
+    (30, "balanced"): (1.98, 2.33, 2.02, 1.35),
+    (365, "balanced"): (2.83, 3.20, 2.33, 1.50),
+    (1_000, "balanced"): (3.18, 3.54, 2.43, 1.54),
+    (10_000, "balanced"): (3.99, 4.38, 2.58, 1.61),
+    (30, "totals"): (1.945, 2.225, 2.115, 1.545),
+    (365, "totals"): (2.73, 3.03, 2.60, 1.86),
+    (1_000, "totals"): (3.055, 3.36, 2.745, 1.965),
+    (10_000, "totals"): (3.79, 4.10, 3.06, 2.19),
+    (365, "windows"): (6.52, 9.13, 1.84, 1.35),
+}
+
+
+@pytest.mark.parametrize(("days", "objective"), TABLE, ids=str)
+def test_errors_of_the_designs_that_are_chosen(days: int, objective: str) -> None:
+    unit = Contribution(5, 5, 5)
+    design = choose_design(GAUSSIAN, unit, days, objective=objective)  # type: ignore[arg-type]
+    noise = design.sensitivity(unit, days).l2 / math.sqrt(5)
+    totals = noise * np.sqrt(design.errors(days))
+    found = (
+        math.sqrt(np.mean(totals**2)),
+        totals.max(),
+        noise * math.sqrt(np.mean(design.errors(days, 7))),
+        noise * math.sqrt(np.mean(design.errors(days, 1))),
+    )
+    assert found == pytest.approx(TABLE[days, objective], abs=0.0065)
+
+
+def test_what_is_chosen() -> None:
+    def chosen(budget: Budget, unit: Contribution, days: int | None, **more: object) -> Design:
+        return choose_design(budget, unit, days, **more)  # type: ignore[arg-type]
+
+    assert chosen(PURE, ONE, 48) == DAILY
+    assert chosen(PURE, ONE, 365) == Blocks((1, 19))
+    assert chosen(PURE, ONE, 10_000) == Blocks((1, 21, 462))
+    assert chosen(GAUSSIAN, ONE, 365) == YEAR
+    assert chosen(GAUSSIAN, ONE, 1) == DAILY
+    assert chosen(GAUSSIAN, ONE, None).name == "recurrence"
+    # Users who may come every day gain nothing from correlation; who come once a month or a week do.
+    assert chosen(GAUSSIAN, Contribution(1, 1, 1, 365), 365) == DAILY
+    assert len(chosen(GAUSSIAN, Contribution(1, 1, 1, 12, 30), 365).bands) == 30  # type: ignore[attr-defined]
+    assert chosen(GAUSSIAN, Contribution(1, 1, 1, 2), 365) == YEAR
+    for name in ("recurrence", "banded"):
+        with pytest.raises(InvalidInput, match="delta > 0"):
+            chosen(PURE, ONE, 365, name=name)
+    with pytest.raises(InvalidInput, match="need an end"):
+        chosen(PURE, ONE, None)
+    for bad in ({"objective": "best"}, {"name": "best"}):
+        with pytest.raises(InvalidInput, match="best"):
+            chosen(GAUSSIAN, ONE, 30, **bad)
+
+
+def test_heavy_records_have_coarser_floors_and_more_room() -> None:
+    light = choose_design(GAUSSIAN, ONE, 365, name="recurrence")
+    heavy = choose_design(GAUSSIAN, Contribution(2**20, 2**40, 1), 365, name="recurrence")
+    assert isinstance(light, Recurrence)
+    assert isinstance(heavy, Recurrence)
+    assert heavy.limit > 2**11 * light.limit
+    relative = heavy.sensitivity(Contribution(2**20, 2**40, 1), 365).l2 / 2**20 / 2**heavy.scale
+    assert relative == pytest.approx(light.sensitivity(ONE, 365).l2 / 2**light.scale, rel=0.01)
+
+
+def test_cells_too_large_are_held_and_nothing_overflows() -> None:
+    huge = [np.array([2**62, -(2**62), 0])] * 3 + [np.zeros(3, np.int64)] * 400
+    for design in (YEAR, Banded((1024, 900, 800))):
+        published = run(design, huge)
+        assert np.all(published[:, 0] >= 0)
+        assert np.all(published[:, 1] <= 0)
+        assert np.abs(published).max() < 2**62
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+def test_designs_are_written_and_read(design: Design) -> None:
+    assert design_from_json(design.to_json()) == design
+    for forged in ({**design.to_json(), "more": 1}, {"name": "other"}, 3):
+        with pytest.raises(FileRefused):
+            design_from_json(forged)
+
+
+def test_sizes_that_do_not_nest_are_refused() -> None:
+    for sizes in ((2, 4), (1, 2, 3), (1, 1), ()):
+        with pytest.raises(InvalidInput, match="sizes"):
+            Blocks(sizes)
+    assert Blocks.tree(LONGEST).sizes[-1] == LONGEST

@@ -1,0 +1,182 @@
+"""A stream's folder: whatever is interrupted, nothing is shown that is not kept, and no day is shown with two draws."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import FileRefused, LedgerError, ReleaseRefused
+from dpsketch.sketches.continual.folder import StreamFolder
+from dpsketch.sketches.countsketch import ContinualCountSketch
+
+SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": dps.per_record(), "key_type": "int"}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> dps.Ledger:
+    return dps.Ledger(tmp_path / "budget.db")
+
+
+def begun(tmp_path: Path, ledger: dps.Ledger | None) -> StreamFolder:
+    paid: dict[str, Any] = {} if ledger is None else {"ledger": ledger, "dataset": "web"}
+    folder = StreamFolder(tmp_path / "state", ledger=ledger)
+    folder.begin(ContinualCountSketch(days=10, **SHAPE, epsilon=1.0, delta=1e-6, **paid))
+    return folder
+
+
+def one_day(folder: StreamFolder) -> ContinualCountSketch:
+    sketch = folder.load()
+    sketch.update([1, 2])
+    folder.publish(sketch)
+    return sketch
+
+
+class Killed(BaseException):
+    """As if the power had gone."""
+
+
+def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool) -> None:
+    work: Callable[..., Any] = getattr(owner, name)
+
+    def dies(*args: Any, **given: Any) -> Any:
+        if after:
+            work(*args, **given)
+        raise Killed
+
+    monkeypatch.setattr(owner, name, dies)
+
+
+POINTS = [
+    (ContinualCountSketch, "publish_day", False),
+    (ContinualCountSketch, "publish_day", True),
+    (files, "write", False),
+    (files, "write", True),
+    (dps.Ledger, "record_day", False),
+    (dps.Ledger, "record_day", True),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "after"), POINTS, ids=lambda part: getattr(part, "__name__", str(part)))
+def test_killed_anywhere_a_day_is_shown_with_one_draw(
+    tmp_path: Path, ledger: dps.Ledger, owner: Any, name: str, after: bool
+) -> None:
+    folder = begun(tmp_path, ledger)
+    first = one_day(folder).published.copy()
+    sketch = folder.load()
+    sketch.update([3])
+    with pytest.MonkeyPatch.context() as patched:
+        killing(patched, owner, name, after=after)
+        with pytest.raises(Killed):
+            folder.publish(sketch)
+    again = folder.load()
+    written = owner is dps.Ledger or (owner is files and after)
+    assert again.days_published == (2 if written else 1)
+    np.testing.assert_array_equal(again.published[:1], first)
+    known = ledger.last_day(again.charge) if again.charge else None
+    assert known == (again.days_published, again.publication)
+    if written:  # what was drawn is kept, and answered
+        np.testing.assert_array_equal(again.published, sketch.published)
+    else:  # nobody has seen it
+        again.update([3])
+        folder.publish(again)
+    assert folder.load().days_published == 2
+    assert one_day(folder).days_published == 3
+    assert ledger.verify() == []
+
+
+def test_an_old_backup_is_refused(tmp_path: Path, ledger: dps.Ledger) -> None:
+    folder = begun(tmp_path, ledger)
+    one_day(folder)
+    shutil.copytree(tmp_path / "state", tmp_path / "backup")
+    one_day(folder)
+    old = StreamFolder(tmp_path / "backup", ledger=ledger)
+    with pytest.raises(ReleaseRefused, match="old copy"):
+        old.load()
+    # Loaded before the other went on, it is refused when it would show its own draw of the day.
+    shutil.copytree(tmp_path / "state", tmp_path / "twin")
+    twin = StreamFolder(tmp_path / "twin", ledger=ledger)
+    beside = twin.load()
+    one_day(folder)
+    with pytest.raises(ReleaseRefused, match="with other noise"):
+        twin.publish(beside)
+    with pytest.raises(ReleaseRefused, match="another copy"):
+        twin.load()
+
+
+def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger) -> None:
+    import sqlite3
+
+    folder = begun(tmp_path, ledger)
+    one_day(folder)
+    with sqlite3.connect(tmp_path / "budget.db") as connection:
+        connection.execute("UPDATE dpsketch_day SET publication = 'other'")
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        folder.load()
+    (problem,) = ledger.verify()
+    assert "altered" in problem.what
+
+
+def test_one_process_at_a_time_and_one_stream_a_folder(tmp_path: Path) -> None:
+    folder = begun(tmp_path, None)
+    with folder.held(), pytest.raises(FileRefused, match="in use"), StreamFolder(tmp_path / "state").held():
+        pass
+    with pytest.raises(FileRefused, match="already"):
+        begun(tmp_path, None)
+    assert (tmp_path / "state" / "stream.sketch").stat().st_mode & 0o077 == 0
+    assert one_day(folder).days_published == 1
+
+
+LIFE = """
+import sys
+import dpsketch as dps
+from dpsketch.sketches.continual.folder import StreamFolder
+
+ledger = dps.Ledger(sys.argv[1] + "/budget.db")
+folder = StreamFolder(sys.argv[1] + "/state", ledger=ledger)
+for _ in range(400):
+    sketch = folder.load()
+    sketch.update([1, 2])
+    folder.publish(sketch)
+    print(sketch.days_published, sketch.publication, flush=True)
+"""
+
+
+@pytest.mark.full
+def test_killed_by_the_system_nothing_that_was_shown_is_drawn_again(tmp_path: Path) -> None:
+    """SIGKILL at arbitrary moments of eight lives: what each has shown is what the next goes on from."""
+    import subprocess
+    import sys
+    import time
+
+    ledger = dps.Ledger(tmp_path / "budget.db")
+    shape: dict[str, Any] = {**SHAPE, "width": 512}
+    folder = StreamFolder(tmp_path / "state", ledger=ledger)
+    paid: Any = {"ledger": ledger, "dataset": "web"}
+    folder.begin(ContinualCountSketch(days=2000, **shape, epsilon=1.0, delta=1e-6, **paid))
+    shown: dict[str, str] = {}
+    for life in range(8):
+        process = subprocess.Popen(
+            [sys.executable, "-c", LIFE, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.1 + 0.037 * life)
+        process.kill()
+        rest, _ = process.communicate()
+        for line in rest.splitlines():
+            if len(line.split()) == 2:
+                day, publication = line.split()
+                assert shown.setdefault(day, publication) == publication
+        sketch = folder.load()
+        assert all(int(day) <= sketch.days_published for day in shown)
+        if (latest := str(sketch.days_published)) in shown:
+            assert shown[latest] == sketch.publication
+    assert len(shown) >= 8
+    assert ledger.verify() == []
