@@ -132,7 +132,10 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
     candidates = sorted({round(2 ** (i / 8)) for i in range(8 * 12 + 1)})
     candidates = [bound for bound in candidates if bound <= max(1, 2 * int(data.held.max()))]
     content = Pairs(data.size, data.users, data.keys, None)
-    among = np.ones(data.size, np.bool_)
+    drawn = []
+    for run in range(RUNS):
+        with seeded_noise_for_tests_only(run):
+            drawn.append(tables(*content.held(np.ones(data.size, np.bool_)), data.size))
     for epsilon in EPSILONS:
         errors = {bound: math.sqrt(variance(bound, epsilon) + clipping(bound)) for bound in candidates}
         best = min(errors, key=lambda bound: errors[bound])
@@ -141,10 +144,9 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
         assert mechanism.bound is not None
         ratios, bounds, off, covered = [], [], [], 0
         laws = [mechanism.calibration.law(name) for name in (USERS, SPREAD)]
-        for run in range(RUNS):
-            with seeded_noise_for_tests_only(run):
-                users, spread = tables(*content.held(among), data.size)
-                noisy = [table + law.sample(table.size) for table, law in zip((users, spread), laws, strict=True)]
+        for run, exact in enumerate(drawn):
+            with seeded_noise_for_tests_only(RUNS + run):
+                noisy = [table + law.sample(table.size) for table, law in zip(exact, laws, strict=True)]
             choice = Choice.of(mechanism.bound.epsilon, False, *noisy)
             settled = mechanism.settled(choice, data.size)
             bound = settled.counted

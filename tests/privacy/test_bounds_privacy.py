@@ -1,4 +1,4 @@
-"""A bound that is chosen privately: what the choice draws, how far one user moves it, and that every choice is paid for.
+"""A bound that is chosen privately: what the choice draws, how far one user moves it, and that each choice is paid.
 
 The twins of these tests, which show their power, are mutants (``tests/mutants/names.py``, the choice of a bound).
 """

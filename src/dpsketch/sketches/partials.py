@@ -55,6 +55,7 @@ class Partial(Sensitive, ABC):
 
     kind: ClassVar[str]  # the name of its row in the table of kinds
     chooses_bounds: ClassVar[bool] = False  # whether its releases can choose the bound on a user's keys
+    in_order: ClassVar[bool] = False  # whether it depends on the order of records, and on the partial of each
 
     _partials: frozenset[str]
 
