@@ -18,6 +18,7 @@ import lzma
 import math
 import os
 import sys
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -134,7 +135,7 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
     content = Pairs(data.size, data.users, data.keys, None)
     drawn = []
     for run in range(RUNS):
-        with seeded_noise_for_tests_only(run):
+        with seeded_noise_for_tests_only(_seed(data, run)):
             drawn.append(tables(*content.held(np.ones(data.size, np.bool_)), data.size))
     for epsilon in EPSILONS:
         errors = {bound: math.sqrt(variance(bound, epsilon) + clipping(bound)) for bound in candidates}
@@ -145,7 +146,7 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
         ratios, bounds, off, covered = [], [], [], 0
         laws = [mechanism.calibration.law(name) for name in (USERS, SPREAD)]
         for run, exact in enumerate(drawn):
-            with seeded_noise_for_tests_only(RUNS + run):
+            with seeded_noise_for_tests_only(_seed(data, run, epsilon)):
                 noisy = [table + law.sample(table.size) for table, law in zip(exact, laws, strict=True)]
             choice = Choice.of(mechanism.bound.epsilon, False, *noisy)
             settled = mechanism.settled(choice, data.size)
@@ -165,6 +166,10 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
             "cut": float(np.maximum(data.held - middle, 0).sum() / data.held.sum()),
             "cut_error": float(np.sqrt(np.mean(np.square(off)))), "covered": covered / RUNS,
         }  # fmt: skip
+
+
+def _seed(data: Data, *numbers: float) -> int:
+    return zlib.crc32(repr((data.name, *numbers)).encode())
 
 
 def released(data: Data, epsilon: float) -> dict[str, float]:

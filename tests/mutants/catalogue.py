@@ -13,6 +13,7 @@ MUTANTS: list[Mutant] = [
     *releases.DENSITIES,
     *releases.OTHERS,
     *names.HISTOGRAMS,
+    *names.BOUNDS,
     *names.VOTES,
     *names.QUANTILES,
     *budgets.PERMITS,

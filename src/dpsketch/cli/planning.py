@@ -126,7 +126,7 @@ def plan(
 
 def _command(found: Proposal, max_keys: int | None) -> str:
     """Return the command that a proposal is."""
-    parts = ["dpsketch run", found.kind, "SOURCE…"]
+    parts = ["dpsketch run", KINDS[found.kind].command or found.kind, "SOURCE…"]
     if max_keys is not None:
         parts.append(f"--user COLUMN --max-keys {max_keys}")
     parts += [f"--{name.replace('_', '-')} {value}" for name, value in found.shape.items()]
