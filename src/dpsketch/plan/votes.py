@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erfc
 
+from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.plan.timing import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
@@ -28,8 +29,10 @@ _ENOUGH = 0.97
 _DRAWS = 2
 
 
-def plan_votes(amount: Amount, guess: Guess, *, target_error: float | None, memory: int) -> Proposal:
+def plan_votes(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, listed: bool) -> Proposal:
     """Propose the least number of buckets that finds almost as many names as all of the memory would."""
+    if listed:
+        raise InvalidInput("buckets answer for the keys that they name, and not for those of a list.")
     holdings = Holdings.of(guess.counts, amount.unit, guess.users)
     counts = holdings.counts
     if holdings.chances is not None:
