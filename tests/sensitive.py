@@ -134,6 +134,8 @@ def _rows() -> list[Row]:
                 _release,
             ),
         ]
+    auto = dps.per_user("auto", max_weight=4)
+    rows.append(Row("histogram auto user", lambda: dps.Histogram(unit=auto), _keys(True, text=True), _release))
     sizes = {"rows": 3, "width": 8, "unit": RECORD, "key_type": "int", **BUDGET}
     rows += [
         Row(

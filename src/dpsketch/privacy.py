@@ -48,6 +48,8 @@ __all__ = [
 _LARGEST_RHO = 1e9
 # Past this e^ε leaves the range of a float.
 _LARGEST_EXPONENT = 700.0
+# No bound that is chosen privately passes this; public, for it must not depend on who has the most keys.
+_LARGEST_CHOSEN = 4096
 
 Neighbours = Literal["add_remove", "replace"]
 Level = Literal["record", "user"]
@@ -64,17 +66,20 @@ class Unit:
     level : {"record", "user"}
         One record, or everything one user contributes.
     max_keys : int
-        At most so many distinct keys (or points) a user; 1 at record level.
+        At most so many distinct keys (or points) a user; 1 at record level. Where it is chosen, the largest choice.
     max_weight : float
         At most this weight on one key; weights above it are clipped.
     neighbours : {"add_remove", "replace"}
         Whether two neighbouring datasets differ by one unit added or removed, or by one unit replaced.
+    chosen : bool
+        Whether each release chooses the bound on a user's keys, privately and from its own budget.
     """
 
     level: Level
     max_keys: int
     max_weight: float
     neighbours: Neighbours
+    chosen: bool = False
 
     def __post_init__(self) -> None:
         if self.level not in ("record", "user"):
@@ -85,6 +90,10 @@ class Unit:
         hold_real(self, "max_weight")
         if not (math.isfinite(self.max_weight) and self.max_weight > 0):
             raise InvalidInput(f"max_weight must be positive and finite, not {self.max_weight!r}.")
+        if self.chosen is not False and (
+            self.chosen is not True or (self.level, self.max_keys) != ("user", _LARGEST_CHOSEN)
+        ):
+            raise InvalidInput(f"a bound that is chosen is one on a user's keys, of at most {_LARGEST_CHOSEN}.")
 
     @property
     def words(self) -> str:
@@ -98,8 +107,16 @@ class Unit:
                 assert_never(self.neighbours)
         if self.level == "record":
             return f"each record {change} (weight at most {self.max_weight:g})"
-        keys = "1 key" if self.max_keys == 1 else f"{self.max_keys} keys"
-        return f"each user with all their records {change} (at most {keys}, weight at most {self.max_weight:g} on each)"
+        return (
+            f"each user with all their records {change} (at most {self._keys}, weight at most {self.max_weight:g} on "
+            "each)"
+        )
+
+    @property
+    def _keys(self) -> str:
+        if self.chosen:
+            return "a privately chosen number of keys"
+        return "1 key" if self.max_keys == 1 else f"{self.max_keys} keys"
 
     @property
     def secret(self) -> str:
@@ -117,22 +134,24 @@ class Unit:
         """What an estimate counts under this bound: what is above it was cut before, and no interval speaks of it."""
         if self.level == "record":
             return "records" if self.max_weight == 1 else f"records by weight (at most {self.max_weight:g} each)"
-        keys = "1 key" if self.max_keys == 1 else f"{self.max_keys} keys"
-        return f"users, with at most {keys} counted each (weight at most {self.max_weight:g} on each)"
+        return f"users, with at most {self._keys} counted each (weight at most {self.max_weight:g} on each)"
 
     def to_json(self) -> dict[str, Any]:
         """Return the unit as JSON-ready values."""
-        return {
+        stated = {
             "level": self.level,
             "max_keys": self.max_keys,
             "max_weight": self.max_weight,
             "neighbours": self.neighbours,
         }
+        return {**stated, "chosen": True} if self.chosen else stated
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Unit:
         """Rebuild a unit from :meth:`to_json`."""
-        return cls(value["level"], value["max_keys"], value["max_weight"], value["neighbours"])
+        return cls(
+            value["level"], value["max_keys"], value["max_weight"], value["neighbours"], value.get("chosen", False)
+        )
 
 
 def per_record(*, max_weight: float = 1, neighbours: Neighbours = "add_remove") -> Unit:
@@ -146,14 +165,20 @@ def per_record(*, max_weight: float = 1, neighbours: Neighbours = "add_remove") 
     return Unit("record", 1, max_weight, neighbours)
 
 
-def per_user(max_keys: int, *, max_weight: float = 1, neighbours: Neighbours = "add_remove") -> Unit:
+def per_user(max_keys: int | Literal["auto"], *, max_weight: float = 1, neighbours: Neighbours = "add_remove") -> Unit:
     """Protect everything one user contributes, bounded to ``max_keys`` distinct keys of ``max_weight`` each.
+
+    With ``"auto"`` each release of a :class:`~dpsketch.Histogram` chooses the bound, with 5% of its ε.
 
     Examples
     --------
     >>> print(per_user(max_keys=30, neighbours="replace").words)
     each user with all their records replaced by another (at most 30 keys, weight at most 1 on each)
     """
+    if isinstance(max_keys, str):
+        if max_keys != "auto":
+            raise InvalidInput("max_keys is a whole number, or 'auto' where each release is to choose it privately.")
+        return Unit("user", _LARGEST_CHOSEN, max_weight, neighbours, chosen=True)
     return Unit("user", max_keys, max_weight, neighbours)
 
 

@@ -186,3 +186,31 @@ def test_help_starts_with_it(dpsketch: Runner) -> None:
     text = dpsketch("--help").out
     assert text.index("histogram Which keys") < text.index("counts    ")
     assert "plan --question keys" in text
+
+
+def test_a_bound_that_is_chosen_is_stated_with_every_answer(dpsketch: Runner, tmp_path: Path) -> None:
+    """600 people, half with 3 pages and half with 20; at this ε the ranges stand out of the noise."""
+    rows = [(page, person) for person in range(600) for page in range(3 if person % 2 else 20)]
+    (tmp_path / "many.csv").write_text("url,visitor\n" + "".join(f"/{page},{person}\n" for page, person in rows))
+    command = ("run", "histogram", "many.csv", "--key", "url", "--user", "visitor", "--max-keys")
+    (tmp_path / "urls.txt").write_text("".join(f"/{page}\n" for page in range(20)))
+    budget = ("--epsilon", 8, "--delta", "1e-6", "--keys-from", "urls.txt", "-o", "many.dps", "--yes")
+    made = dpsketch(*command, "auto", *budget)
+    assert made.code == 0, made.err
+    assert "chosen privately with 5% of ε" in made.err
+    assert "cut by --max-keys" not in made.err
+    top = dpsketch("top", "many.dps", "--json").json
+    assert "of what users hold was cut" in top["counts"]
+    facts = dpsketch("inspect", "many.dps", "--json").json
+    assert f"at most {facts['max_keys']} published key" in top["counts"]
+    assert 0 <= facts["cut"]["low"] <= facts["cut"]["high"] <= 1
+    assert "published key" in dpsketch("query", "many.dps", "/1").err
+    assert dpsketch("inspect", "many.dps").code == 0
+    for wrong in ("Auto", "-3", "2.5"):
+        refused = dpsketch(*command, wrong, *budget)
+        assert refused.code == 1
+        assert "a whole number, or auto" in refused.err
+    other = dpsketch("run", "counts", "many.csv", "--key", "url", "--user", "visitor", "--max-keys", "auto", *BUDGET,
+                     "-o", "c.dps")  # fmt: skip
+    assert other.code == 1
+    assert "state max_keys" in other.err

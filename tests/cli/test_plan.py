@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def test_programs_read_a_comparison(dpsketch: Runner) -> None:
     assert "Assuming --max-keys 10" in found.err
     told = found.json
     assert told["use"] == told["proposals"][0]["kind"] == "histogram"
-    assert {one["kind"] for one in told["proposals"]} == {"histogram", "counts", "sparse", "heavy"}
+    assert {one["kind"] for one in told["proposals"]} == {"histogram", "histogram-votes", "counts", "sparse", "heavy"}
     assert told["proposals"][0]["also"]["found"] > 100
     assert all(one["error"] > 0 and one["memory"] > 0 and one["suits"] for one in told["proposals"])
     assert "--user COLUMN --max-keys 10" in told["command"]
@@ -109,3 +110,21 @@ def test_refusals_say_what_can_be_had(dpsketch: Runner) -> None:
     assert dpsketch("plan", "counts", *DATA).code == 1
     assert dpsketch("plan", "counts", *BUDGET).code == 2
     assert dpsketch("plan", "medians", *BUDGET, *DATA).code == 2
+
+
+def test_error_against_the_bound_is_told_and_drawn(dpsketch: Runner, tmp_path: Path) -> None:
+    asked = ("plan", "histogram", "--records", 500_000, "--keys", 20_000, "--epsilon", 1, "--delta", "1e-6")
+    told = dpsketch(*asked, "--users", 50_000, "--bounds", "curve.svg")
+    assert told.code == 0, told.err
+    assert "Least error at --max-keys 64" in told.out
+    assert (tmp_path / "curve.svg").stat().st_size > 5000
+    assert dpsketch(*asked, "--users", 50_000, "--spread", 0.2, "--bounds", "c.png", "--json").json["best"] < 64
+    for wrong in ((*asked, "--bounds", "c.png"), (*asked, "--users", 9, "--bounds", "c.txt")):
+        assert dpsketch(*wrong).code == 1
+
+
+def test_buckets_are_proposed_by_the_command_that_makes_them(dpsketch: Runner) -> None:
+    told = dpsketch("plan", "histogram-votes", *BUDGET, *DATA)
+    assert told.code == 0, told.err
+    assert told.out.startswith("Proposed: dpsketch run histogram SOURCE… --max-counters ")
+    assert "found: " in told.out

@@ -427,3 +427,50 @@ def test_a_stream_survives_a_restart(spark: Any, table: pa.Table, tmp_path: Path
     assert list((tmp_path / "state").iterdir()) == []
     with pytest.raises(ReleaseRefused):
         counter.publish()
+
+
+def votes(unit: Unit = RECORD) -> dps.VoteHistogram:
+    return dps.Histogram(unit=unit, max_counters=64)
+
+
+def loads(sketch: Any) -> np.ndarray:
+    """The two loads of every bucket, one row each; of them one unit moves one by 1 for each of its keys."""
+    arrays = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays
+    return np.array([arrays["loads"] + arrays["votes"], arrays["loads"] - arrays["votes"]]) // 2
+
+
+def test_buckets_of_records_need_partitions_that_are_stated_to_be_fixed(frame: Any, folder: Path) -> None:
+    """One record more may move others to another task, which nothing promised of vote buckets covers."""
+    with pytest.raises(InvalidInput, match="fixed_partitions=True"):
+        cluster.build(frame, votes().spec, key="text")
+    with pytest.raises(InvalidInput, match="without Spark"):
+        cluster.build_files(frame.sparkSession, [str(folder / "*.parquet")], votes().spec, key="text")
+    for into, more in ((counts(), {}), (votes(USER), {"user": "user"})):
+        with pytest.raises(InvalidInput, match="leave it out"):
+            cluster.build(frame, into, key="text", fixed_partitions=True, **more)
+
+
+def test_buckets_are_merged_by_the_numbers_of_their_partitions(frame: Any) -> None:
+    """With partitions that are fixed, the sketch is that of counting each and merging them in turn."""
+    from pyspark.sql import functions
+
+    fixed = frame.select("text").repartition(7, "text").sortWithinPartitions("text")
+    rows = fixed.withColumn("part", functions.spark_partition_id()).collect()
+    expected = votes()
+    for number in range(7):
+        part = expected.empty_like()
+        part.update(pa.array([row["text"] for row in rows if row["part"] == number], pa.string()))
+        expected.merge(part)
+    built = cluster.build(fixed, votes().spec, key="text", fixed_partitions=True)
+    assert everything(built)[2] == everything(expected)[2]
+
+
+def test_one_user_moves_buckets_by_its_own_keys_alone(spark: Any, frame: Any) -> None:
+    """A user more leaves all others in their partition, in their order: each of its keys moves one load by 1."""
+    chosen = frame.select("text", "name")
+    more = spark.createDataFrame([("/page/1", "zoe"), ("/page/7", "zoe"), ("nobody else's", "zoe")], chosen.schema)
+    without = cluster.build(chosen, votes(USER).spec, key="text", user="name")
+    with_one = cluster.build(chosen.union(more), votes(USER).spec, key="text", user="name")
+    moved = np.abs(loads(with_one) - loads(without))
+    assert 1 <= moved.sum() <= 3
+    assert moved.sum(axis=0).max() == 1

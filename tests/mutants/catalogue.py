@@ -16,6 +16,7 @@ MUTANTS: list[Mutant] = [
     *streams.DESIGNS,
     *streams.STATE,
     *names.HISTOGRAMS,
+    *names.BOUNDS,
     *names.VOTES,
     *names.QUANTILES,
     *budgets.PERMITS,

@@ -11,6 +11,95 @@ _VOTES = "tests/privacy/test_votes_privacy.py"
 _UNIT = "tests/unit/test_histogram.py -k"
 _NAMED = "tests/privacy/test_histogram_privacy.py -k named_as_rarely"
 
+_BOUNDS = "tests/privacy/test_bounds_privacy.py -k"
+
+BOUNDS = [
+    Mutant(
+        "bound-chosen-unpaid",
+        f"{_HISTOGRAM}/choosing.py",
+        "return epsilon * SHARE, epsilon * (1 - SHARE) * _LESS_EPSILON",
+        "return epsilon * SHARE, epsilon",
+        f"{_BOUNDS} every_bound",
+        "what is left for the counts is all of ε, and the choice comes on top",
+    ),
+    Mutant(
+        "bound-chosen-on-exact-numbers",
+        f"{_HISTOGRAM}/choosing.py",
+        "self._permit.add_noise(users, USERS),",
+        "users + 0 * self._permit.add_noise(users, USERS),",
+        f"{_BOUNDS} pays_for",
+        "the bound is chosen by, and tells, the exact numbers of users",
+    ),
+    Mutant(
+        "bound-cells-half-noise",
+        f"{_HISTOGRAM}/choosing.py",
+        "self._permit.add_noise(spread, SPREAD),",
+        "spread + (self._permit.add_noise(spread, SPREAD) - spread) // 2,",
+        f"{_BOUNDS} pays_for",
+        "the spread of keys carries half of the noise",
+    ),
+    Mutant(
+        "bound-cells-reuse-noise",
+        f"{_HISTOGRAM}/choosing.py",
+        """            self._permit.add_noise(users, USERS),
+            self._permit.add_noise(spread, SPREAD),""",
+        """            (noisy := self._permit.add_noise(users, USERS)),
+            0 * self._permit.add_noise(spread, SPREAD) + spread + np.resize(noisy - users, spread.shape),""",
+        f"{_BOUNDS} pays_for",
+        "both tables of the choice carry one draw",
+    ),
+    Mutant(
+        "bound-noise-not-widened",
+        f"{_HISTOGRAM}/mechanism.py",
+        "noise=bound.law(counted), counted=counted",
+        "noise=bound.law(1), counted=counted",
+        f"{_BOUNDS} carry_the_noise",
+        "counts carry the noise of one key, whatever the bound",
+    ),
+    Mutant(
+        "bound-not-applied",
+        f"{_HISTOGRAM}/entries.py",
+        "sums, rest = content.sums(known | found, self.counted)",
+        "sums, rest = content.sums(known | found, 1 << 20)",
+        f"{_BOUNDS} than_were_chosen",
+        "users count on all of their keys, whatever the bound",
+    ),
+    Mutant(
+        "bound-replace-moves-one",
+        "sketches/bounds.py",
+        """def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:
+    moved = 2 if replace else 1""",
+        """def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:
+    moved = 1""",
+        f"{_BOUNDS} pays_for",
+        "one user in place of another is taken to move one range",
+    ),
+    Mutant(
+        "bound-ranges-by-keys",
+        "sketches/bounds.py",
+        "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))",
+        "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), held, minlength=len(EDGES))",
+        f"{_BOUNDS} moves_each_table",
+        "a user counts in its range as often as it has keys",
+    ),
+    Mutant(
+        "bound-picks-the-first-key",
+        f"{_HISTOGRAM}/content.py",
+        "chosen = _capped(self.users, places, 1)",
+        "chosen = places[np.unique(self.users[places], return_index=True)[1]]",
+        f"{_BOUNDS} depends_on_no_other",
+        "of a user's keys always the first in their order is taken",
+    ),
+    Mutant(
+        "bound-cut-without-noise",
+        "sketches/bounds.py",
+        "return max(0.0, float(weights @ users[:last]) + side * self._reach(weights, tail))",
+        "return max(0.0, float(weights @ users[:last]))",
+        "tests/unit/test_bounds.py -k in_its_interval",
+        "the interval of what was cut knows of no noise",
+    ),
+]
+
 HISTOGRAMS = [
     Mutant(
         "histogram-cutoff-one-less",

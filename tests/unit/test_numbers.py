@@ -179,7 +179,7 @@ MADE = {
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
-    "_Weighed",
+    "_Weighed AutoBound BoundCurve Choice",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
 }

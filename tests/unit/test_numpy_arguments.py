@@ -259,6 +259,11 @@ def proposed(**numbers: Any) -> Any:
     return [found.shape, found.error, found.memory]
 
 
+def curved(**numbers: Any) -> Any:
+    guess, amount = plan.Guess(1000, 50, 1.0, 100), plan.Amount(privacy.per_user(1), 1, 0.001)
+    return plan.error_by_bound(amount, guess, **numbers).to_json()
+
+
 def noisy(seed: int) -> Any:
     with seeded_noise_for_tests_only(seed):
         return noise.random_bytes(8)
@@ -558,6 +563,7 @@ CASES = [
     Case("gaussian_mu", fixed(accounting.gaussian_mu), {"epsilon": 1, "delta": 0.001}),
     Case("group", fixed(accounting.group), {"size": 200}, {"costs": [privacy.ZcdpCost(2)]}),
     Case("zcdp_mu", fixed(accounting.zcdp_mu), {"rho": 0.1}),
+    Case("error_by_bound", fixed(curved), {"spread": 0.5}),
     Case(
         "propose",
         fixed(proposed),
@@ -618,7 +624,7 @@ CASES = [
 RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
-    "PrivateHistogram PrivateHistogram.of PrivateQuantiles",
+    "PrivateHistogram PrivateHistogram.of PrivateQuantiles BoundCurve",
     "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
     "Payment.record_day",
     # What the specs compute with numbers of their own.

@@ -164,6 +164,7 @@ DRAWN_ELSEWHERE = {
     "partials.py": "the random name of a partial",
     "histogram/keytable.py": "the secret of a hash, of which nothing is released",
     "histogram/content.py": "which of a user's keys count, where there are too many",
+    "bounds.py": "in which cell a key lies, for the spread of keys, which gets its noise from a permit",
     "moment/as_published.py": "the published mechanism's coins, which promise nothing",
 }
 SOURCES = {"random_words", "random_below", "random_bytes", "random_id"}

@@ -154,7 +154,14 @@ class SketchFlags:
         str | None, typer.Option("--sql", help="Instead of SOURCE: SELECT columns FROM 'files' WHERE condition.")
     ] = None
     user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
-    max_keys: Annotated[int | None, typer.Option("--max-keys", help="So many distinct keys of a user count.")] = None
+    max_keys: Annotated[
+        str | None,
+        typer.Option(
+            "--max-keys",
+            metavar="N|auto",
+            help="So many distinct keys of a user count. auto: a histogram's release chooses, with 5% of ε.",
+        ),
+    ] = None
     weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None
     count: Annotated[
         str | None, typer.Option("--count", help="The column that says how many equal records a row stands for.")
@@ -334,7 +341,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def unit_from(user: str | None, max_keys: int | None, max_weight: float, relation: RelationName) -> Unit:
+def unit_from(user: str | None, max_keys: int | str | None, max_weight: float, relation: RelationName) -> Unit:
     """Read the privacy unit off the options: a user's column makes it a user, else it is a record."""
     from dpsketch.privacy import per_record, per_user
 
@@ -344,7 +351,11 @@ def unit_from(user: str | None, max_keys: int | None, max_weight: float, relatio
         return per_record(max_weight=max_weight, neighbours=relation.value)
     if max_keys is None:
         raise InvalidInput("--user needs --max-keys: at most so many distinct keys of one user count.")
-    return per_user(max_keys, max_weight=max_weight, neighbours=relation.value)
+    if max_keys == "auto":
+        return per_user("auto", max_weight=max_weight, neighbours=relation.value)
+    if isinstance(max_keys, str) and not max_keys.isdecimal():
+        raise InvalidInput("--max-keys is a whole number, or auto.")
+    return per_user(int(max_keys), max_weight=max_weight, neighbours=relation.value)
 
 
 def read_lines(path: Path) -> list[str]:

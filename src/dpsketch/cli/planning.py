@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,7 @@ from dpsketch.numbers import number_text
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
-    from dpsketch.plan import Comparison, Guess, Proposal
+    from dpsketch.plan import Amount, Comparison, Guess, Proposal
 
 __all__ = ["plan"]
 
@@ -68,6 +69,13 @@ def plan(
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="ranges: all that will be asked, as in 0.5,0.9.")
     ] = None,
+    bounds: Annotated[
+        Path | None,
+        typer.Option("--bounds", help="histogram: draw error against --max-keys, for --users, into this picture."),
+    ] = None,
+    spread: Annotated[
+        float, typer.Option("--spread", help="--bounds: standard deviation of the log of users' numbers of keys.")
+    ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Propose a shape for a wanted error, with predicted error, memory and time. Reads and spends nothing.
@@ -80,6 +88,8 @@ def plan(
     if (kind is None) == (question is None):
         raise typer.BadParameter("say which sketch to plan, or which --question to compare sketches for.")
     guess = Guess(records, keys, skew, users)
+    if bounds is not None and users is not None:
+        max_keys = 1  # all bounds are looked at
     if users is not None and max_keys is None:
         max_keys = math.ceil(records / users)
         say(f"Assuming --max-keys {max_keys}: each user has so many records, and may have as many keys.")
@@ -89,6 +99,11 @@ def plan(
         delta = 0.0 if kind is not None and KINDS[kind].pure else _ASSUMED_DELTA
         say(f"Assuming --delta {delta:g}; say another, or 0 for pure privacy.")
     amount = Amount(unit, epsilon, delta, rho)
+    if bounds is not None:
+        if kind != "histogram":
+            raise InvalidInput("--bounds is for a histogram: dpsketch plan histogram --bounds PICTURE --users ….")
+        _draw_bounds(amount, guess, spread, bounds, as_json)
+        return
     if question is not None:
         if target_error is not None:
             raise InvalidInput("--question compares what each sketch can reach: leave --target-error out.")
@@ -124,9 +139,23 @@ def plan(
     _print_proposal(found, guess, max_keys)
 
 
+def _draw_bounds(amount: Amount, guess: Guess, spread: float, path: Path, as_json: bool) -> None:
+    from dpsketch import plots
+    from dpsketch.plan import error_by_bound
+
+    plots.check_ending(path)
+    curve = error_by_bound(amount, guess, spread=spread)
+    plots.save(curve.plot(), path)
+    if as_json:
+        print_json(curve.to_json())
+        return
+    table(["max_keys", "noise", "cut", "error of a count"], curve.rows)
+    print(f"Least error at --max-keys {curve.best}, for such users; --max-keys auto needs no guess. Drawn in {path}.")
+
+
 def _command(found: Proposal, max_keys: int | None) -> str:
     """Return the command that a proposal is."""
-    parts = ["dpsketch run", found.kind, "SOURCE…"]
+    parts = ["dpsketch run", KINDS[found.kind].command or found.kind, "SOURCE…"]
     if max_keys is not None:
         parts.append(f"--user COLUMN --max-keys {max_keys}")
     parts += [f"--{name.replace('_', '-')} {value}" for name, value in found.shape.items()]

@@ -103,11 +103,15 @@ def _with_list(proposal: Proposal) -> Proposal:
 
 
 def _rank(proposal: Proposal, most: float) -> tuple[int, float, float]:
-    """Return what proposals are sorted by: those that find almost the most names by error, then by names found."""
+    """Return what proposals are sorted by: those that find almost the most names by error, then by names found.
+
+    Of the former, buckets come last: where all keys can be held, nothing is gained by letting them vote.
+    """
     found = proposal.also.get("found")
     if found is None:
         return 2, 0.0, proposal.error
-    return (0, 0.0, proposal.error) if found >= _ALMOST * most else (1, -found, proposal.error)
+    voting = float("max_counters" in proposal.shape)
+    return (0, voting, proposal.error) if found >= _ALMOST * most else (1, -found, proposal.error)
 
 
 def _why(ordered: list[Proposal], listed: bool) -> str:

@@ -222,6 +222,9 @@ KINDS: dict[str, Kind] = {
             release_options=(_FORM,),
             release_path=f"{_HISTOGRAM}.command:vote_arguments",
             command="histogram",
+            plan_path="dpsketch.plan.votes:plan_votes",
+            questions=("keys",),
+            suits="the keys can neither be held in memory nor on disk",
         ),
         Kind(
             "counts",

@@ -20,6 +20,7 @@ from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
+from dpsketch.privacy import Unit
 from dpsketch.sketches.account import Account
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Partial", "Sensitive", "ids_array", "public_names", "stored_ids"]
 
+NO_CHOICE = (
+    "max_keys='auto' is for a Histogram without max_counters, which keeps every pair of a user and a key until it is "
+    "released. This kind bounds users as they come: state max_keys."
+)
 _ARRAY = "partials"
 _ID_BYTES = 16
 # Ids that follow from a file's content begin so; of random ones, one in four thousand million does.
@@ -49,11 +54,16 @@ class Partial(Sensitive, ABC):
     """A sensitive sketch that is written and read inside the trust boundary, and counts no other one twice."""
 
     kind: ClassVar[str]  # the name of its row in the table of kinds
+    chooses_bounds: ClassVar[bool] = False  # whether its releases can choose the bound on a user's keys
+    in_order: ClassVar[bool] = False  # whether it depends on the order of records, and on the partial of each
 
     _partials: frozenset[str]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every sketch, however it is started, an id of its own."""
+        unit = kwargs.get("unit")
+        if isinstance(unit, Unit) and unit.chosen and not cls.chooses_bounds:
+            raise InvalidInput(NO_CHOICE)
         sketch = super().__new__(cls)
         sketch._partials = frozenset({random_id()})
         return sketch

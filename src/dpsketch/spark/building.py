@@ -36,6 +36,11 @@ __all__ = ["add_files", "build", "build_files", "receive"]
 
 # Bytes of files a task, as Spark's own readers have it.
 _PART_BYTES = 1 << 27
+_SHUFFLED = "spark.sql.shuffle.partitions"
+_MOVED = (
+    "a histogram with max_counters promises something where one record more or less moves no other one to another "
+    "partial, and Spark divides records by how many there are."
+)
 
 
 def build(
@@ -48,6 +53,7 @@ def build(
     points: Sequence[str] = (),
     report: str | None = None,
     disjoint_users: bool = False,
+    fixed_partitions: bool = False,
 ) -> Any:
     """Count the records of a DataFrame, and return the sketch.
 
@@ -73,9 +79,19 @@ def build(
         State that no user is in any other batch or sketch; users are then neither compared nor remembered, which saves
         eight bytes a user on the driver, and the release says that it was not checked. Users of this DataFrame are
         bounded all the same.
+    fixed_partitions : bool, optional
+        For a histogram with ``max_counters`` that protects records, and needed there: state that in which partition a
+        record lies, and before which others, depends on no other record. ``frame.repartition(64,
+        "url").sortWithinPartitions("url")`` makes it so.
 
     Privacy
     -------
+    A histogram with ``max_counters`` promises something for streams in which all other records keep their order and
+    their partial. Where the unit is a user, records are divided by a hash of the user into as many partitions as
+    ``spark.sql.shuffle.partitions`` says, sorted by user, and merged by the partitions' numbers, which keeps that.
+    Where it is a record, Spark divides by how many records there are: one more may move others, the promise would not
+    hold, and it is refused unless ``fixed_partitions`` is stated.
+
     Every partial is sensitive and leaves an executor only for another, in Spark's shuffle, or for the driver: the
     cluster lies inside the trust boundary. A task that runs twice counts once.
     """
@@ -92,15 +108,21 @@ def build(
     if not isinstance(key, str | None):
         raise InvalidInput("a DataFrame's key is one column here: compute it in Spark, or count files (build_files).")
     _check_columns(sketch, key)
+    if fixed_partitions and (user is not None or not sketch.in_order):
+        raise InvalidInput(
+            "fixed_partitions= is for a histogram with max_counters that protects records: leave it out."
+        )
+    if sketch.in_order and user is None and not fixed_partitions:
+        raise InvalidInput(f"{_MOVED} Partition and sort them by something fixed, and state fixed_partitions=True.")
     chosen = select(frame, sketch, key=key, user=user, weight=weight, points=points)
     # What `update` would refuse about the columns is refused here, before a task starts.
     add_batch(sketch.empty_like(), chosen.empty, disjoint_users=disjoint_users)
     prototype = sketch.empty_like().to_shared_bytes()
     records = chosen.frame
     if user is not None:
-        records = _by_user(records)
+        records = _by_user(records, fixed=sketch.in_order)
     parts = records.mapInArrow(counting(prototype, disjoint_users=disjoint_users), PART_SCHEMA)
-    part = merged(parts, width=chosen.width, disjoint_users=disjoint_users)
+    part = merged(parts, width=chosen.width, disjoint_users=disjoint_users, in_order=sketch.in_order)
     if part is None:
         add_batch(sketch, chosen.empty, disjoint_users=disjoint_users)  # no records, but keys of a known type
     _add(sketch, part, disjoint_users)
@@ -168,6 +190,8 @@ def add_files(
     if disjoint_users and columns.user is None:
         raise InvalidInput("disjoint_users= goes with user=: these records are counted one by one.")
     _check_columns(sketch, columns.key)
+    if sketch.in_order and columns.user is None:
+        raise InvalidInput(f"{_MOVED} Count them without Spark, or build() it of a DataFrame with fixed partitions.")
     files = split_files(sources, part_bytes=part_bytes)
     prototype = sketch.empty_like().to_shared_bytes()
     places = session.range(0, len(files), 1, len(files))
@@ -178,7 +202,8 @@ def add_files(
         schema = records_schema(files, columns, hashed=KINDS[sketch.kind].fingerprints)
         records = places.mapInArrow(reading_files(files, columns, schema), spark_schema(schema))
         counted = counting(prototype, disjoint_users=disjoint_users)
-        part = merged(_by_user(records).mapInArrow(counted, PART_SCHEMA), disjoint_users=disjoint_users)
+        counted_parts = _by_user(records, fixed=sketch.in_order).mapInArrow(counted, PART_SCHEMA)
+        part = merged(counted_parts, disjoint_users=disjoint_users, in_order=sketch.in_order)
     if part is None and columns.key is not None:
         # No records, but keys of the type that the first file declares.
         for batch in open_files(files[0], columns):
@@ -226,13 +251,19 @@ def receive(frame: DataFrame, collector: Collector, *, report: str = "report") -
     return Received(**part.tally)
 
 
-def _by_user(records: DataFrame) -> DataFrame:
-    """Bring each user's records together, next to each other."""
+def _by_user(records: DataFrame, *, fixed: bool) -> DataFrame:
+    """Bring each user's records together, next to each other.
+
+    ``fixed``: in a stated number of partitions, so that Spark does not join small ones by what they hold.
+    """
     users = user_columns(records.columns)
     others = [name for name in records.columns if name not in users]
     nobody = reduce(lambda one, other: one & other, [functions.col(name).isNull() for name in users])
     # Records of nobody are only counted as skipped: they are spread out, lest one task gets all of them.
     spread = functions.when(nobody, functions.xxhash64(*others))
+    if fixed:
+        number = int(records.sparkSession.conf.get(_SHUFFLED, "200") or "200")
+        return records.repartition(number, *users, spread).sortWithinPartitions(*users)
     return records.repartition(*users, spread).sortWithinPartitions(*users)
 
 

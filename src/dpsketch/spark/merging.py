@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import functions
 
 from dpsketch.errors import DpsketchError, SourceError
-from dpsketch.spark.parts import PART_SCHEMA, Part, failure_of, merging
+from dpsketch.spark.parts import PART_SCHEMA, Part, failure_of, merge_parts, merging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -32,7 +32,12 @@ _LARGE_BYTES = 1 << 26
 
 
 def merged(
-    parts: DataFrame, *, disjoint_users: bool, width: int | None = None, count: int | None = None
+    parts: DataFrame,
+    *,
+    disjoint_users: bool,
+    width: int | None = None,
+    count: int | None = None,
+    in_order: bool = False,
 ) -> Part | None:
     """Run the tasks that make parts, and merge what they return; None if no task had a record.
 
@@ -41,7 +46,17 @@ def merged(
 
     Of a task that Spark runs twice, because it failed, was slow or lost its machine, one run's row is used: a row is
     part of a partition, and Spark takes each partition from one run. Nothing is added up outside those rows.
+
+    Where sketches depend on the order in which they are merged (``in_order``), all parts come to the driver, which
+    merges them by the numbers of their partitions: a tree's shape depends on how many parts there are.
     """
+    if in_order:
+        rows = run(lambda: parts.collect())
+        _refuse_failures(rows)
+        ordered = sorted(rows, key=lambda row: int(row["number"]))
+        return merge_parts(
+            (Part(bytes(row["part"]), json.loads(row["tally"])) for row in ordered), disjoint_users=disjoint_users
+        )
     if count is not None:
         last = run(lambda: _tree(parts, count, _MOST_PARTS, disjoint_users).collect())
     else:

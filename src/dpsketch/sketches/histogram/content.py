@@ -42,6 +42,9 @@ class Content(Protocol):
         Each unit of privacy counts on at most ``cap`` of its keys among those asked for; d is how many these are.
         """
 
+    def held(self, among: Mask) -> tuple[Integers, Integers]:
+        """Return of each unit that has keys among those asked for how many, and one of them, drawn at random."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Records:
@@ -61,6 +64,11 @@ class Records:
     def weights(self, among: Mask, cap: int) -> Integers:
         """Return the units of each key asked for, in steps of 2⁻²⁰: a record has one key."""
         return np.where(among, self.units, 0) * WEIGHT_ONE
+
+    def held(self, among: Mask) -> tuple[Integers, Integers]:
+        """Return one key for each record."""
+        picked = np.repeat(np.flatnonzero(among), self.units[among])
+        return np.ones(len(picked), np.int64), picked
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -103,6 +111,13 @@ class Pairs:
         # Floats hold the sums exactly: fewer than 2³² users give a key at most 2²⁰ each.
         sums = np.bincount(self.keys[chosen], weights=steps[held[self.users[chosen]]], minlength=self.size)
         return sums.astype(np.int64)
+
+    def held(self, among: Mask) -> tuple[Integers, Integers]:
+        """Return of each user that has keys among those asked for how many, and one of them, drawn at random."""
+        places = np.flatnonzero(among[self.keys])
+        chosen = _capped(self.users, places, 1)
+        held = np.bincount(self.users[places], minlength=self._people)
+        return held[self.users[chosen]], self.keys[chosen]
 
     @property
     def _people(self) -> int:

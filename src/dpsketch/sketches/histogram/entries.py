@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, Self, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +65,11 @@ class Entries:
     words: str
     costs: tuple[Cost, ...]
 
-    def draw(self, content: Content, listed: Integers) -> Found:
+    def draw(self, content: Content, listed: Integers, choose: Callable[[Mask, int], Self] | None = None) -> Found:
         """Return what may be published of the content; ``listed`` are the places of a public list's keys, −1 for none.
 
-        A key that nobody has is not found, whatever its noise: only those of the list are published at zero.
+        A key that nobody has is not found, whatever its noise: only those of the list are published at zero. Where a
+        bound is chosen, ``choose`` returns the law of the counts once it is known which keys are counted, and how many.
         """
         known = np.zeros(content.size, np.bool_)
         known[listed[listed >= 0]] = True
@@ -80,6 +82,12 @@ class Entries:
                 found = _in_rounds(content, known, rounds)
             case never:
                 assert_never(never)
+        if choose is not None:
+            return choose(known | found, len(listed) + int(found.sum()))._counts(content, listed, known, found)
+        return self._counts(content, listed, known, found)
+
+    def _counts(self, content: Content, listed: Integers, known: Mask, found: Mask) -> Found:
+        """Return the noisy counts of keys that are public by now."""
         places = np.flatnonzero(found)
         if self.noise is None:
             nothing = np.empty(0, np.int64)

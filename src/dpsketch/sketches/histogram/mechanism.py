@@ -8,7 +8,7 @@ their own where their keys are public by then.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, assert_never, get_args
 
 from dpsketch import accounting
@@ -16,11 +16,13 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, ZcdpCost
+from dpsketch.sketches.bounds import LARGEST, Choice
+from dpsketch.sketches.histogram.choosing import GUESS, AutoBound, divided, list_laws
 from dpsketch.sketches.histogram.collision import collision_chance
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.joint import gaussian_excess
 from dpsketch.sketches.histogram.rounds import LARGEST_CAP, WeightedRounds, rounds_delta
-from dpsketch.sketches.histogram.thresholds import Threshold, choose, delta_of
+from dpsketch.sketches.histogram.thresholds import Threshold, choose, delta_of, single_counts
 from dpsketch.sketches.permit import Calibration, Part, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 from dpsketch.truncated import Law, TruncatedLaplace, law_from_json
@@ -52,12 +54,15 @@ class Reach:
         Whether neighbours have one unit in place of another, so that two contributions move.
     users : bool
         Whether the unit is a user.
+    chosen : bool
+        Whether the release chooses how many keys a user counts on.
     """
 
     keys: int
     units: int
     replace: bool
     users: bool
+    chosen: bool = False
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -68,6 +73,11 @@ class Reach:
         times = 2 if self.replace else 1
         l2 = self.units * math.sqrt(times * self.keys)
         return Sensitivity(times * self.keys * self.units, math.nextafter(l2, math.inf))
+
+    @property
+    def single(self) -> Sensitivity:
+        """How far a unit on one key moves the counts."""
+        return replace(self, keys=1).sensitivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,8 @@ class Mechanism:
         Whether keys of a list may have been told apart by several secret hashes, whose failing is paid for then.
     epsilon, delta, rho
         What is promised.
+    bound : AutoBound or None
+        Where the release chooses how many keys a user counts on; the counts are of ``counted`` keys from then on.
     """
 
     finding: Threshold | WeightedRounds | None
@@ -104,6 +116,7 @@ class Mechanism:
     epsilon: float
     delta: float
     rho: float | None
+    bound: AutoBound | None = None
 
     @classmethod
     def for_budget(
@@ -139,6 +152,8 @@ class Mechanism:
             raise InvalidInput("nothing would be published: give keys=, or leave unknown= out.")
         if names_only and (others or listed):
             raise InvalidInput("names_only= finds names and publishes no counts: leave others= out, and keys= too.")
+        if reach.chosen:
+            return cls._of_chosen(budget, reach, unknown, others, names_only, form, hashed)
         if not unknown:
             return cls._of_list(budget, reach, others, form, hashed)
         match budget.cost:
@@ -172,11 +187,7 @@ class Mechanism:
                 case ApproximateCost(epsilon, delta) if delta > 2 * COLLISION:
                     asked = Budget(epsilon, delta - COLLISION)
                 case _:
-                    raise InvalidInput(
-                        "long text keys of partials that were started apart are told apart by several secret hashes, "
-                        "which fail with a chance below 1e-14. State epsilon= with delta= (1e-12, say), or start "
-                        "partials with empty_like()."
-                    )
+                    raise _several_hashes()
         plans = [additive(asked, share)]
         if isinstance(asked.cost, ApproximateCost):
             plans.append(additive(Budget(asked.cost.epsilon, 0.0), share))
@@ -199,7 +210,7 @@ class Mechanism:
     ) -> Self:
         """Choose how names are found, and what counts carry."""
         if delta <= 2 * COLLISION:
-            raise InvalidInput("delta is below 1e-13, where a secret hash of the keys may fail: state a larger one.")
+            raise _small_delta()
         if form in ("weighted", "rounds") and not reach.users:
             raise InvalidInput("weights and rounds are for users with many keys: a record has one. Leave form= out.")
         if names_only and not reach.users:
@@ -230,9 +241,66 @@ class Mechanism:
         total = DiscreteLaplace(epsilon * _TOTAL_SHARE * (1 - 1e-12), reach.sensitivity.l1)
         return cls(finding, finding.law, reach.keys, None, total, reach, False, epsilon, delta, None)
 
+    @classmethod
+    def _of_chosen(
+        cls,
+        budget: Budget,
+        reach: Reach,
+        unknown: bool,
+        others: bool,
+        names_only: bool,
+        form: Form | None,
+        hashed: bool,
+    ) -> Self:
+        """Choose what finds names and what one key's count carries; the bound is chosen in between."""
+        cost, finding = budget.cost, None
+        if names_only:
+            raise InvalidInput("names_only= publishes no counts, and a choice is about these alone: state max_keys=.")
+        if unknown and not isinstance(cost, ApproximateCost):
+            raise InvalidInput(
+                "names that are on no public list need epsilon= with delta > 0 (1e-6, say: well below 1 over the "
+                "number of records). Else give a public list: keys=[…]."
+            )
+        if not unknown and form not in (None, "laplace", "gaussian"):
+            raise InvalidInput("a public list gets Laplace or Gaussian noise on its counts: leave form= out.")
+        if isinstance(cost, ZcdpCost):
+            raise InvalidInput("a bound that is chosen goes with epsilon= and delta=: state these, or max_keys=.")
+        chosen, rest = divided(cost.epsilon)
+        delta = cost.delta if isinstance(cost, ApproximateCost) else 0.0
+        if unknown:
+            if delta <= 2 * COLLISION:
+                raise _small_delta()
+            if form not in (None, "weighted", "rounds"):
+                raise InvalidInput(f"form={form!r} needs a stated max_keys=: a bound is chosen once names are found.")
+            many = form == "rounds" or (form is None and cost.epsilon >= 1)
+            finding = single_counts(rest, delta - COLLISION, reach.units, reach.replace, several=many)
+            assert finding.counts_law is not None
+            laws: tuple[Noise, ...] = (finding.counts_law,)
+        else:
+            if hashed and delta <= 2 * COLLISION:
+                raise _several_hashes()
+            laws = list_laws(budget, rest, reach.single, form, COLLISION if hashed else 0.0)
+            delta = delta if hashed or any(isinstance(law, RoundedGaussian) for law in laws) else 0.0
+        bound = AutoBound(chosen, rest, reach.replace, laws)
+        wide = bound.others(GUESS) if others else None
+        hashed = hashed and not unknown
+        return cls(finding, bound.law(GUESS), GUESS, wide, None, reach, hashed, cost.epsilon, delta, None, bound)
+
+    def settled(self, choice: Choice, keys: int) -> Self:
+        """Return the mechanism with the bound that a choice comes to, where ``keys`` counts are published."""
+        assert self.bound is not None
+        bound = replace(self.bound, choice=choice)
+        counted = choice.bound(keys, lambda most: bound.law(most).variance, weight=self.reach.units)
+        others = None if self.others is None else bound.others(counted)
+        return replace(self, noise=bound.law(counted), counted=counted, others=others, bound=bound)
+
     @property
     def words(self) -> str:
         """The mechanism in a phrase, as a part of a release."""
+        if self.bound is not None:
+            found = self.finding
+            names = found.name_words if isinstance(found, WeightedRounds) else "a public list of keys"
+            return f"{names}; counts with {self.bound.law_words}"
         if self.finding is not None:
             return self.finding.words
         assert self.noise is not None
@@ -259,14 +327,21 @@ class Mechanism:
         return math.inf if self.noise is None else math.sqrt(self.noise.variance)
 
     @property
+    def entries(self) -> Entries:
+        """The law of the entries."""
+        return Entries(self.finding, self.noise, self.counted, self.others, self.words, self._entry_costs)
+
+    @property
     def calibration(self) -> Calibration:
         """The parts of a release by this mechanism."""
-        entries = Entries(self.finding, self.noise, self.counted, self.others, self.words, self._entry_costs)
-        parts = [Part(ENTRIES, entries)]
+        parts = [Part(ENTRIES, self.entries)]
         if self.total is not None:
             l1 = self.reach.sensitivity.l1
             parts.append(Part(TOTAL, self.total, Sensitivity(l1, float(l1))))
         words = "; ".join(part.law.words for part in parts)
+        if self.bound is not None:
+            parts += self.bound.parts
+            words = f"{words}; {self.bound.words}"
         costs = tuple(cost for part in parts for cost in part.costs)
         return Calibration(tuple(parts), costs, self.epsilon, self.delta, self.rho, words)
 
@@ -275,6 +350,8 @@ class Mechanism:
         """What the names and counts cost, by the laws that they are drawn from."""
         if self.finding is not None:
             return (ApproximateCost(self.finding.epsilon, self.finding.delta + COLLISION),)
+        if self.bound is not None:
+            return self.bound.costs(self.reach.single, COLLISION if self.hashed else 0.0)
         if isinstance(self.noise, TruncatedLaplace | None):
             raise _unfit()
         plain = Part(ENTRIES, self.noise, self.reach.sensitivity).costs
@@ -284,7 +361,7 @@ class Mechanism:
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as JSON-ready values; what is promised stands in the guarantee."""
-        return {
+        stated = {
             "finding": _finding_to_json(self.finding),
             "noise": None if self.noise is None else self.noise.to_json(),
             "counted": self.counted,
@@ -292,6 +369,7 @@ class Mechanism:
             "total": None if self.total is None else self.total.to_json(),
             "hashed": self.hashed,
         }
+        return stated if self.bound is None else {**stated, "bound": self.bound.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any], promise: Guarantee, reach: Reach) -> Self:
@@ -302,17 +380,24 @@ class Mechanism:
         )
         if isinstance(others, TruncatedLaplace) or not isinstance(total, DiscreteLaplace | None):
             raise _unfit()
+        bound = AutoBound.from_json(value["bound"], replace=reach.replace) if reach.chosen else None
         counts = finding.counts_keys if isinstance(finding, WeightedRounds) and noise is not None else reach.keys
+        if bound is not None:
+            counts = whole_number("counted", value["counted"], low=1, high=LARGEST)
         good = value["counted"] == counts and isinstance(value["hashed"], bool)
         match finding:
             case None:
                 good = good and noise is not None and total is None
             case Threshold():
                 good = good and noise in (None, finding.law) and others is None
+            case WeightedRounds() if bound is not None:
+                good = good and bound.laws == (finding.counts_law,) and finding.counts_keys == 1 and total is None
             case WeightedRounds():
                 good = good and noise in (None, finding.counts_law) and total is None
             case never:
                 assert_never(never)
+        if bound is not None:
+            good = good and not isinstance(finding, Threshold) and noise == bound.law(counts)
         if others is not None and isinstance(noise, RoundedGaussian):
             least = noise.sigma * math.sqrt(counts) * (1 - 1e-12)
             good = good and isinstance(others, RoundedGaussian) and others.sigma >= least
@@ -321,8 +406,9 @@ class Mechanism:
         if not good:
             raise _unfit()
         found = cls(
-            finding, noise, counts, others, total, reach, value["hashed"], promise.epsilon, promise.delta, promise.rho
-        )
+            finding, noise, counts, others, total, reach, value["hashed"], promise.epsilon, promise.delta, promise.rho,
+            bound,
+        )  # fmt: skip
         if not _covered(found.calibration.costs, promise):
             raise _unfit()
         return found
@@ -344,6 +430,17 @@ def _covered(costs: tuple[Cost, ...], promise: Guarantee) -> bool:
             case _:
                 return False
     return epsilon <= promise.epsilon * (1 + _SLACK) and delta <= promise.delta * (1 + _SLACK)
+
+
+def _small_delta() -> InvalidInput:
+    return InvalidInput("delta is below 1e-13, where a secret hash of the keys may fail: state a larger one.")
+
+
+def _several_hashes() -> InvalidInput:
+    return InvalidInput(
+        "long text keys of partials that were started apart are told apart by several secret hashes, which fail with a "
+        "chance below 1e-14. State epsilon= with delta= (1e-12, say), or start partials with empty_like()."
+    )
 
 
 def _unfit() -> InvalidInput:

@@ -21,7 +21,7 @@ from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, unit_
 from dpsketch.sketches.histogram.thresholds import Threshold
 from dpsketch.truncated import Law
 
-__all__ = ["Holdings", "Prediction", "listed", "predict"]
+__all__ = ["Holdings", "Prediction", "kept", "listed", "predict"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def predict(mechanism: Mechanism, holdings: Holdings) -> Prediction:
         case Threshold(law, cutoff):
             counts = holdings.counts
             if holdings.chances is not None:
-                counts = counts * _kept(holdings.chances, mechanism.counted)
+                counts = counts * kept(holdings.chances, mechanism.counted)
             found, square = listed(counts, law, cutoff)
             return Prediction(found, math.sqrt(square), present)
         case WeightedRounds() as rounds:
@@ -185,6 +185,6 @@ def _numbers(chances: Floats) -> Floats:
     return numbers
 
 
-def _kept(chances: Floats, cap: int) -> float:
+def kept(chances: Floats, cap: int) -> float:
     """Return how likely a user's key is to stay within the bound."""
     return float(np.minimum(1.0, cap / _numbers(chances)).mean())

@@ -14,6 +14,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimate, Estimates
+from dpsketch.sketches.bounds import ShareCut
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.histogram import intervals
 from dpsketch.sketches.histogram.entries import Found
@@ -109,9 +110,21 @@ class PrivateHistogram(NamedCounts):
     def counts(self) -> str:
         """What an estimate counts."""
         unit, m = self.spec.unit, self.mechanism.counted
+        if (cut := self.cut) is not None:
+            keys = "1 published key" if m == 1 else f"{m} published keys"
+            return f"users, with at most {keys} counted each (weight at most {unit.max_weight:g} on each); {cut.words}"
         if unit.level == "record" or m == unit.max_keys:
             return unit.counts
         return f"users, with at most {m} published keys counted each (weight at most {unit.max_weight:g} on each)"
+
+    @property
+    def cut(self) -> ShareCut | None:
+        """How much the bound on a user's keys cut of what users hold of the published keys, where it was chosen.
+
+        What is cut is in no interval of a count. It is known privately, by what was paid for to choose the bound.
+        """
+        bound = self.mechanism.bound
+        return None if bound is None or bound.choice is None else bound.choice.cut(self.mechanism.counted)
 
     @property
     def others(self) -> Estimate | None:
@@ -156,7 +169,8 @@ class PrivateHistogram(NamedCounts):
         """Return what a reader of the file may want to know beside spec and guarantee."""
         mechanism = self.mechanism
         cutoff = None if mechanism.cutoff is None else self.spec.grid * mechanism.cutoff
-        others = self.others
+        others, cut = self.others, self.cut
+        chosen = {} if cut is None else {"max_keys": mechanism.counted, "cut": cut.to_json()}
         return {
             "keys": len(self.keys),
             "listed": len(self.listed),
@@ -164,6 +178,7 @@ class PrivateHistogram(NamedCounts):
             "threshold": cutoff,
             "noise_scale": self.spec.grid * mechanism.count_error if self.has_counts else None,
             "others": None if others is None else others.to_json(),
+            **chosen,
         }
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:

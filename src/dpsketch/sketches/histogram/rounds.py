@@ -76,10 +76,15 @@ class WeightedRounds:
     @property
     def words(self) -> str:
         """The mechanism in a phrase."""
+        counts = "" if self.counts_law is None else f"; counts of found keys with {self.counts_law.words}"
+        return f"{self.name_words}{counts}"
+
+    @property
+    def name_words(self) -> str:
+        """How names are found, in a phrase."""
         times = "one round" if len(self.laws) == 1 else f"{len(self.laws)} rounds"
         sigmas = ", ".join(f"{law.sigma / WEIGHT_ONE:.4g}" for law in self.laws)
-        counts = "" if self.counts_law is None else f"; counts of found keys with {self.counts_law.words}"
-        return f"weighted names in {times}, rounded Gaussian noise, σ = {sigmas}{counts}"
+        return f"weighted names in {times}, rounded Gaussian noise, σ = {sigmas}"
 
 
 def unit_weights(cap: int) -> npt.NDArray[np.int64]:

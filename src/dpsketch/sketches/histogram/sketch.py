@@ -16,6 +16,7 @@ from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.histogram.choosing import Choosing
 from dpsketch.sketches.histogram.content import Content, Pairs, Records
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.keytable import KeyTable
@@ -73,6 +74,7 @@ class Histogram(Accumulator[HistogramSpec]):
     """
 
     kind: ClassVar[str] = "histogram"
+    chooses_bounds: ClassVar[bool] = True
 
     def __new__(
         cls,
@@ -203,6 +205,8 @@ class Histogram(Accumulator[HistogramSpec]):
         with self._turn:
             if self._spec.unit.level == "record":
                 return self._cut
+            if self._spec.unit.chosen:  # nothing is cut before a release chooses
+                return Cut(len(self._pairs.arrays()[0]))
             users, _, _ = self._pairs.arrays()
         held = np.bincount(users) if len(users) else np.zeros(0, np.int64)
         over = int(np.maximum(held - self._spec.unit.max_keys, 0).sum())
@@ -284,14 +288,16 @@ class Histogram(Accumulator[HistogramSpec]):
             for_tests=self._for_tests,
         )
         order, content = self._content()
-        found: Found = permit.draw(ENTRIES, content, _ranks(order, places))
+        choosing = Choosing(permit, mechanism, content)
+        choose = None if mechanism.bound is None else choosing.choose
+        found: Found = permit.draw(ENTRIES, content, _ranks(order, places), choose)
         rest = found.others
         if mechanism.total is not None:
             sums, _ = content.sums(np.ones(content.size, np.bool_), spec.unit.max_keys)
             rest = int(permit.add_noise(np.array([sums.sum()], np.int64), TOTAL)[0])
         stated = permit.guarantee()
         names = named(self._keys.names(order[found.places]), spec)
-        return PrivateHistogram.of(spec, mechanism, listed, names, found, rest, stated, permit.charge)
+        return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, rest, stated, permit.charge)
 
     def _listed(self, keys: Any) -> tuple[list[Any], Integers]:
         """Return the keys of a public list, each once, and their numbers here; −1 for those that nobody has.

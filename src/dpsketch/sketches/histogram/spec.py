@@ -67,6 +67,7 @@ class HistogramSpec(StoredSpec):
             units=self.weight_grid.max_units,
             replace=self.unit.neighbours == "replace",
             users=self.unit.level == "user",
+            chosen=self.unit.chosen,
         )
 
     def mechanism(

@@ -34,6 +34,7 @@ __all__ = [
     "delta_of",
     "gaussian",
     "plain_laplace",
+    "single_counts",
     "truncated_laplace",
 ]
 
@@ -274,6 +275,12 @@ def choose(
             )
         case never:
             assert_never(never)
+
+
+def single_counts(epsilon: float, delta: float, weight: int, replace: bool, *, several: bool) -> WeightedRounds:
+    """Return rounds whose counts carry the noise of a unit on one key, to be widened for a bound chosen later."""
+    make = rounds if several else weighted
+    return make(epsilon, delta, _CAP, replace, counts_keys=1, counts_share=_COUNTS_SHARE, counts_weight=weight)
 
 
 def _facts(epsilon: float, delta: float, keys: int, weight: int) -> tuple[float, float, int, int]:

@@ -78,7 +78,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
     def __new__(cls, *args: Any, quantiles: Any = None, **given: Any) -> Any:
         """Lead to the sketch of named quantiles where there are some."""
         if quantiles is None:
-            return super().__new__(cls)
+            return super().__new__(cls, **given)
         from dpsketch.sketches.quantiles import QuantileSketch
 
         tree = [name for name in ("rows", "width", "level_bits") if name in given]

@@ -71,6 +71,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
     """
 
     kind: ClassVar[str] = "histogram-votes"
+    in_order: ClassVar[bool] = True
 
     def __init__(
         self, *, unit: Unit, max_counters: int, seed: int = DEFAULT_SEED, key_type: KeyType | None = None

@@ -1,0 +1,107 @@
+"""The plan of a histogram in bounded memory: how many of its keys' names so many buckets find."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import erfc
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace
+from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
+from dpsketch.sketches.histogram import VoteHistogram
+from dpsketch.sketches.histogram.intervals import log_reaching
+from dpsketch.sketches.histogram.predict import Holdings, kept
+from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
+from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
+
+__all__ = ["plan_votes"]
+
+Floats = npt.NDArray[np.float64]
+
+_SIZES = [2**i for i in range(6, 21)]
+# What a larger table finds more than this share is not worth its memory.
+_ENOUGH = 0.97
+# Data of which a prediction is made: drawn so often.
+_DRAWS = 2
+
+
+def plan_votes(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, listed: bool) -> Proposal:
+    """Propose the least number of buckets that finds almost as many names as all of the memory would."""
+    if listed:
+        raise InvalidInput("buckets answer for the keys that they name, and not for those of a list.")
+    holdings = Holdings.of(guess.counts, amount.unit, guess.users)
+    counts = holdings.counts
+    if holdings.chances is not None:
+        counts = counts * kept(holdings.chances, amount.unit.max_keys)
+    sizes = [size for size in _SIZES if VoteHistogramSpec(size, amount.unit).memory <= memory] or [_SIZES[0]]
+    release = VoteHistogramSpec(sizes[-1], amount.unit).mechanism(**amount.budget)
+    found = {size: _predicted(counts, size, release) for size in sizes}
+    most = max(names for names, _ in found.values())
+    size = next(size for size, (names, _) in found.items() if names >= _ENOUGH * most)
+    names, error = found[size]
+    if target_error is not None and error > target_error:
+        raise out_of_reach(target_error, error, f"with {size} buckets")
+    spec = VoteHistogramSpec(size, amount.unit)
+    return Proposal(
+        kind="histogram-votes",
+        shape={"max_counters": size},
+        budget=amount.budget,
+        error=error,
+        error_of="a listed key's count, root mean square",
+        memory=spec.memory,
+        seconds=seconds_for(VoteHistogram.from_spec(spec), guess.records),
+        also={"found": names, "threshold": release.threshold.cutoff},
+        notes=(f"Mechanism: {release.words}.",),
+    )
+
+
+def _predicted(counts: Floats, buckets: int, release: VoteRelease) -> tuple[float, float]:
+    """Return how many keys are listed, and the error of their counts.
+
+    Keys are thrown into buckets. In each the most frequent key is left with what it has more than all others: their
+    records are paired off with its own, if it holds the bucket most of the time. Then u is its count, and c is lower
+    by the others' records. Where it holds less than half of them, it holds the bucket for less of the time, and c is
+    about the distance of a random walk.
+    """
+    rng = np.random.default_rng(1)
+    listed, squares = 0.0, 0.0
+    for _ in range(_DRAWS):
+        drawn = rng.poisson(counts).astype(np.float64)
+        places = rng.integers(buckets, size=len(drawn))
+        loads = np.bincount(places, weights=drawn, minlength=buckets)
+        tops = np.zeros(buckets)
+        np.maximum.at(tops, places, drawn)
+        held = loads > 0
+        loads, tops = loads[held], tops[held]
+        lead = 2 * tops - loads
+        # E max(0, lead + √load·N) of a walk that ends about the lead and is reflected at 0.
+        spread = np.sqrt(np.maximum(loads - tops, 1e-9))
+        walk = np.exp(-((lead / spread) ** 2) / 2) / math.sqrt(2 * math.pi)
+        votes = lead * (1 - erfc(lead / spread / math.sqrt(2)) / 2) + spread * walk
+        chance = _passing(votes, release)
+        over = (loads + votes) / 2 - tops if release.has_loads else votes - tops
+        listed += float(chance.sum())
+        squares += float((chance * over**2).sum())
+    variance = release.threshold.law.variance
+    return listed / _DRAWS, math.sqrt(variance + squares / max(listed, 1e-9))
+
+
+def _passing(votes: Floats, release: VoteRelease) -> Floats:
+    """Return how likely buckets with such majorities are listed."""
+    law, cutoff = release.threshold.law, release.threshold.cutoff
+    reach = math.ceil(14 * math.sqrt(law.variance)) + 1
+    step = max(1, reach // 4096)
+    places = step * np.arange(-(reach // step), reach // step + 1)
+    reaching = np.exp(log_reaching(law, places))
+    if release.has_loads:
+        assert isinstance(law, DiscreteLaplace)
+        # P(Z − Z' ≥ z) is the sum over Z' of P(Z ≥ z + Z').
+        masses, size = -np.diff(reaching, append=0.0), len(reaching)
+        wide = np.concatenate([np.ones(size), reaching, np.zeros(size)])
+        reaching = np.convolve(wide, masses[::-1] / masses.sum(), mode="same")[size : 2 * size]
+    chances: Floats = np.interp(cutoff - np.round(votes), places, reaching, left=1.0, right=0.0)
+    return np.where(votes >= 0.5, chances, 0.0)

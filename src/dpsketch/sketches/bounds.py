@@ -1,0 +1,299 @@
+"""A bound on a user's keys that is chosen from the data, privately: large only where many users have many keys.
+
+A bound of m keys costs noise of variance v(m) on each of K counts, and cuts B(m) = Σ(d − m)⁺ pairs of a user and a key
+where users have d keys. The cut pairs are not spread evenly: the mean square error of the K counts is about
+
+    v(m) + κ·B(m)²/K,
+
+where κ lies between 1/K (spread evenly) and the chance H that two users' keys meet. No fixed quantile of d is near the
+least of it for all data, so that two small tables are published, and the bound is worked out from them:
+
+1. *Users by number of keys*: how many have 1, 2, 3, 4, 5–6, … 2897–4096 keys (more count as 4096), 24 ranges.
+2. *The spread of keys*: each user puts ±1 into one of 128 cells, by a random one of its keys. Cell and sign of a key
+   are random and the same for all users. The sum of squares estimates Σ f², where f users put theirs for one key.
+
+The bound is the least of v(m) + √(H/K)·B(m)²/K over m = 2^(i/4): the geometric mean of what κ may be.
+
+Privacy
+-------
+One user moves one range by 1 and one cell by 1; a user in place of another moves each table by 2 in L1. Both carry
+discrete Laplace noise, with 0.6 and 0.4 of the choice's ε, so that the choice is pure, whatever was published before.
+Ranges and cells are fixed beforehand. Which key of a user is taken, and where keys lie, is drawn without looking at
+other users. What is drawn after the choice is calibrated so that it costs the same for every bound: ε and δ of a
+release are those of the choice and of the rest added up (the choice has no δ).
+
+Accuracy
+--------
+How much the bound cut is worked out from the same ranges, see :meth:`Choice.cut`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import DiscreteLaplace, random_words
+from dpsketch.numbers import real_number, whole_number
+from dpsketch.results import Estimate
+from dpsketch.sketches.permit import Part
+from dpsketch.sketches.specs import Sensitivity
+
+__all__ = ["EDGES", "LARGEST", "SHARE", "SPREAD", "USERS", "Choice", "ShareCut", "choice_parts", "tables"]
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# The choice's part of a release's ε.
+SHARE = 0.05
+USERS, SPREAD = "the users by number of keys", "the spread of keys"
+# The largest number of keys of each range.
+EDGES: Integers = np.array([round(2 ** (i / 2)) for i in range(1, 25)], np.int64)
+LARGEST = int(EDGES[-1])
+_LOWEST: Integers = np.concatenate([[1], EDGES[:-1] + 1])
+_CELLS = 128
+_WINDOWS = (1, 2, 4)
+_USERS_SHARE = 0.6
+# Two numbers that are rounded down so never sum to more than their share.
+_LESS = 1 - 1e-12
+_CANDIDATES: Integers = np.unique([round(2 ** (i / 4)) for i in range(49)]).astype(np.int64)
+
+
+def choice_parts(epsilon: float, *, replace: bool) -> tuple[Part, ...]:
+    """Return the two tables as parts of a release, at this ε together."""
+    moved = 2 if replace else 1
+    bound = Sensitivity(moved, float(moved))
+    users, spread = _laws(epsilon, replace)
+    return Part(USERS, users, bound), Part(SPREAD, spread, bound)
+
+
+def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:
+    moved = 2 if replace else 1
+    return (
+        DiscreteLaplace(epsilon * _USERS_SHARE * _LESS, moved),
+        DiscreteLaplace(epsilon * (1 - _USERS_SHARE) * _LESS, moved),
+    )
+
+
+def tables(held: Integers, picked: Integers, keys: int) -> tuple[Integers, Integers]:
+    """Return both tables without noise. Sensitive.
+
+    Parameters
+    ----------
+    held : numpy.ndarray of int64
+        How many keys each user has, at least 1.
+    picked : numpy.ndarray of int64
+        One key of each, by its number, drawn at random.
+    keys : int
+        How many keys there are.
+    """
+    users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))
+    words = random_words(keys)
+    cells = (words % np.uint64(_CELLS)).astype(np.int64)
+    signs = 1 - 2 * (words >> np.uint64(63)).astype(np.int64)
+    spread = np.zeros(_CELLS, np.int64)
+    np.add.at(spread, cells[picked], signs[picked])
+    return users.astype(np.int64), spread
+
+
+class ShareCut(NamedTuple):
+    """How much a bound cut of what users hold.
+
+    Attributes
+    ----------
+    share : Estimate
+        The share of the pairs of users and keys that was cut, of users with at most ``up_to`` keys.
+    up_to : int
+        The largest range that stands out of the noise ends here; 0 if none does.
+    beyond : int
+        With the same confidence, no more users have more keys than that. They are in no share.
+    """
+
+    share: Estimate
+    up_to: int
+    beyond: int
+
+    @property
+    def words(self) -> str:
+        """The share in a phrase."""
+        if self.up_to == 0:
+            return f"how much was cut does not stand out of noise (at most {self.beyond:,} users)"
+        low, value, high = (f"{100 * each:.2g}%" for each in (self.share.low, self.share.value, self.share.high))
+        rest = "" if self.up_to == LARGEST else f", not counting users of more than {self.up_to} keys, at most "
+        rest += "" if self.up_to == LARGEST else f"{self.beyond:,} of them"
+        return f"about {value} of what users hold was cut ({low} to {high}{rest})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the share as JSON-ready values, with its words."""
+        return {**self.share.to_json(), "up_to": self.up_to, "beyond": self.beyond, "words": self.words}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was published to choose a bound. Public.
+
+    Attributes
+    ----------
+    epsilon : float
+        What the choice cost.
+    replace : bool
+        Whether neighbours have one user in place of another.
+    users : tuple of int
+        The noisy numbers of users in each range of :data:`EDGES`.
+    spread : tuple of int
+        The noisy cells.
+    """
+
+    epsilon: float
+    replace: bool
+    users: tuple[int, ...]
+    spread: tuple[int, ...]
+
+    @classmethod
+    def of(cls, epsilon: float, replace: bool, users: Integers, spread: Integers) -> Self:
+        """Return the choice of two noisy tables."""
+        return cls(epsilon, replace, tuple(users.tolist()), tuple(spread.tolist()))
+
+    @property
+    def _standing(self) -> npt.NDArray[np.bool_]:
+        """The ranges that stand out of the noise.
+
+        The search starts where one range, or two or four in a row, pass five deviations of their sum, and without such
+        ones nothing stands out: of 24 ranges of mere noise one passes two deviations more often than not, and taken
+        for users of thousands of keys it would spoil all. From there upward ranges by two deviations stand out, up to
+        the first two in a row that do not; one by eight deviations does wherever it lies.
+        """
+        users = np.array(self.users)
+        law, _ = _laws(self.epsilon, self.replace)
+        deviation = math.sqrt(law.variance)
+        stands = users > 2 * deviation
+        surest, first, width = 0.0, 0, 0
+        for wide in _WINDOWS:
+            sums = np.convolve(users, np.ones(wide), "valid") / math.sqrt(wide)
+            if sums.max() > surest:
+                surest, first, width = float(sums.max()), int(sums.argmax()), wide
+        if surest < 5 * deviation:
+            return np.zeros(len(users), np.bool_)
+        stands[first : first + width] = True
+        start, missed = max([first + width - 1, *np.flatnonzero(users > 8 * deviation)]), 0
+        for place in range(int(start) + 1, len(users)):
+            missed = 0 if stands[place] else missed + 1
+            if missed == 2:
+                stands[place:] = False
+                break
+        return stands
+
+    @property
+    def _seen(self) -> Floats:
+        """The users of each range, as far as they are told from noise.
+
+        The two ranges after the last that stands out count by what is above 0: what is just hidden there is no less
+        likely than what just shows, and without it tails are taken for too thin.
+        """
+        users, stands = np.array(self.users, np.float64), self._standing
+        seen = np.where(stands, users, 0.0)
+        if stands.any():
+            end = int(np.flatnonzero(stands)[-1]) + 1
+            seen[end : end + 2] = np.maximum(users[end : end + 2], 0)
+        return seen
+
+    def bound(self, keys: int, variance: Callable[[int], float], *, weight: int = 1) -> int:
+        """Return the bound with the least predicted error.
+
+        Parameters
+        ----------
+        keys : int
+            How many counts are published.
+        variance : callable
+            The variance of a count's noise under a bound.
+        weight : int
+            What a pair of a user and a key counts at most, taken for what each does.
+        """
+        users, keys = self._seen, max(keys, 1)
+        middles = np.sqrt(_LOWEST * EDGES)
+        meeting = self._meeting(float(users.sum()), keys)
+
+        def error(bound: int) -> float:
+            cut = weight * float(users @ np.maximum(middles - bound, 0))
+            return variance(bound) + math.sqrt(meeting / keys) * cut**2 / keys
+
+        return min((int(each) for each in _CANDIDATES), key=error)
+
+    def _meeting(self, users: float, keys: int) -> float:
+        """Return the chance that the keys of two users meet, from the sum of squares less what noise adds to it."""
+        if users <= 1:
+            return 1.0
+        _, law = _laws(self.epsilon, self.replace)
+        squares = float(sum(cell * cell for cell in self.spread))
+        chance = (squares - _CELLS * law.variance - users) / (users * (users - 1))
+        return min(max(chance, 1 / keys), 1.0)
+
+    def cut(self, bound: int, *, confidence: float = 0.95) -> ShareCut:
+        """Return how much a bound cut, with an interval that holds for any data.
+
+        Notes
+        -----
+        A range's true number of users lies about its noisy one, and each of them has between its lowest and its
+        largest number of keys; so sums over ranges lie between two whose noise is bounded by Chernoff's inequality.
+        Which ranges are summed over depends on the noise, so that all 24 ends must hold at once.
+        """
+        users, stands = np.array(self.users, np.float64), np.flatnonzero(self._standing)
+        last = int(stands[-1]) + 1 if len(stands) else 0
+        tail = (1 - confidence) / (5 * len(EDGES))
+
+        def total(each: Integers, side: int) -> float:
+            weights = each[:last].astype(np.float64)
+            return max(0.0, float(weights @ users[:last]) + side * self._reach(weights, tail))
+
+        lost, kept = np.maximum(_LOWEST - bound, 0), np.minimum(_LOWEST, bound)
+        most_lost, most_kept = np.maximum(EDGES - bound, 0), np.minimum(EDGES, bound)
+        low = _share(total(lost, -1), total(most_kept, 1))
+        high = _share(total(most_lost, 1), total(kept, -1))
+        middles = np.sqrt(_LOWEST * EDGES)
+        seen = np.where(np.arange(len(EDGES)) < last, self._seen, 0.0)
+        value = _share(float(seen @ np.maximum(middles - bound, 0)), float(seen @ np.minimum(middles, bound)))
+        over = np.ones(len(EDGES) - last)
+        beyond = math.floor(max(0.0, float(users[last:].sum()) + self._reach(over, tail)))
+        share = Estimate(min(max(value, low), high), low, high, confidence)
+        return ShareCut(share, int(EDGES[last - 1]) if last else 0, beyond)
+
+    def _reach(self, weights: Floats, tail: float) -> float:
+        """Return what the noise of a weighted sum of ranges passes, on one side, with a chance of ``tail`` at most.
+
+        P(Σwz ≥ t) ≤ exp(Σ ln E e^(λwz) − λt) for each λ; the least t over some λ is taken. With a = e^(−rate),
+        E e^(xz) = (1−a)²/((1−a·e^x)(1−a·e^(−x))) for |x| < rate.
+        """
+        weights = weights[weights > 0]
+        if len(weights) == 0:
+            return 0.0
+        law, _ = _laws(self.epsilon, self.replace)
+        rate = law.epsilon / law.sensitivity
+        steps = rate / float(weights.max()) * np.linspace(0.001, 0.999, 999)
+        shifts = steps[:, None] * weights[None, :]
+        logs = 2 * math.log(-math.expm1(-rate)) - np.log(-np.expm1(shifts - rate)) - np.log(-np.expm1(-shifts - rate))
+        return float(((logs.sum(axis=1) - math.log(tail)) / steps).min())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was published as JSON-ready values."""
+        return {"epsilon": self.epsilon, "users": list(self.users), "spread": list(self.spread)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], *, replace: bool) -> Self:
+        """Rebuild from :meth:`to_json`; a file may have been written by anyone."""
+        epsilon = real_number("epsilon", value["epsilon"])
+        users, spread = (
+            tuple(whole_number(name, each, low=-(2**62), high=2**62) for each in value[name])
+            for name in ("users", "spread")
+        )
+        if not (0 < epsilon < math.inf) or (len(users), len(spread)) != (len(EDGES), _CELLS):
+            raise InvalidInput("this is no choice of a bound: it has another number of ranges or cells, or no ε.")
+        return cls(float(epsilon), replace, users, spread)
+
+
+def _share(part: float, rest: float) -> float:
+    return part / (part + rest) if part > 0 else 0.0

@@ -1,0 +1,180 @@
+"""A bound that is chosen privately: what the choice draws, how far one user moves it, and that each choice is paid.
+
+The twins of these tests, which show their power, are mutants (``tests/mutants/names.py``, the choice of a bound).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import accounting
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches import bounds
+from dpsketch.sketches.histogram.choosing import widened
+from dpsketch.sketches.histogram.content import Pairs
+from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds_delta
+from drawn import Laplace, placed, problems
+
+pytestmark = pytest.mark.statistical
+
+RELATIONS = ["add_remove", "replace"]
+BOUNDS = [1, 2, 7, 30, 4096]
+
+
+def histogram(relation: Any, records: list[tuple[int, str]], **given: Any) -> dps.Histogram:
+    filled = dps.Histogram(unit=dps.per_user("auto", neighbours=relation), key_type="int", **given)
+    keys, users = zip(*records, strict=True)
+    filled.update(list(keys), users=list(users))
+    return filled
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_choice_draws_what_it_pays_for(relation: Any, delta: float) -> None:
+    """Nobody has a listed key, so that both tables are noise. False-positive rate below 1e-7.
+
+    A user moves each table by 1 (two users by 2, where one replaces the other), and that must cost 5% of ε by the
+    noise that was seen; not far less either, as it is what is stated.
+    """
+    epsilon, runs = 2.0, 300
+    filled = histogram(relation, [(1, "ann"), (2, "ann"), (1, "bob")])
+    releases = [filled.release(epsilon=epsilon, delta=delta, keys=[98, 99]) for _ in range(runs)]
+    choices = [release.mechanism.bound.choice for release in releases]
+    noise = {
+        "users": np.array([choice.users for choice in choices]),
+        "spread": np.array([choice.spread for choice in choices]),
+    }
+    moved = 2 if relation == "replace" else 1
+    scales = {"users": moved / (0.6 * 0.05 * epsilon), "spread": moved / (0.4 * 0.05 * epsilon)}
+    laws = {name: Laplace(scale) for name, scale in scales.items()}
+    assert problems(noise, laws) == []
+    seen = {name: float(np.mean(np.abs(table))) for name, table in noise.items()}
+    assert 0.045 * epsilon < sum(moved / scale for scale in seen.values()) < 0.055 * epsilon
+    # The counts' noise, scaled to the bound that was chosen, goes with neither table.
+    counts = np.array([release.values / release.mechanism.count_error for release in releases])
+    for name, table in noise.items():
+        places = placed(table, laws[name])
+        together = np.corrcoef(np.hstack([places, counts]).T)[: places.shape[1], places.shape[1] :]
+        assert np.max(np.abs(together)) < 6 / math.sqrt(runs)
+
+
+SUBSETS = [keys for size in range(4) for keys in itertools.combinations(range(3), size)]
+
+
+def exact(sets: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Both tables without noise, of users whose first key is taken."""
+    held = np.array([len(keys) for keys in sets if keys], np.int64)
+    picked = np.array([keys[0] for keys in sets if keys], np.int64)
+    return bounds.tables(held, picked, 3)
+
+
+def test_one_user_moves_each_table_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every set of two others with up to three keys, and every user who comes or takes another's place."""
+    monkeypatch.setattr(bounds, "random_words", lambda n: np.array([5, 2**63 + 5, 77], np.uint64)[:n])
+    for others in itertools.product(SUBSETS, repeat=2):
+        tables = {one: exact([*others, one]) for one in SUBSETS}
+        for one, other in itertools.product(SUBSETS, repeat=2):
+            for table, neighbour in zip(tables[one], tables[other], strict=True):
+                moved = int(np.abs(table - neighbour).sum())
+                assert moved <= (1 if () in (one, other) else 2)
+
+
+def test_what_a_user_puts_in_depends_on_no_other() -> None:
+    """One of the keys asked for, each as likely; whoever else is there. False-positive rate below 1e-6."""
+    users = np.array([0] * 4 + [1] * 5)
+    keys = np.array([0, 1, 2, 3, 0, 1, 2, 3, 4])
+    among = np.array([False, True, True, True, True])
+    together = Pairs(5, users, keys, None)
+    alone = Pairs(5, users[:4], keys[:4], None)
+    for content, people in ((together, 2), (alone, 1)):
+        picks = []
+        for _ in range(3000):
+            held, picked = content.held(among)
+            assert held.tolist() == [3, 4][:people]
+            picks.append(picked.tolist())
+        first = np.array([pick[0] for pick in picks])
+        shares = np.bincount(first, minlength=5) / 3000
+        assert shares[0] == 0
+        assert np.max(np.abs(shares[1:4] - 1 / 3)) < 5.5 * math.sqrt(2 / 9 / 3000)
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_rest_costs_the_same_for_every_bound(relation: Any, weight: int) -> None:
+    """Of a list by what its laws come to, of names by the joint δ: exact, whatever was chosen."""
+    unit = dps.per_user("auto", max_weight=weight, neighbours=relation)
+    spec = dps.Histogram(unit=unit).spec
+    epsilon, delta = 1.0, 1e-6
+    rest = 0.95 * epsilon
+    listed = spec.mechanism(epsilon=epsilon, delta=delta, keys=[1])
+    moved = 2 if relation == "replace" else 1
+    for bound in BOUNDS:
+        for law in listed.bound.laws:
+            match widened(law, bound):
+                case RoundedGaussian(sigma):
+                    shift = weight * math.sqrt(moved * bound) / sigma
+                    assert accounting.gaussian_delta(rest, shift) <= delta
+                case DiscreteLaplace(own, sensitivity):
+                    assert own * moved * bound * weight / sensitivity <= rest
+    for form in ("weighted", "rounds"):
+        finding = spec.mechanism(epsilon=epsilon, delta=delta, form=form).finding
+        assert isinstance(finding, WeightedRounds)
+        for bound in BOUNDS:
+            law = widened(finding.counts_law, bound)
+            assert isinstance(law, RoundedGaussian)
+            found = rounds_delta(
+                finding.laws, finding.cutoffs, epsilon=rest, cap=finding.cap, replace=relation == "replace",
+                counts_law=law, counts_keys=bound, counts_weight=weight,
+            )  # fmt: skip
+            assert found <= delta
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_counts_carry_the_noise_of_the_bound_that_was_chosen(relation: Any, delta: float) -> None:
+    """Listed keys that nobody has are noise. False-positive rate below 1e-8: six standard errors of a mean.
+
+    With the noise that was seen, a user on as many keys as the bound lets count costs 95% of ε.
+    """
+    epsilon, absent = 3.0, 5000
+    records = [(key, f"u{user}") for user in range(8000) for key in range(12)]
+    listed = list(range(12)) + list(range(100, 100 + absent))
+    release = histogram(relation, records).release(epsilon=epsilon, delta=delta, keys=listed)
+    bound, noise = release.mechanism.counted, release.values[12:]
+    assert bound > 1
+    moved = 2 if relation == "replace" else 1
+    if isinstance(release.mechanism.noise, RoundedGaussian):
+        sigma = math.sqrt(float(np.mean(noise**2)))
+        cost, room = math.sqrt(moved * bound) / sigma, 6 / math.sqrt(2 * absent)
+        assert accounting.gaussian_mu(0.95 * epsilon, delta) * (1 - room) < cost * (1 + room)
+        assert cost * (1 - room) < accounting.gaussian_mu(0.95 * epsilon, delta)
+    else:
+        cost, room = moved * bound / float(np.mean(np.abs(noise))), 6 / math.sqrt(absent)
+        assert cost == pytest.approx(0.95 * epsilon, rel=room)
+
+
+def test_no_user_counts_on_more_keys_than_were_chosen() -> None:
+    """The sum of all counts is users times the bound. False-positive rate below 1e-8."""
+    people, keys = 150, 50
+    filled = histogram("add_remove", [(key, f"u{user}") for user in range(people) for key in range(keys)])
+    for _ in range(5):
+        release = filled.release(epsilon=1.0, delta=0.0, keys=list(range(keys)))
+        bound = min(release.mechanism.counted, keys)
+        room = 6.5 * release.mechanism.count_error * math.sqrt(keys)
+        assert abs(int(release.values.sum()) - people * bound) < room < people * (keys - bound)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_the_parts_add_up_to_what_is_stated(delta: float) -> None:
+    release = histogram("add_remove", [(1, "ann")]).release(epsilon=1.0, delta=delta, keys=[1])
+    promise = release.guarantee
+    assert math.fsum(cost.epsilon for cost in promise.costs) <= promise.epsilon == 1.0
+    assert math.fsum(getattr(cost, "delta", 0.0) for cost in promise.costs) <= promise.delta == delta
+    assert "chosen privately with 5% of ε" in promise.mechanism
+    assert "privately chosen number of keys" in promise.unit.words

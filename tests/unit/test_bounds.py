@@ -1,0 +1,232 @@
+"""A bound on a user's keys that a release chooses: what is chosen, what is told of it, and who may ask for it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
+from dpsketch.privacy import Unit
+from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
+
+AUTO = dps.per_user("auto")
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def filled(held: Any, keys: int = 500, seed: int = 1) -> tuple[dps.Histogram, np.ndarray]:
+    """Users with so many different keys each, drawn at random."""
+    rng = np.random.default_rng(seed)
+    drawn = [rng.choice(keys, size, replace=False) for size in held]
+    histogram = dps.Histogram(unit=AUTO, key_type="int")
+    histogram.update(np.concatenate(drawn), users=np.repeat(np.arange(len(drawn)), held))
+    return histogram, np.bincount(np.concatenate(drawn), minlength=keys)
+
+
+def choice_of(held: np.ndarray, epsilon: float, picked: np.ndarray | None = None) -> Choice:
+    picked = np.zeros(len(held), np.int64) if picked is None else picked
+    exact = tables(held, picked, int(picked.max()) + 1)
+    laws = [part.law for part in choice_parts(epsilon, replace=False)]
+    noisy = [table + law.sample(table.size) for table, law in zip(exact, laws, strict=True)]
+    return Choice.of(epsilon, False, *noisy)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_release_chooses_near_the_best_bound(listed: bool) -> None:
+    """All users have 12 keys: fewer than 11 cuts much, more than 16 (the next range's end) gains nothing."""
+    histogram, counts = filled([12] * 4000, keys=40)
+    release = histogram.release(**BUDGET, keys=list(range(40)) if listed else None)
+    assert 11 <= release.mechanism.counted <= 16
+    assert f"at most {release.mechanism.counted} published keys counted each" in release.counts
+    assert release.keys == list(range(40))
+    off = release.values - np.minimum(1, release.mechanism.counted / 12) * counts
+    assert np.sqrt(np.mean(off**2)) < 1.5 * release.mechanism.count_error
+
+
+def test_heavier_users_raise_the_bound_and_few_of_them_do_not() -> None:
+    light = np.full(20_000, 3)
+    some = choice_of(light, 1.0)
+    many = choice_of(np.where(np.arange(20_000) < 4000, 60, 3), 1.0)
+    few = choice_of(np.where(np.arange(20_000) < 2, 4000, 3), 1.0)
+
+    def chosen(choice: Choice) -> int:
+        return choice.bound(1000, lambda bound: 14.0 * bound)
+
+    assert 3 <= chosen(some) <= 4
+    assert 3 <= chosen(few) <= 4
+    assert chosen(many) > 30
+
+
+def test_the_bound_is_the_least_of_the_stated_error() -> None:
+    """Against the definition, word by word, where noise is negligible."""
+    rng = np.random.default_rng(3)
+    held = np.minimum(rng.geometric(0.07, 5000), 4096)
+    picked = rng.choice(50, 5000, p=np.arange(1, 51) / 1275)
+    choice = choice_of(held, 1e6, picked)
+    ranges = np.searchsorted(EDGES, held)
+    lowest = np.r_[1, EDGES[:-1] + 1]
+    middles = np.sqrt(lowest * EDGES)[ranges]
+    counts = np.bincount(picked)
+    meeting = float((counts * (counts - 1)).sum() / (5000 * 4999))
+    for variance in (5.0, 50.0, 500.0):
+        errors = {}
+        for bound in {round(2 ** (i / 4)) for i in range(49)}:
+            cut = np.maximum(middles - bound, 0).sum()
+            errors[bound] = variance * bound + math.sqrt(meeting / 50) * cut**2 / 50
+        found = choice.bound(50, lambda bound, v=variance: v * bound)
+        # Cells hold several keys, so that their squares tell how often keys meet up to a third or so.
+        assert errors[found] <= 1.1 * min(errors.values())
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("epsilon", [0.015, 0.05, 0.5])
+def test_the_share_that_was_cut_is_in_its_interval(epsilon: float) -> None:
+    """It misses in 5% of cases at most: of 300, more than 30 with a probability below 1e-4."""
+    rng = np.random.default_rng(int(1000 * epsilon))
+    held = np.minimum(np.round(4 * (1 + rng.pareto(1.3, 20_000))), 4096).astype(np.int64)
+    missed, width = 0, []
+    for run in range(300):
+        bound = (3, 8, 20)[run % 3]
+        told = choice_of(held, epsilon).cut(bound)
+        below = held[held <= told.up_to]
+        cut = np.maximum(below - bound, 0).sum() / max(1, below.sum())
+        missed += not (told.share.low <= cut <= told.share.high and int((held > told.up_to).sum()) <= told.beyond)
+        width.append(told.share.high - told.share.low)
+        assert told.share.low <= told.share.value <= told.share.high
+    assert missed <= 30
+    # It says something: at the largest ε what is left is the width of the ranges.
+    assert np.mean(width) < {0.015: 0.75, 0.05: 0.45, 0.5: 0.3}[epsilon]
+
+
+@pytest.mark.statistical
+def test_half_of_the_interval_is_seen_to_miss() -> None:
+    """The twin: numbers of users that are a tenth off leave the interval nearly always, where noise is small."""
+    held = np.repeat([2, 10, 60], [5000, 3000, 2000])
+    told = choice_of(np.repeat([2, 10, 60], [5000, 3000, 600]), 5.0).cut(4)
+    cut = np.maximum(held - 4, 0).sum() / held.sum()
+    assert not told.share.low <= cut <= told.share.high
+
+
+def test_what_is_told_goes_with_every_answer(tmp_path: Path) -> None:
+    histogram, _ = filled([5] * 3000 + [40] * 1500, keys=60)
+    release = histogram.release(**BUDGET, keys=list(range(60)), others=True)
+    release.save(tmp_path / "auto.dps")
+    again: Any = dps.load(tmp_path / "auto.dps")
+    assert again.mechanism == release.mechanism
+    assert again.estimate([1]).counts == release.estimate([1]).counts == release.counts
+    assert "of what users hold was cut" in release.counts
+    facts = again.facts()
+    assert facts["max_keys"] == release.mechanism.counted
+    assert facts["cut"]["low"] <= facts["cut"]["value"] <= facts["cut"]["high"]
+    assert again.to_document().header == release.to_document().header
+    assert again.other_keys() is not None
+    fixed = dps.Histogram(unit=dps.per_user(3))
+    fixed.update(["a"], users=["b"])
+    assert "cut" not in fixed.release(epsilon=1.0, delta=0, keys=["a"]).facts()
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda mechanism: mechanism["noise"].update({k: v / 2 for k, v in mechanism["noise"].items() if k == "sigma"}),
+        lambda mechanism: mechanism.update(counted=mechanism["counted"] + 1),
+        lambda mechanism: mechanism.update(counted=5000),
+        lambda mechanism: mechanism["bound"]["choice"].update(epsilon=0.2),
+        lambda mechanism: mechanism["bound"]["choice"].update(users=[1, 2]),
+        lambda mechanism: mechanism["bound"]["laws"][0].update(sigma=0.5),
+        lambda mechanism: mechanism["bound"].update(rest=0.0),
+        lambda mechanism: mechanism.pop("bound"),
+    ],
+)
+def test_a_file_that_claims_what_was_not_paid_is_refused(forge: Any, names: bool) -> None:
+    histogram, _ = filled([12] * 3000, keys=40)
+    document = histogram.release(**BUDGET, keys=None if names else list(range(40))).to_document()
+    assert document.header["mechanism"]["noise"]["sigma"] > 0
+    forge(document.header["mechanism"])
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(document))
+
+
+STARTS = {
+    "counts": lambda: dps.CountSketch(rows=3, width=8, unit=AUTO),
+    "votes": lambda: dps.Histogram(unit=AUTO, max_counters=64),
+    "heavy": lambda: dps.HeavyHitters(unit=AUTO, rows=3, width=4, key_bits=9),
+    "ranges": lambda: dps.RangeSketch(unit=AUTO, bits=8),
+    "quantiles": lambda: dps.RangeSketch(unit=AUTO, bits=8, quantiles=[0.5]),
+    "sparse": lambda: dps.SparseHistogram(unit=AUTO, domain=2**10, expected_keys=9),
+    "distinct": lambda: dps.DistinctSketch(unit=AUTO, buckets=16),
+    "moment": lambda: dps.MomentSketch(unit=AUTO, p=0.5, size=9),
+    "moments": lambda: dps.MomentProfile(unit=AUTO, p=[0.5, 1], size=9),
+    "density": lambda: dps.DensitySketch(
+        unit=AUTO, kernel=dps.kernels.Euclidean(dim=2, bandwidth=2.0), rows=4, width=8
+    ),
+    "continual": lambda: dps.ContinualCountSketch(unit=AUTO, days=4, rows=3, width=8, epsilon=1, delta=0),
+    "pan-private": lambda: dps.PanPrivateCountSketch(unit=AUTO, rows=3, width=8, epsilon=1, delta=0),
+}
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_other_kinds_say_that_they_need_a_stated_bound(kind: str) -> None:
+    with pytest.raises(InvalidInput, match="state max_keys"):
+        STARTS[kind]()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"names_only": True, **BUDGET},
+        {"rho": 0.1, "keys": [1]},
+        {"epsilon": 1.0, "delta": 0},
+        {"form": "gaussian", **BUDGET},
+        {"form": "rounds", "keys": [1], **BUDGET},
+        {"form": "gaussian", "keys": [1], "epsilon": 1.0, "delta": 0},
+        {"epsilon": 1.0, "delta": 1e-15},
+    ],
+    ids=str,
+)
+def test_what_goes_with_no_choice_is_refused_before_anything_is_charged(asked: dict[str, Any], tmp_path: Path) -> None:
+    histogram, _ = filled([3] * 10)
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    with pytest.raises(DpsketchError):
+        histogram.release(**asked, ledger=ledger, dataset="web")
+    assert ledger.datasets() == []
+
+
+def test_a_unit_is_written_as_before_unless_its_bound_is_chosen() -> None:
+    assert "chosen" not in dps.per_user(3).to_json()
+    assert Unit.from_json(AUTO.to_json()) == AUTO != dps.per_user(4096)
+    for wrong in ("Auto", "", "7"):
+        with pytest.raises(InvalidInput, match="auto"):
+            dps.per_user(wrong)  # type: ignore[arg-type]
+    for forged in ({"max_keys": 5000}, {"level": "record", "max_keys": 1}, {"chosen": 1}, {"chosen": "yes"}):
+        with pytest.raises(InvalidInput):
+            Unit.from_json({**AUTO.to_json(), **forged})
+
+
+def test_few_users_get_the_least_noise_and_are_told_that_nothing_is_known() -> None:
+    """Of 50 users at this ε no range stands out; mere noise must not be taken for users with thousands of keys."""
+    held = np.full(50, 7)
+    for _ in range(50):
+        choice = choice_of(held, 0.05)
+        if choice.cut(1).up_to == 0:
+            assert choice.bound(100, lambda bound: 14.0 * bound) == 1
+            assert "does not stand out" in choice.cut(1).words
+    assert sum(choice_of(held, 0.05).cut(1).up_to > 0 for _ in range(50)) <= 10
+
+
+def test_nothing_is_told_to_be_cut_before_a_release() -> None:
+    histogram, _ = filled([3] * 10)
+    assert (histogram.cut.records, histogram.cut.left_out) == (30, 0)
+
+
+def test_no_users_and_no_listed_keys_still_make_a_release() -> None:
+    histogram = dps.Histogram(unit=AUTO, key_type="int")
+    assert histogram.release(**BUDGET, keys=[]).keys == []
+    assert histogram.release(**BUDGET).keys == []
+    assert len(histogram.release(**BUDGET, keys=[1, 2]).values) == 2
