@@ -463,20 +463,21 @@ def test_limits_and_public_access(tmp_path: Path) -> None:
     admin = new_token(store, "admin")
     spy = socket.create_server(("127.0.0.1", 0))
     spy.settimeout(0.2)
-    limits = ["--max-body", "4096", "--max-batch", "10", "--timeout", "1", "--collect-rate", "5", "--read-rate", "15"]
+    limits = ["--max-json", "4096", "--public-batch", "10", "--timeout", "1"]
+    rates = ["--address-rate", "5", "--spec-rate", "15"]
     telemetry = {
         "FASTAPI_OTEL_AUTO_CONFIGURE": "true",
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{spy.getsockname()[1]}",
     }
-    options = ["--store", store, "--public-read", "--public-collect", "--allow-origin", "https://shop.example", *limits]
-    server = Server(tmp_path, options, telemetry).start()
+    options = ["--store", store, "--public-read", "--public-collect", "--allow-origin", "https://shop.example"]
+    server = Server(tmp_path, [*options, *limits, *rates], telemetry).start()
     try:
         client = server.client()
         identifier = new_collection(server.client(admin))
         address = f"/v1/collections/{identifier}/reports"
         assert client.get("/v1/session").json()["scopes"] == ["collect", "read"]
         assert client.post("/v1/collections", json={"name": "x", "spec": {}}).status_code == 401
-        large = client.post(address, json=objects(60))
+        large = client.post(address, json=objects(80))
         assert (large.status_code, code_of(large)) == (413, "too_large")
 
         def in_pieces() -> Iterator[bytes]:
@@ -512,7 +513,8 @@ def half_a_request(url: str, address: str) -> bytes:
     """Announce a body, send a part of it, and wait."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
-        head = f"POST {address} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+        kind = "Content-Type: application/json\r\nContent-Length: 100"
+        head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n"
         connection.sendall(head.encode() + b"{")
         return connection.recv(4096)
 

@@ -37,7 +37,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
     plane.release(epsilon=1.0, delta=1e-6).save(folder / "plane.dps")
     store = str(folder / "service.db")
     token = new_token(store, "admin")
-    wide = ["--read-rate", "100000", "--collect-rate", "100000"]
+    wide = ["--read-rate", "100000", "--spec-rate", "100000", "--compute-rate", "1000"]
     server = Server(folder, ["--store", store, "--mount", str(folder), *wide]).start()
     try:
         client = server.client(token)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import math
 import struct
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +19,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from starlette.responses import Response
 
 from dpsketch import local
 from dpsketch._arrow_stream import read_flat
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
+from dpsketch.server.answering import Answers
 from dpsketch.server.auth import Token, Tokens, digest_of, new_token, require
 from dpsketch.server.collecting import Collecting, Outcome
-from dpsketch.server.limits import Bodies, Rate
+from dpsketch.server.limits import Bodies, Quota, Rate
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.replies import finite, reply
@@ -105,6 +111,100 @@ def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+def answers_of(seconds: float) -> Answers:
+    return Answers(compute_rate=seconds, timeout=5, metrics=Metrics())
+
+
+def test_computing_is_charged_to_who_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer is said to take three seconds of the processor; five are to be had at once."""
+    spent = itertools.count(0, 3)
+    monkeypatch.setattr("dpsketch.server.answering.time.thread_time", lambda: float(next(spent)))
+
+    async def work() -> None:
+        answers = answers_of(0.001)
+        for name in (b"1", b"2", b"1"):
+            assert (await answers.answer("a", False, name, lambda: reply({}))).status_code == 200
+        with pytest.raises(Refused) as refusal:
+            await answers.answer("a", False, b"3", lambda: reply({}))
+        assert refusal.value.status_code == 429
+        assert (await answers.answer("a", False, b"2", lambda: reply({}))).status_code == 200  # it is kept
+        assert (await answers.answer("b", True, b"3", lambda: reply({}))).status_code == 200
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_strangers_never_hold_all_threads() -> None:
+    """One address computes one answer at a time, all addresses two; who has a token does not wait for them."""
+
+    async def work() -> None:
+        answers = answers_of(100)
+        gate = threading.Event()
+        begun: list[str] = []
+
+        def held(name: str) -> Response:
+            begun.append(name)
+            gate.wait(20)
+            return reply({})
+
+        asked = [
+            asyncio.create_task(answers.answer(who, False, f"{who}{n}".encode(), lambda who=who: held(who)))
+            for who in ("a", "b", "c")
+            for n in range(3)
+        ]
+        await asyncio.sleep(0.1)
+        assert (await answers.answer("token", True, b"mine", lambda: reply({}))).status_code == 200
+        assert begun == ["a", "b"]
+        gate.set()
+        assert len(await asyncio.gather(*asked)) == 9
+        assert answers._turns == {}
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_a_failed_answer_is_not_kept() -> None:
+    async def work() -> None:
+        answers = answers_of(100)
+
+        def fails() -> Response:
+            raise InvalidInput("no")
+
+        for _ in range(2):
+            with pytest.raises(InvalidInput):
+                await answers.answer("a", False, b"x", fails)
+        assert (await answers.answer("a", False, b"x", lambda: reply({}))).status_code == 200
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_a_quota_is_of_a_day_and_keeps_no_address() -> None:
+    now = 0.0
+    quota = Quota(5, clock=lambda: now)
+    quota.take("203.0.113.7", 5)
+    with pytest.raises(Refused):
+        quota.take("203.0.113.7", 1)
+    quota.give_back("203.0.113.7", 2)
+    quota.take("203.0.113.7", 2)
+    quota.take("203.0.113.8", 5)
+    assert "203" not in str(quota._used)
+    now = 86_400.0
+    quota.take("203.0.113.7", 5)
+    assert len(quota._used) == 1
+
+
+def test_more_than_a_bucket_holds_is_owed() -> None:
+    now = 0.0
+    rate = Rate(10.0, clock=lambda: now)
+    rate.take("one", 50)  # a bucket holds 20
+    now = 4.0
+    with pytest.raises(Refused):
+        rate.take("one", 11)
+    now = 5.0
+    rate.take("one", 20)
+
+
 # Logs and replies.
 
 
@@ -127,6 +227,22 @@ def test_a_log_line_tells_where_and_never_what(capsys: pytest.CaptureFixture[str
     assert second["place"].rpartition(":")[0].endswith("test_server_parts")
     assert "secret" not in str(second)
     assert "10.0.0.7" not in str(second)
+
+
+def test_what_python_itself_would_write_is_a_line_of_the_log() -> None:
+    """A warning of NumPy's in a thread of the service went to standard error as it was, and was no JSON."""
+    program = """
+import threading, numpy as np
+from dpsketch.server import logs
+logs.configure("info")
+np.array([1e308]) * 10
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["warning of a library", "thread ended"]
 
 
 def test_replies_are_json_whatever_the_numbers() -> None:
@@ -377,5 +493,5 @@ def test_a_library_that_logs_a_traceback_as_its_message_quotes_nothing() -> None
     message = "Traceback (most recent call last):\n  File ...\nValueError: the password of ann"
     record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, message, (), None)
     line = logs._Json().format(record)
-    assert json.loads(line)["event"] == "Traceback (most recent call last):"
+    assert json.loads(line)["event"] == "the application did not start"
     assert "ann" not in line
