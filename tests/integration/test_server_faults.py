@@ -289,7 +289,7 @@ def test_whoever_takes_nothing_of_an_answer_is_let_go(server: Server, takes: boo
     token = server.environment["token"]
     address = f"/v1/collections/{new_collection(server.client(token))}"
     octets = {"Content-Type": "application/octet-stream"}
-    for _ in range(3):
+    for _ in range(5):
         batch = b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["apple"]] * 80_000)))
         assert server.client(token).post(f"{address}/reports", content=batch, headers=octets).status_code == 202
     assert len(server.client(token).get(f"{address}/export").content) > 5 << 20

@@ -77,7 +77,7 @@ def test_all_bodies_together_have_a_limit() -> None:
         async def part() -> dict[str, Any]:
             return {"type": "http.request", "body": b"x" * 600, "more_body": True}
 
-        first, second = bodies.receive(part, 10_000, None), bodies.receive(part, 10_000, None)
+        first, second = bodies.receive(part, 10_000, ""), bodies.receive(part, 10_000, "")
         await first()
         with pytest.raises(Refused) as refusal:
             await second()

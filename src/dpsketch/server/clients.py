@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from dpsketch.server.refusals import Refused
 from dpsketch.server.settings import Settings
 
-__all__ = ["address_of", "check_host", "check_site"]
+__all__ = ["RawHeaders", "address_of", "check_host", "check_site"]
+
+RawHeaders = Mapping[bytes, bytes]
+"""A request's headers as they came, by their names in lower case; of several with one name, the last."""
 
 _UNCHANGING = ("GET", "HEAD", "OPTIONS")
 _PROBES = ("/health", "/ready")  # load balancers ask these by a machine's address
 
 
-def address_of(scope: Scope, header: str | None) -> str:
+def address_of(scope: Scope, headers: RawHeaders, header: bytes | None) -> str:
     """Return the address that limits count by: an IPv4 address, or an IPv6 network of 64 bits, which one person has.
 
     A proxy's header is believed where the settings name it. Of a list, the last is what our own proxy added; all before
     it is the caller's word.
     """
-    told = "" if header is None else Headers(scope=scope).get(header, "").rpartition(",")[2].strip()
+    told = headers.get(header, b"").rpartition(b",")[2] if header is not None else b""
     client = scope.get("client")
-    text = told or (client[0] if client else "")
+    return _network(told.decode("latin-1").strip() or (client[0] if client else ""))
+
+
+@lru_cache(65_536)
+def _network(text: str) -> str:
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -36,29 +44,36 @@ def address_of(scope: Scope, header: str | None) -> str:
     return str(found)
 
 
-def check_host(scope: Scope, settings: Settings) -> None:
+def check_host(path: str, headers: RawHeaders, settings: Settings) -> None:
     """Refuse a request for another name: a page elsewhere may have its own name lead to this machine."""
-    if not settings.hosts or scope["path"] in _PROBES:
+    if not settings.hosts or path in _PROBES:
         return
-    host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
-    if host not in settings.hosts:
+    if _name(headers.get(b"host", b"")) not in settings.hosts:
         words = "The service does not answer to this name. Start it with --allow-host and the name, if it should."
         raise Refused(421, "other_host", words, {"Connection": "close"})
 
 
-def check_site(scope: Scope, settings: Settings) -> None:
+@lru_cache(1024)
+def _name(host: bytes) -> str:
+    try:
+        return urlsplit(f"//{host.decode('latin-1')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def check_site(method: str, headers: RawHeaders, settings: Settings) -> None:
     """Refuse what a page of another site sends, unless it was allowed to; browsers say where a page is from."""
-    headers = Headers(scope=scope)
-    origin = headers.get("origin")
-    if scope["method"] in _UNCHANGING or headers.get("sec-fetch-site") == "same-origin":
+    origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+    if method in _UNCHANGING or site == b"same-origin":
         return
-    if origin is None and headers.get("sec-fetch-site") in (None, "none"):
+    if origin is None and site in (None, b"none"):
         return  # no browser sends this without saying so
-    allowed = origin is not None and (origin in settings.origins or "*" in settings.origins)
-    if not allowed and not _same(origin, headers.get("host", "")):
+    text = "" if origin is None else origin.decode("latin-1")
+    allowed = text in settings.origins or (origin is not None and "*" in settings.origins)
+    if not allowed and not _same(text, headers.get(b"host", b"").decode("latin-1")):
         words = "Pages of other sites may not send anything here. --allow-origin names the sites that may."
         raise Refused(403, "cross_site", words, {"Connection": "close"})
 
 
-def _same(origin: str | None, host: str) -> bool:
-    return origin is not None and origin.startswith(("http://", "https://")) and urlsplit(origin).netloc == host
+def _same(origin: str, host: str) -> bool:
+    return origin.removeprefix("https://").removeprefix("http://") == host != origin

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dpsketch.server.clients import address_of, check_host, check_site
+from dpsketch.server.clients import RawHeaders, address_of, check_host, check_site
 from dpsketch.server.limits import Bodies
 from dpsketch.server.logs import log, place_of
 from dpsketch.server.refusals import Refused, error_response
@@ -32,7 +31,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
 ]
 _UPLOAD = "/v1/releases"
-_BINARY = ("application/octet-stream", "application/vnd.apache.arrow.stream")
+_BINARY = (b"application/octet-stream", b"application/vnd.apache.arrow.stream")
 _GONE = 499  # what the log calls a request whose sender went away
 
 
@@ -42,6 +41,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._settings = settings
+        named = settings.client_header
+        self._client_header = None if named is None else named.lower().encode("latin-1")
         self._bodies = Bodies(settings.limits.waiting, settings.limits.timeout)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,16 +61,16 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *_HEADERS, _caching(scope["path"])]
             await send(message)
 
-        headers = Headers(scope=scope)
-        limit = _limit(self._settings.limits, scope["path"], headers.get("content-type", ""))
-        body = self._bodies.receive(receive, limit, headers.get("content-length"))
+        headers: RawHeaders = dict(scope["headers"])
+        limit = _limit(self._settings.limits, scope["path"], headers.get(b"content-type", b""))
+        body = self._bodies.receive(receive, limit, headers.get(b"content-length", b"").decode("latin-1"))
         # The server leaves out the body of an answer to HEAD; to us it is GET.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         inner["dpsketch.body"] = body
-        inner["dpsketch.address"] = address_of(scope, self._settings.client_header)
+        inner["dpsketch.address"] = address_of(scope, headers, self._client_header)
         try:
-            check_host(scope, self._settings)
-            check_site(scope, self._settings)
+            check_host(scope["path"], headers, self._settings)
+            check_site(scope["method"], headers, self._settings)
             await self._app(inner, body, send_guarded)
         except Refused as refusal:
             inner["dpsketch.reason"] = refusal.code
@@ -89,9 +90,9 @@ class Guard:
             _note(inner, scope["method"], status, time.perf_counter() - start)
 
 
-def _limit(limits: Limits, path: str, kind: str) -> int:
+def _limit(limits: Limits, path: str, kind: bytes) -> int:
     """Return how large a body may be; JSON is taken apart object by object, and holds the interpreter meanwhile."""
-    if kind.partition(";")[0].strip().lower() not in _BINARY:
+    if kind.partition(b";")[0].strip().lower() not in _BINARY:
         return limits.json_body
     return limits.release_body if path == _UPLOAD else limits.body
 

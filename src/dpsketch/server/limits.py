@@ -135,9 +135,9 @@ class Bodies:
         self.seconds = seconds
         self.held = 0
 
-    def receive(self, receive: Receive, limit: int, declared: str | None) -> Body:
-        """Wrap what reads one request's body, whose length may have been declared."""
-        return Body(self, receive, limit, int(declared) if declared is not None and declared.isdecimal() else 0)
+    def receive(self, receive: Receive, limit: int, declared: str) -> Body:
+        """Wrap what reads one request's body, whose length may have been declared ("" where it was not)."""
+        return Body(self, receive, limit, int(declared) if declared.isdecimal() else 0)
 
 
 class Body:
