@@ -66,18 +66,34 @@ def serve(
     store: StoreOption = _STORE,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
-    mount: Annotated[list[Path] | None, typer.Option("--mount", help="A folder of .dps files to serve.")] = None,
-    ledger: Annotated[str | None, typer.Option("--ledger", help="Show the budgets of this ledger.")] = None,
-    public_read: Annotated[bool, typer.Option("--public-read", help="Everyone may read, without a token.")] = False,
+    mount: Annotated[
+        list[Path] | None, typer.Option("--mount", envvar="DPSKETCH_MOUNT", help="A folder of .dps files to serve.")
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", envvar="DPSKETCH_LEDGER", help="Show the budgets of this ledger.")
+    ] = None,
+    public_read: Annotated[
+        bool, typer.Option("--public-read", envvar="DPSKETCH_PUBLIC_READ", help="Everyone may read, without a token.")
+    ] = False,
     public_collect: Annotated[
-        bool, typer.Option("--public-collect", help="Everyone may report, without a token.")
+        bool,
+        typer.Option(
+            "--public-collect", envvar="DPSKETCH_PUBLIC_COLLECT", help="Everyone may report, without a token."
+        ),
     ] = False,
     allow_origin: Annotated[
-        list[str] | None, typer.Option("--allow-origin", help="A web origin whose pages may report from browsers.")
+        list[str] | None,
+        typer.Option(
+            "--allow-origin", envvar="DPSKETCH_ALLOW_ORIGIN", help="A web origin whose pages may report from browsers."
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", help="A name to which the service answers; on loopback, its own names always."),
+        typer.Option(
+            "--allow-host",
+            envvar="DPSKETCH_ALLOW_HOST",
+            help="A name to which the service answers; on loopback, its own names always.",
+        ),
     ] = None,
     client_header: Annotated[
         str | None,

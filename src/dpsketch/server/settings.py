@@ -126,20 +126,21 @@ VARIABLES: dict[str, str] = {
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
-    """Read settings from variables named ``DPSKETCH_…``; lists have commas between their parts."""
+    """Read settings from variables named ``DPSKETCH_…``, as the options of ``dpsketch serve`` do.
+
+    Lists have spaces between their parts; folders have what separates those of PATH.
+    """
     given = os.environ if environment is None else environment
     store = given.get("DPSKETCH_STORE")
     if not store:
         raise InvalidInput("DPSKETCH_STORE is not set: name a SQLite file, or postgresql://user@host/database.")
-    public = _listed(given, "DPSKETCH_PUBLIC")
-    if not set(public) <= {"read", "collect"}:
-        raise InvalidInput("DPSKETCH_PUBLIC lists what everyone may do: read, collect, or both with a comma.")
-    scopes: frozenset[Scope] = frozenset(name for name in ("read", "collect") if name in public)
+    scopes: tuple[Scope, ...] = ("read", "collect")
+    public = frozenset(scope for scope in scopes if _switch(given, f"DPSKETCH_PUBLIC_{scope.upper()}"))
     return Settings(
         store=store,
-        mounts=tuple(Path(part) for part in _listed(given, "DPSKETCH_MOUNT")),
+        mounts=tuple(Path(part) for part in given.get("DPSKETCH_MOUNT", "").split(os.pathsep) if part),
         ledger=given.get("DPSKETCH_LEDGER") or None,
-        public=scopes,
+        public=public,
         origins=_listed(given, "DPSKETCH_ALLOW_ORIGIN"),
         hosts=_listed(given, "DPSKETCH_ALLOW_HOST"),
         client_header=given.get("DPSKETCH_CLIENT_HEADER") or None,
@@ -166,7 +167,7 @@ def _limits(given: Mapping[str, str]) -> Limits:
 
 
 def _listed(given: Mapping[str, str], variable: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in given.get(variable, "").split(",") if part.strip())
+    return tuple(given.get(variable, "").split())
 
 
 def _switch(given: Mapping[str, str], variable: str) -> bool:
