@@ -135,7 +135,7 @@ def test_computing_is_charged_to_who_asks_first(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_strangers_never_hold_all_threads() -> None:
-    """One address computes one answer at a time, all addresses two; who has a token does not wait for them."""
+    """All addresses compute one answer at a time; who has a token does not wait for them."""
 
     async def work() -> None:
         answers = answers_of(100)
@@ -154,10 +154,23 @@ def test_strangers_never_hold_all_threads() -> None:
         ]
         await asyncio.sleep(0.1)
         assert (await answers.answer("token", True, b"mine", lambda: reply({}))).status_code == 200
-        assert begun == ["a", "b"]
+        assert begun == ["a"]
         gate.set()
         assert len(await asyncio.gather(*asked)) == 9
         assert answers._turns == {}
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_an_older_answer_is_not_kept_beside_a_newer_one() -> None:
+    async def work() -> None:
+        answers = answers_of(100)
+        for version in (1, 2, 2, 3):
+            told = await answers.answer("a", False, b"x", lambda version=version: reply({"now": version}), version)
+            assert json.loads(bytes(told.body)) == {"now": version}
+        assert len(answers._kept) == 1
+        assert answers._size == len(b'{"now":3}')
         answers.stop()
 
     asyncio.run(work())

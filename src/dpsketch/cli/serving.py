@@ -168,7 +168,7 @@ def serve(
         if folder is not None:
             from dpsketch.server.demo import prepare
 
-            say("Making releases and a collection from made-up data; this takes some seconds.")
+            logs.log("info", "making releases and a collection of made-up data; this takes some seconds")
             store = str(folder / _STORE)
             ledger, mounts = prepare(folder, store), (folder, *mounts)
         settings = Settings(

@@ -1,9 +1,9 @@
 """Answers to questions: computed in threads, kept, shared by all who ask the same, and charged to who asks first.
 
 What a release says never changes, and what a collection says changes only with its reports. So an answer is kept under
-what it depends on, as the bytes that are sent. Computing is the dearest thing a stranger can ask for: each caller has
-an allowance of it in seconds, one caller without a token computes one answer at a time, and all of them together never
-hold all threads.
+what was asked, as the bytes that are sent, with the number of reports where it depends on them. Computing is the
+dearest thing a stranger can ask for: each caller has an allowance of it in seconds, and all who have no token compute
+one answer at a time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from starlette.responses import Response
@@ -27,8 +28,8 @@ __all__ = ["Answers", "question"]
 T = TypeVar("T")
 
 _THREADS = 4
-_PUBLIC_THREADS = 2
-_KEPT = 64 << 20  # bytes of answers
+_PUBLIC_THREADS = 1
+_KEPT = 32 << 20  # bytes of answers
 _LARGEST = 8 << 20
 _SECONDS = 20.0  # seconds' worth of its allowance that a caller may spend at once
 _WAITING = 64  # questions that may wait for a thread
@@ -53,9 +54,9 @@ class Answers:
         self._public = asyncio.Semaphore(_PUBLIC_THREADS)
         self._turns: dict[str, asyncio.Lock] = {}
         self._rate = Rate(compute_rate, what="seconds of computing", seconds=_SECONDS, least=_SECONDS / 4)
-        self._kept: OrderedDict[bytes, Response] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[int, Response]] = OrderedDict()
         self._size = 0
-        self._pending: dict[bytes, asyncio.Task[Response]] = {}
+        self._pending: dict[tuple[bytes, int], asyncio.Task[Response]] = {}
         self._waiting = 0
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -69,7 +70,9 @@ class Answers:
         except TimeoutError:
             raise _slow() from None
 
-    async def answer(self, caller: str, known: bool, name: bytes, work: Callable[[], Response]) -> Response:
+    async def answer(
+        self, caller: str, known: bool, name: bytes, work: Callable[[], Response], version: int = 0
+    ) -> Response:
         """Return a kept answer, or one that is being computed, or compute it at the caller's cost.
 
         Parameters
@@ -82,33 +85,38 @@ class Answers:
             What the answer is kept under, from :func:`question`.
         work : callable
             What computes it, in a thread.
+        version : int
+            What it is of, where that changes; an older answer is not kept beside a newer one.
         """
         kept = self._kept.get(name)
-        if kept is not None:
+        if kept is not None and kept[0] == version:
             self._kept.move_to_end(name)
             self._metrics.answers.labels("kept").inc()
-            return kept
-        task = self._pending.get(name)
+            return kept[1]
+        task = self._pending.get((name, version))
         if task is None:
             self._rate.take(caller, 0.0)
             if self._waiting >= _WAITING:
                 raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
-            task = asyncio.create_task(self._compute(caller, known, name, work))
-            self._pending[name] = task
-            task.add_done_callback(lambda _: self._pending.pop(name, None))
+            keep = partial(self._keep, name, version)
+            task = asyncio.create_task(self._compute(caller, known, work, keep))
+            self._pending[name, version] = task
+            task.add_done_callback(lambda _: self._pending.pop((name, version), None))
         try:
             return await asyncio.wait_for(asyncio.shield(task), self._timeout)
         except TimeoutError:
             raise _slow() from None
 
-    async def _compute(self, caller: str, known: bool, name: bytes, work: Callable[[], Response]) -> Response:
+    async def _compute(
+        self, caller: str, known: bool, work: Callable[[], Response], keep: Callable[[Response], None]
+    ) -> Response:
         self._waiting += 1
         try:
             if known:
-                return await self._paid(caller, name, work)
+                return await self._paid(caller, work, keep)
             async with asyncio.timeout(self._timeout), self._turns.setdefault(caller, asyncio.Lock()), self._public:
                 self._rate.take(caller, 0.0)  # what came before may have cost all
-                return await self._paid(caller, name, work)
+                return await self._paid(caller, work, keep)
         except TimeoutError:
             raise _slow() from None
         finally:
@@ -117,7 +125,7 @@ class Answers:
             if turn is not None and not turn.locked():
                 del self._turns[caller]
 
-    async def _paid(self, caller: str, name: bytes, work: Callable[[], Response]) -> Response:
+    async def _paid(self, caller: str, work: Callable[[], Response], keep: Callable[[Response], None]) -> Response:
         spent = 0.0
 
         def timed() -> Response:
@@ -134,17 +142,18 @@ class Answers:
             self._rate.charge(caller, spent)
             self._metrics.answer_seconds.inc(spent)
         self._metrics.answers.labels("computed").inc()
-        self._keep(name, found)
+        keep(found)
         return found
 
-    def _keep(self, name: bytes, found: Response) -> None:
-        size = len(found.body)
-        if size > _LARGEST or name in self._kept:
+    def _keep(self, name: bytes, version: int, found: Response) -> None:
+        _, before = self._kept.pop(name, (0, None))
+        self._size -= 0 if before is None else len(before.body)
+        if len(found.body) > _LARGEST:
             return
-        self._kept[name] = found
-        self._size += size
+        self._kept[name] = version, found
+        self._size += len(found.body)
         while self._size > _KEPT:
-            _, dropped = self._kept.popitem(last=False)
+            _, (_, dropped) = self._kept.popitem(last=False)
             self._size -= len(dropped.body)
 
     def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -46,6 +47,7 @@ from dpsketch.server.service import (
     reading_caller,
     service_of,
 )
+from dpsketch.server.streams import stream_response
 from dpsketch.server.tables import Plan
 
 __all__ = ["router"]
@@ -238,7 +240,7 @@ async def _estimate(visitor: Visitor, identifier: str, asked: AskKeys) -> Respon
         found = answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
         return _shares(found, snapshot, joint=False)
 
-    return await visitor.answer(question("shares", identifier, aggregate.reports, repr(asked)), work)
+    return await visitor.answer(question("shares", identifier, repr(asked)), work, aggregate.reports)
 
 
 def _shares(found: Estimates, snapshot: Snapshot, *, joint: bool) -> Response:
@@ -278,7 +280,7 @@ async def _top(visitor: Visitor, identifier: str, asked: AskTop) -> Response:
         found = top(snapshot, asked.n, list(candidates), asked.confidence)
         return _shares(found, snapshot, joint=True)
 
-    return await visitor.answer(question("largest", identifier, aggregate.reports, repr(asked)), work)
+    return await visitor.answer(question("largest", identifier, repr(asked)), work, aggregate.reports)
 
 
 @router.get("/{identifier}/history", response_model=History)
@@ -297,7 +299,37 @@ async def history(identifier: str, visitor: Reading) -> Response:
         }
         return reply(finite(curves))
 
-    return await visitor.answer(question("history", identifier, aggregate.reports), work)
+    return await visitor.answer(question("history", identifier), work, aggregate.reports)
+
+
+@router.get(
+    "/{identifier}/stream",
+    response_class=Response,
+    responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+)
+async def stream(identifier: str, visitor: Reading) -> Response:
+    """Tell how a collection grows: a line of JSON now, and one whenever reports came in, for some minutes.
+
+    A line has the collection, its counters, its history, and the largest of its candidates where there are any.
+    """
+    aggregates = visitor.service.aggregates
+    aggregate = aggregates.get(identifier)
+
+    async def tell() -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "collection": _view(aggregate),
+            "counters": {"accepted": aggregate.reports, **aggregate.refused},
+            "history": json.loads(bytes((await history(identifier, visitor)).body)),
+            "shares": None,
+        }
+        if aggregate.row.candidates and aggregate.reports:
+            told["shares"] = json.loads(bytes((await _top(visitor, identifier, AskTop())).body))
+        return told
+
+    def version() -> object:
+        return aggregate.reports, aggregate.is_closed(), sum(aggregate.refused.values())
+
+    return stream_response(visitor.service.streams, visitor.key, version, tell)
 
 
 @router.get(
@@ -314,7 +346,7 @@ async def export(identifier: str, visitor: Reading) -> Response:
         content = document_of(aggregate.copy())
         return Response(content, media_type="application/octet-stream", headers={"Content-Disposition": name})
 
-    return await visitor.answer(question("export", identifier, aggregate.reports), work)
+    return await visitor.answer(question("export", identifier), work, aggregate.reports)
 
 
 @router.get("/{identifier}/counters", response_model=Counters)

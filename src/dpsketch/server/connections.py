@@ -106,6 +106,12 @@ class Limited(HttpToolsProtocol):
         if resting and self._end is None and self.timeout_keep_alive_task is None:
             self._wait(self.timeout_keep_alive)
 
+    def shutdown(self) -> None:
+        """End in order; a stream, which would go on for long, ends at once."""
+        super().shutdown()
+        if self.cycle is not None and self.cycle.scope["path"].endswith("/stream"):
+            self.transport.close()
+
     def _wait(self, seconds: float) -> None:
         self._stop_waiting()
         self._end = self.loop.call_later(seconds, self._let_go)

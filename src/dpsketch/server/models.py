@@ -206,6 +206,7 @@ class ReleaseWhole(ReleaseView):
     spec: dict[str, Any]
     facts: dict[str, Any]
     key_type: str | None
+    examples: list[str]
     dimension: int | None
     bounds: list[tuple[float, float]] | None
 

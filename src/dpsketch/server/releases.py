@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from dpsketch.server.tables import ReleaseRow
 
 __all__ = ["Releases", "Served"]
 
+_EXAMPLES = 50
 # What the routes call questions that the table of kinds has other names for.
 _ROUTES: dict[str, str] = {"keys": "estimate", "point": "density"}
 
@@ -40,6 +42,7 @@ class Served:
     path: Path | None
     added: float | None
     release: Release
+    examples: tuple[str, ...] = ()
 
     @property
     def mounted(self) -> bool:
@@ -87,6 +90,7 @@ class Served:
             "spec": facts["spec"],
             "facts": facts,
             "key_type": self.release.key_type,
+            "examples": list(self.examples),
             "dimension": None if space is None else space.dim,
             "bounds": None if space is None or space.bounds is None else [list(pair) for pair in space.bounds],
         }
@@ -106,6 +110,15 @@ def _name(path: Path) -> str:
     return os.fsencode(path.stem).decode("utf-8", "backslashreplace")
 
 
+def _examples(path: Path) -> tuple[str, ...]:
+    """Return keys to ask about, from a public list beside a mounted file: NAME.keys, one a line."""
+    try:
+        with path.with_suffix(".keys").open(encoding="utf-8") as lines:
+            return tuple(line.rstrip("\n")[:200] for line in itertools.islice(lines, _EXAMPLES) if line.strip())
+    except (OSError, ValueError):
+        return ()
+
+
 class Releases:
     """All releases of a service, by their ids: the first digits of the SHA-256 of the file."""
 
@@ -122,7 +135,8 @@ class Releases:
                 raise InvalidInput(f"{folder} is not a folder; --mount takes a folder of .dps files.")
             for path in sorted(folder.glob("*.dps")):
                 try:
-                    self._put(_read(path.read_bytes(), _name(path), path=path, added=path.stat().st_mtime))
+                    read = _read(path.read_bytes(), _name(path), path=path, added=path.stat().st_mtime)
+                    self._put(replace(read, examples=_examples(path)))
                 except (DpsketchError, OSError) as error:
                     log("warning", "mounted file refused", file=f"{_name(path)}.dps", error=type(error).__name__)
 

@@ -29,6 +29,7 @@ from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases
 from dpsketch.server.settings import Limits, Settings
 from dpsketch.server.storage import Storage
+from dpsketch.server.streams import Streams
 
 __all__ = [
     "Admission", "Asked", "Service", "Visitor", "administrator", "anyone", "content_type", "device", "reading_caller",
@@ -93,6 +94,7 @@ class Service:
     admission: Admission
     answers: Answers
     readiness: Readiness
+    streams: Streams
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do what takes long in a thread."""
@@ -155,9 +157,9 @@ class Visitor:
         """Whether they have a token."""
         return bool(self.caller.id)
 
-    async def answer(self, name: bytes, work: Callable[[], Response]) -> Response:
+    async def answer(self, name: bytes, work: Callable[[], Response], version: int = 0) -> Response:
         """Answer a question, from what is kept or at the visitor's cost."""
-        return await self.service.answers.answer(self.key, self.known, name, work)
+        return await self.service.answers.answer(self.key, self.known, name, work, version)
 
 
 def service_of(request: Request) -> Service:
@@ -179,7 +181,7 @@ class Asked(APIRoute):
             return handle
 
         async def known(request: Request) -> Response:
-            service_of(request).visitor(request, *SCOPES)
+            service_of(request).visitor(request, *SCOPES, collection=_collection(request))
             return await handle(request)
 
         return known
@@ -203,7 +205,9 @@ async def administrator(request: Request) -> Visitor:
 async def device(request: Request) -> Visitor:
     """Let through who may report or read and fetches a spec, within a rate of its own."""
     service = service_of(request)
-    visitor = service.visitor(request, "collect", "read", "admin", collection=_collection(request))
+    # A token for one collection sees that one in the list.
+    own = service.tokens.caller(request.headers.get("authorization")).collection
+    visitor = service.visitor(request, "collect", "read", "admin", collection=_collection(request) or own)
     service.admission.spec_rate.take(visitor.key)
     return visitor
 
@@ -292,6 +296,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             admission=Admission(settings.limits),
             answers=Answers(settings.limits.compute_rate, settings.limits.timeout, metrics),
             readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
+            streams=Streams(),
         )
         collecting.start()
         housekeeping = asyncio.create_task(_keep_house(service))
