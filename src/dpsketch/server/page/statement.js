@@ -17,7 +17,7 @@ function meanings({ spec }, [{ value }]) {
   }
   const alike = REPETITIONS.map((count) => [value / count ** p, count]).filter(([keys]) => keys >= 1);
   const rows = alike.map(([keys, count]) =>
-    h("li", {}, `${quantity(keys)} keys that occur ${count === 1 ? "once" : `${quantity(count)} times`} each`),
+    h("li", {}, `${quantity(Math.round(keys))} keys that occur ${count === 1 ? "once" : `${quantity(count)} times`} each`),
   );
   return [
     h(
