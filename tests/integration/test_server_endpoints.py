@@ -381,6 +381,23 @@ def test_a_collection_from_start_to_end(service: Service) -> None:
     assert read.get(f"{address}/counters").json()["accepted"] == 2000
 
 
+def test_a_stream_tells_what_there_is_and_what_comes(service: Service) -> None:
+    admin, read = service.client("admin"), service.client("read")
+    address = f"/v1/collections/{new_collection(admin)}"
+    with read.stream("GET", f"{address}/stream") as stream:
+        assert stream.headers["content-type"] == "application/x-ndjson"
+        lines = stream.iter_lines()
+        first = json.loads(next(lines))
+        assert (first["collection"]["reports"], first["shares"]) == (0, None)
+        assert admin.post(f"{address}/reports", json=objects(200)).status_code == 202
+        second = json.loads(next(lines))
+    assert second["collection"] == admin.get(address).json()
+    assert second["counters"] == admin.get(f"{address}/counters").json()
+    assert second["history"] == admin.get(f"{address}/history").json()
+    assert second["shares"] == admin.get(f"{address}/top").json()
+    assert service.client("collect").get(f"{address}/stream").status_code == 403
+
+
 def test_what_is_not_private_is_not_collected(service: Service) -> None:
     spec = local.PrivSketchAsPublished(epsilon=1.0, rows=4, width=16).to_json()
     answer = service.client("admin").post("/v1/collections", json={"name": "x", "spec": spec})

@@ -62,6 +62,8 @@ def ask_everything(described: Described, examples: int) -> int:
     for found in schema.get_all_operations():
         operation = found.ok()
         asked += 1
+        if operation.path.endswith("/stream"):
+            continue  # it does not end by itself; test_server_endpoints.py follows one
         turn = 0
 
         @settings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, contributions, names, releases, tables
+from tests.mutants import answers, budgets, contributions, names, releases, service, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -25,4 +25,5 @@ MUTANTS: list[Mutant] = [
     *contributions.PARTIALS,
     *answers.LOCAL,
     *answers.INTERVALS,
+    *service.STRANGERS,
 ]
