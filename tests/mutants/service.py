@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.gate import Mutant
 
 _ATTACKS = "tests/integration/test_server_attacks.py -k"
-_PARTS = "tests/unit/test_server_parts.py -k"
+_LIMITS = "tests/unit/test_server_limits.py -k"
 _PRODUCTION = "tests/integration/test_server_production.py -k"
 
 STRANGERS = [
@@ -62,7 +62,7 @@ STRANGERS = [
         "server/answering.py",
         "self._rate.charge(caller, spent)",
         "self._rate.charge(caller, 0.0)",
-        f"{_PARTS} computing_is_charged",
+        f"{_LIMITS} computing_is_charged",
         "computing costs a caller nothing",
     ),
     Mutant(

@@ -32,7 +32,7 @@ def address_of(scope: Scope, headers: RawHeaders, header: bytes | None) -> str:
     return _network(told.decode("latin-1").strip() or (client[0] if client else ""))
 
 
-@lru_cache(65_536)
+@lru_cache(4096)
 def _network(text: str) -> str:
     try:
         found = ipaddress.ip_address(text.partition("%")[0])

@@ -7,6 +7,7 @@ import hashlib
 import math
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from starlette.types import Message, Receive
@@ -17,7 +18,6 @@ __all__ = ["Bodies", "Body", "Quota", "Rate", "too_large"]
 
 _DAY = 86_400
 _REMEMBERED = 200_000  # callers; whoever was idle longest is forgotten first
-_DROPPED = 20_000
 
 
 class Rate:
@@ -48,7 +48,7 @@ class Rate:
         self._most = max(least, seconds * per_second)
         self._clock = clock
         self._what = what
-        self._left: dict[str, tuple[float, float]] = {}
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # whoever took longest ago comes first
 
     def take(self, caller: str, amount: float = 1.0) -> None:
         """Count something, or refuse it. More than a bucket holds is taken from a full one, and owed."""
@@ -73,7 +73,15 @@ class Rate:
 
     def _keep(self, caller: str, left: float, now: float) -> None:
         self._left[caller] = (left, now)
-        _forget(self._left)
+        # A bucket that is full again is as good as none. Two are looked at for each that comes, so that few are left.
+        for _ in range(2):
+            first = next(iter(self._left))
+            held, before = self._left[first]
+            if held + (now - before) * self._per_second < self._most and len(self._left) <= _REMEMBERED:
+                break
+            del self._left[first]
+            if not self._left:
+                break
 
 
 class Quota:
@@ -84,7 +92,7 @@ class Quota:
         self._clock = clock
         self._day = -1
         self._secret = b""
-        self._used: dict[bytes, int] = {}
+        self._used: OrderedDict[bytes, int] = OrderedDict()
 
     def take(self, caller: str, amount: int) -> None:
         """Count something, or refuse it."""
@@ -96,7 +104,8 @@ class Quota:
             wait = math.ceil(_DAY - self._clock() % _DAY)
             raise Refused(429, "quota_exceeded", words, {"Retry-After": str(wait)})
         self._used[name] = used + amount
-        _forget(self._used)
+        if len(self._used) > _REMEMBERED:
+            self._used.popitem(last=False)
 
     def give_back(self, caller: str, amount: int) -> None:
         """Count less: it was there already, or was not taken."""
@@ -107,15 +116,8 @@ class Quota:
     def _name(self, caller: str) -> bytes:
         day = int(self._clock() // _DAY)
         if day != self._day:
-            self._day, self._secret, self._used = day, secrets.token_bytes(32), {}
+            self._day, self._secret, self._used = day, secrets.token_bytes(32), OrderedDict()
         return hashlib.blake2b(caller.encode(), digest_size=16, key=self._secret).digest()
-
-
-def _forget(entries: dict[str, tuple[float, float]] | dict[bytes, int]) -> None:
-    """Keep what is remembered within bounds, however many addresses someone has."""
-    if len(entries) > _REMEMBERED:
-        for name in list(entries)[:_DROPPED]:
-            del entries[name]  # type: ignore[arg-type]
 
 
 def too_large(limit: int) -> Refused:
