@@ -30,6 +30,10 @@ CONNECTIONS = 128
 BATCH_CONNECTIONS = 8
 BATCH = 1000
 MILLION = 1_000_000
+UNLIMITED = [
+    "--public-read", "--public-collect", "--public-batch", "100000", "--address-rate", "1000000", "--address-quota",
+    "1000000000", "--collection-rate", "1000000", "--read-rate", "1000000", "--log-level", "warning",
+]  # fmt: skip
 PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text")
 
 
@@ -77,10 +81,7 @@ def serving(store: str) -> Iterator[tuple[str, str]]:
     command = [sys.executable, "-m", "dpsketch", "serve", "--store", store]
     token = [*command, "token", "create", "--scope", "admin", "--name", "bench"]
     made = subprocess.run(token, capture_output=True, text=True, check=True)
-    rates = ["--collect-rate", "1000000", "--read-rate", "1000000", "--log-level", "warning"]
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--public-read", "--public-collect", *rates], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*command, "--port", "0", *UNLIMITED], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -198,7 +199,7 @@ def _bodies(form: str) -> Callable[[], bytes]:
 async def _load(url: str, collection: str, form: str, seconds: float) -> dict[str, float]:
     kinds = {"compact": "application/octet-stream", "arrow": "application/vnd.apache.arrow.stream"}
     path = f"/v1/collections/{collection}/{'check' if form == 'check' else 'reports'}"
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {kinds.get(form, 'application/json')}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kinds.get(form, 'application/json')}\r\n"
     host, port = url.removeprefix("http://").split(":")
     loop = asyncio.get_running_loop()
     tally = {"accepted": 0, "refused": 0}

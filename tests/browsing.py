@@ -15,6 +15,10 @@ from typing import Any, Literal
 import httpx
 from playwright.sync_api import Browser, Page, Request, expect
 
+DEMO = ("--demo", "--public-batch", "100000", "--address-rate", "1000000", "--address-quota", "1000000",
+        "--collection-rate", "1000000", "--compute-rate", "100")  # fmt: skip
+"""The demo, without limits on what a test does to it."""
+
 SCREENSHOTS = Path(__file__).parent / "output" / "screenshots"
 
 # Violations of the content security policy are events; they join the page's errors.

@@ -6,6 +6,7 @@ ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgre
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v java >/dev/null 2>&1 || missing="$missing openjdk-17-jre-headless"
+command -v nginx >/dev/null 2>&1 || missing="$missing nginx-light"
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing:$missing"

@@ -21,6 +21,12 @@ from dpsketch.server.storage import Storage
 
 PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text")
 
+OPEN = [
+    "--public-read", "--public-collect", "--public-batch", "100000", "--address-rate", "1000000", "--address-quota",
+    "100000000", "--collection-rate", "1000000", "--compute-rate", "100",
+]  # fmt: skip
+"""Everyone may read and report, as much as they like: for tests of something else than limits."""
+
 
 def dpsketch(*arguments: object) -> str:
     """Run the command line to its end and return what it prints."""

@@ -134,6 +134,13 @@ def test_items_that_python_refuses_are_refused_here() -> None:
     assert "error" in ask([{"ask": "many", "spec": spec, "sets": [[1]]}])[0]
 
 
+def test_a_text_is_not_taken_for_the_list_of_its_letters() -> None:
+    spec = local.SubsetHashing(1.0, 3, key_type="text").to_json()
+    answers = ask([{"ask": "many", "spec": spec, "sets": [items]} for items in ("tea", None, 7, {"a": 1})])
+    assert all("must be an array" in answer.get("error", "") for answer in answers)
+    assert len(ask([{"ask": "many", "spec": spec, "sets": [["tea"], []]}])[0]["answer"]) == 2
+
+
 def test_where_there_is_no_global_crypto_the_systems_is_imported() -> None:
     """As in Node 18. The generator is replaced by nothing else: without one, the client cannot be loaded."""
     assert NODE is not None

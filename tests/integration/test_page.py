@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import dpsketch as dps
-from browsing import Visit, ask, collection, releases, service, use, views, visit
+from browsing import DEMO, Visit, ask, collection, releases, service, use, views, visit
 from dpsketch import local
 
 CHROMIUM = shutil.which("chromium")
@@ -33,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with service(tmp_path_factory.mktemp("demo") / "log", "--demo") as address:
+    with service(tmp_path_factory.mktemp("demo") / "log", *DEMO) as address:
         yield address
 
 
@@ -207,7 +208,13 @@ def test_statements_and_ranges_are_said_in_words(tab: Visit, demo: str) -> None:
 def test_promise_and_budget_stand_beside_the_answers(tab: Visit, demo: str) -> None:
     whole = ask(demo, f"releases/{releases(demo)['counts']}")
     tab.open(f"/releases/{whole['id']}")
-    expect(tab.card("What is promised")).to_contain_text(whole["guarantee"]["words"])
+    promised = tab.card("What is promised")
+    first, *others = re.split(r"(?<=[.;:]) (?=[A-Z])", whole["guarantee"]["words"])
+    expect(promised.get_by_text(first)).to_be_visible()
+    expect(promised.get_by_text(others[0])).to_be_hidden()
+    promised.get_by_text("In full").click()
+    for sentence in others:
+        expect(promised.get_by_text(sentence)).to_be_visible()
     [budget] = [one for one in ask(demo, "ledger")["datasets"] if one["dataset"] == whole["facts"]["charge"]["dataset"]]
     for where in (f"/releases/{whole['id']}", "/budget"):
         tab.open(where)
@@ -382,8 +389,9 @@ def test_a_token_opens_a_closed_service_for_this_tab_alone(browser: Browser, clo
     with visit(browser, address, may_fail=True) as seen:
         seen.open("/releases")
         page = seen.page
-        expect(page.get_by_role("alert")).to_contain_text("Enter one with the button “Token” at the top.")
-        page.get_by_role("button", name="Token").click()
+        expect(page.get_by_role("heading", name="Please sign in")).to_be_visible()
+        expect(page.locator("main")).to_contain_text("Sign in with the token that whoever runs it gave you.")
+        page.locator("main").get_by_role("button", name="Sign in").click()
         page.get_by_label("Token", exact=True).fill(token)
         page.keyboard.press("Enter")
         expect(page.get_by_role("status").filter(has_text="You may: collect, read, admin")).to_be_visible()
@@ -392,9 +400,9 @@ def test_a_token_opens_a_closed_service_for_this_tab_alone(browser: Browser, clo
         kept = page.evaluate("[localStorage.length, document.cookie, Object.values(sessionStorage)]")
         assert kept == [0, "", [token]]
         assert not any(token in one.url for one in seen.requests)
-        page.get_by_role("button", name="Token").click()
+        page.get_by_role("button", name="Sign in").click()
         page.get_by_role("button", name="Forget it").click()
-        expect(page.get_by_role("status").filter(has_text="without a token")).to_be_visible()
+        expect(page.get_by_role("status").filter(has_text="Sign in to see what is here.")).to_be_visible()
         assert page.evaluate("sessionStorage.length") == 0
 
 

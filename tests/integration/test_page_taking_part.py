@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, Route, expect, sync_playwright
 
-from browsing import Visit, collection, service, visit
+from browsing import DEMO, Visit, collection, service, visit
 from dpsketch import local
 
 CHROMIUM = shutil.which("chromium")
@@ -34,7 +34,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with service(tmp_path_factory.mktemp("demo") / "log", "--demo") as address:
+    with service(tmp_path_factory.mktemp("demo") / "log", *DEMO) as address:
         yield address
 
 

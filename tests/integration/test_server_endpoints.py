@@ -381,6 +381,23 @@ def test_a_collection_from_start_to_end(service: Service) -> None:
     assert read.get(f"{address}/counters").json()["accepted"] == 2000
 
 
+def test_a_stream_tells_what_there_is_and_what_comes(service: Service) -> None:
+    admin, read = service.client("admin"), service.client("read")
+    address = f"/v1/collections/{new_collection(admin)}"
+    with read.stream("GET", f"{address}/stream") as stream:
+        assert stream.headers["content-type"] == "application/x-ndjson"
+        lines = stream.iter_lines()
+        first = json.loads(next(lines))
+        assert (first["collection"]["reports"], first["shares"]) == (0, None)
+        assert admin.post(f"{address}/reports", json=objects(200)).status_code == 202
+        second = json.loads(next(lines))
+    assert second["collection"] == admin.get(address).json()
+    assert second["counters"] == admin.get(f"{address}/counters").json()
+    assert second["history"] == admin.get(f"{address}/history").json()
+    assert second["shares"] == admin.get(f"{address}/top").json()
+    assert service.client("collect").get(f"{address}/stream").status_code == 403
+
+
 def test_what_is_not_private_is_not_collected(service: Service) -> None:
     spec = local.PrivSketchAsPublished(epsilon=1.0, rows=4, width=16).to_json()
     answer = service.client("admin").post("/v1/collections", json={"name": "x", "spec": spec})
@@ -463,20 +480,21 @@ def test_limits_and_public_access(tmp_path: Path) -> None:
     admin = new_token(store, "admin")
     spy = socket.create_server(("127.0.0.1", 0))
     spy.settimeout(0.2)
-    limits = ["--max-body", "4096", "--max-batch", "10", "--timeout", "1", "--collect-rate", "5", "--read-rate", "15"]
+    limits = ["--max-json", "4096", "--public-batch", "10", "--timeout", "1"]
+    rates = ["--address-rate", "5", "--spec-rate", "15"]
     telemetry = {
         "FASTAPI_OTEL_AUTO_CONFIGURE": "true",
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{spy.getsockname()[1]}",
     }
-    options = ["--store", store, "--public-read", "--public-collect", "--allow-origin", "https://shop.example", *limits]
-    server = Server(tmp_path, options, telemetry).start()
+    options = ["--store", store, "--public-read", "--public-collect", "--allow-origin", "https://shop.example"]
+    server = Server(tmp_path, [*options, *limits, *rates], telemetry).start()
     try:
         client = server.client()
         identifier = new_collection(server.client(admin))
         address = f"/v1/collections/{identifier}/reports"
         assert client.get("/v1/session").json()["scopes"] == ["collect", "read"]
         assert client.post("/v1/collections", json={"name": "x", "spec": {}}).status_code == 401
-        large = client.post(address, json=objects(60))
+        large = client.post(address, json=objects(80))
         assert (large.status_code, code_of(large)) == (413, "too_large")
 
         def in_pieces() -> Iterator[bytes]:
@@ -512,7 +530,8 @@ def half_a_request(url: str, address: str) -> bytes:
     """Announce a body, send a part of it, and wait."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
-        head = f"POST {address} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+        kind = "Content-Type: application/json\r\nContent-Length: 100"
+        head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n"
         connection.sendall(head.encode() + b"{")
         return connection.recv(4096)
 

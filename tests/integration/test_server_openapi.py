@@ -37,7 +37,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
     plane.release(epsilon=1.0, delta=1e-6).save(folder / "plane.dps")
     store = str(folder / "service.db")
     token = new_token(store, "admin")
-    wide = ["--read-rate", "100000", "--collect-rate", "100000"]
+    wide = ["--read-rate", "100000", "--spec-rate", "100000", "--compute-rate", "1000"]
     server = Server(folder, ["--store", store, "--mount", str(folder), *wide]).start()
     try:
         client = server.client(token)
@@ -62,6 +62,8 @@ def ask_everything(described: Described, examples: int) -> int:
     for found in schema.get_all_operations():
         operation = found.ok()
         asked += 1
+        if operation.path.endswith("/stream"):
+            continue  # it does not end by itself; test_server_endpoints.py follows one
         turn = 0
 
         @settings(

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from dpsketch import local, noise
-from serving import PROTOCOL, Server, new_collection, new_token, objects
+from serving import OPEN, PROTOCOL, Server, new_collection, new_token, objects
 
 ARROW = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
@@ -38,7 +38,7 @@ def as_stream(table: pa.Table) -> bytes:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("reports")
-    running = Server(folder, ["--store", str(folder / "reports.db"), "--public-read", "--public-collect"])
+    running = Server(folder, ["--store", str(folder / "reports.db"), *OPEN])
     token = admin_of(running)
     running.start()
     try:
@@ -225,7 +225,7 @@ def ids_of(exported: bytes, folder: Path) -> set[str]:
 
 
 def killed_and_restarted(folder: Path, store: str, *, kills: int) -> None:
-    server = Server(folder, ["--store", store, "--public-read", "--public-collect"])
+    server = Server(folder, ["--store", store, *OPEN])
     token = admin_of(server)
     server.start()
     address = f"/v1/collections/{new_collection(server.client(token))}"
@@ -278,7 +278,7 @@ def test_killed_again_and_again_on_both(tmp_path: Path, database: str) -> None:
 
 def test_told_to_stop_under_load_every_request_is_answered_and_kept(tmp_path: Path) -> None:
     store = str(tmp_path / "stopped.db")
-    server = Server(tmp_path, ["--store", store, "--public-read", "--public-collect"])
+    server = Server(tmp_path, ["--store", store, *OPEN])
     token = admin_of(server)
     server.start()
     address = f"/v1/collections/{new_collection(server.client(token))}"
@@ -305,7 +305,7 @@ def test_told_to_stop_under_load_every_request_is_answered_and_kept(tmp_path: Pa
 def test_a_lost_connection_to_postgresql_loses_and_doubles_nothing(tmp_path: Path, database: str) -> None:
     import psycopg
 
-    server = Server(tmp_path, ["--store", database, "--public-read", "--public-collect"])
+    server = Server(tmp_path, ["--store", database, *OPEN])
     token = admin_of(server)
     server.start()
     try:

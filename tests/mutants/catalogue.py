@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, classes, contributions, names, releases, streams, tables
+from tests.mutants import answers, budgets, classes, contributions, names, releases, service, streams, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -29,4 +29,5 @@ MUTANTS: list[Mutant] = [
     *contributions.PARTIALS,
     *answers.LOCAL,
     *answers.INTERVALS,
+    *service.STRANGERS,
 ]

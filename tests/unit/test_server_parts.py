@@ -1,4 +1,4 @@
-"""The service's parts, each alone: limits, logs, tokens, storage that fails, and reports in compact and Arrow form."""
+"""The service's parts, each alone: logs, tokens, storage that fails, and reports in compact and Arrow form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import logging
 import math
 import struct
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,9 @@ from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
 from dpsketch.server.auth import Token, Tokens, digest_of, new_token, require
 from dpsketch.server.collecting import Collecting, Outcome
-from dpsketch.server.limits import Bodies, Rate
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.replies import finite, reply
-from dpsketch.server.service import running
-from dpsketch.server.settings import Limits, Settings
 from dpsketch.server.storage import Storage
 from dpsketch.server.tables import Chunk
 
@@ -37,72 +35,6 @@ PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
 
 def compact(number: int) -> list[bytes]:
     return PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * number))
-
-
-# Limits.
-
-
-def test_a_rate_gives_back_what_time_brings() -> None:
-    now = 0.0
-    rate = Rate(2.0, clock=lambda: now)
-    for _ in range(4):
-        rate.take("one")
-    with pytest.raises(Refused) as refusal:
-        rate.take("one")
-    assert refusal.value.status_code == 429
-    assert refusal.value.headers is not None
-    assert refusal.value.headers["Retry-After"] == "1"
-    rate.take("another")
-    now = 0.5
-    rate.take("one")
-    with pytest.raises(Refused):
-        rate.take("one")
-    now = 1000.0
-    for _ in range(4):
-        rate.take("one")
-    with pytest.raises(Refused):
-        rate.take("one")
-
-
-def test_all_bodies_together_have_a_limit() -> None:
-    async def work() -> None:
-        bodies = Bodies(most=1000, seconds=5)
-
-        async def part() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"x" * 600, "more_body": True}
-
-        first, second = bodies.receive(part, 10_000, None), bodies.receive(part, 10_000, None)
-        await first()
-        with pytest.raises(Refused) as refusal:
-            await second()
-        assert refusal.value.status_code == 503
-        second.release()
-        first.release()
-        assert bodies.held == 0
-        declared = bodies.receive(part, 700, "701")
-        with pytest.raises(Refused) as refusal:
-            await declared()
-        assert refusal.value.status_code == 413
-        assert bodies.held == 0
-        small = bodies.receive(part, 700, "7 hundred")
-        await small()
-        with pytest.raises(Refused) as refusal:
-            await small()
-        assert refusal.value.status_code == 413
-
-    asyncio.run(work())
-
-
-def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    async def work() -> None:
-        limits = Limits(timeout=0.05)
-        async with running(Settings(store=str(tmp_path / "slow.db"), limits=limits)) as service:
-            assert await service.run(lambda: 7) == 7
-            with pytest.raises(Refused) as refusal:
-                await service.run(lambda: time.sleep(0.3))
-            assert (refusal.value.status_code, refusal.value.code) == (503, "too_slow")
-
-    asyncio.run(work())
 
 
 # Logs and replies.
@@ -127,6 +59,22 @@ def test_a_log_line_tells_where_and_never_what(capsys: pytest.CaptureFixture[str
     assert second["place"].rpartition(":")[0].endswith("test_server_parts")
     assert "secret" not in str(second)
     assert "10.0.0.7" not in str(second)
+
+
+def test_what_python_itself_would_write_is_a_line_of_the_log() -> None:
+    """A warning of NumPy's in a thread of the service went to standard error as it was, and was no JSON."""
+    program = """
+import threading, numpy as np
+from dpsketch.server import logs
+logs.configure("info")
+np.array([1e308]) * 10
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["warning of a library", "thread ended"]
 
 
 def test_replies_are_json_whatever_the_numbers() -> None:
@@ -377,5 +325,5 @@ def test_a_library_that_logs_a_traceback_as_its_message_quotes_nothing() -> None
     message = "Traceback (most recent call last):\n  File ...\nValueError: the password of ann"
     record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, message, (), None)
     line = logs._Json().format(record)
-    assert json.loads(line)["event"] == "Traceback (most recent call last):"
+    assert json.loads(line)["event"] == "the application did not start"
     assert "ann" not in line

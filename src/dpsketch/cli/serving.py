@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +19,7 @@ from dpsketch.cli.output import print_json, say, table
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from dpsketch.server.auth import Token
     from dpsketch.server.storage import Storage
 
 __all__ = ["app"]
@@ -43,6 +46,14 @@ StoreOption = Annotated[
     typer.Option("--store", envvar="DPSKETCH_STORE", help="Where all is kept: a SQLite file, or postgresql://…"),
 ]
 _STORE = "dpsketch-service.db"
+_DAY = 86_400
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _limit(flag: str, least: float, words: str) -> Any:
+    """Return an option that sets a limit; the environment sets it too, as DPSKETCH_ and the flag's name."""
+    return typer.Option(flag, envvar=f"DPSKETCH_{flag[2:].replace('-', '_').upper()}", min=least, help=words)
+
 
 app = typer.Typer(invoke_without_command=True)
 tokens = typer.Typer(help="Tokens, which say who may collect, read or administer.", no_args_is_help=True)
@@ -55,25 +66,66 @@ def serve(
     store: StoreOption = _STORE,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
-    mount: Annotated[list[Path] | None, typer.Option("--mount", help="A folder of .dps files to serve.")] = None,
-    ledger: Annotated[str | None, typer.Option("--ledger", help="Show the budgets of this ledger.")] = None,
-    public_read: Annotated[bool, typer.Option("--public-read", help="Everyone may read, without a token.")] = False,
+    mount: Annotated[
+        list[Path] | None, typer.Option("--mount", envvar="DPSKETCH_MOUNT", help="A folder of .dps files to serve.")
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", envvar="DPSKETCH_LEDGER", help="Show the budgets of this ledger.")
+    ] = None,
+    public_read: Annotated[
+        bool, typer.Option("--public-read", envvar="DPSKETCH_PUBLIC_READ", help="Everyone may read, without a token.")
+    ] = False,
     public_collect: Annotated[
-        bool, typer.Option("--public-collect", help="Everyone may report, without a token.")
+        bool,
+        typer.Option(
+            "--public-collect", envvar="DPSKETCH_PUBLIC_COLLECT", help="Everyone may report, without a token."
+        ),
     ] = False,
     allow_origin: Annotated[
-        list[str] | None, typer.Option("--allow-origin", help="A web origin whose pages may report from browsers.")
+        list[str] | None,
+        typer.Option(
+            "--allow-origin", envvar="DPSKETCH_ALLOW_ORIGIN", help="A web origin whose pages may report from browsers."
+        ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            envvar="DPSKETCH_ALLOW_HOST",
+            help="A name to which the service answers; on loopback, its own names always.",
+        ),
+    ] = None,
+    client_header: Annotated[
+        str | None,
+        typer.Option(
+            "--client-header", envvar="DPSKETCH_CLIENT_HEADER", help="The header in which your proxy tells addresses."
+        ),
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", envvar="DPSKETCH_SHARED", help="Other processes serve this PostgreSQL too.")
+    ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Show made-up releases and a collection, open to all.")] = False,
-    max_body: Annotated[int, typer.Option("--max-body", min=1024, help="Largest request, in bytes.")] = 8 << 20,
-    max_release: Annotated[int, typer.Option("--max-release", min=1024, help="Largest upload, in bytes.")] = 64 << 20,
-    max_batch: Annotated[int, typer.Option("--max-batch", min=1, help="Most reports in a request.")] = 100_000,
-    collect_rate: Annotated[
-        float, typer.Option("--collect-rate", min=0.01, help="Reports' requests a second and token.")
-    ] = 20_000,
-    read_rate: Annotated[float, typer.Option("--read-rate", min=0.01, help="Other requests a second and token.")] = 200,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a head, a body, an answer.")] = 30,
-    max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Connections at a time.")] = 4096,
+    max_body: Annotated[int, _limit("--max-body", 1024, "Largest binary batch of reports, in bytes.")] = 8 << 20,
+    max_json: Annotated[int, _limit("--max-json", 1024, "Largest request in JSON, in bytes.")] = 256 << 10,
+    max_release: Annotated[int, _limit("--max-release", 1024, "Largest upload, in bytes.")] = 64 << 20,
+    max_batch: Annotated[int, _limit("--max-batch", 1, "Most reports in a request with a token.")] = 100_000,
+    public_batch: Annotated[int, _limit("--public-batch", 1, "Most reports in a request without one.")] = 1,
+    max_reports: Annotated[int, _limit("--max-reports", 1, "Most reports in a collection.")] = 100_000_000,
+    collect_rate: Annotated[float, _limit("--collect-rate", 0.01, "Reports a second and token.")] = 1_000_000,
+    address_rate: Annotated[
+        float, _limit("--address-rate", 0.01, "Reports a second and address, without a token.")
+    ] = 10,
+    address_quota: Annotated[
+        int, _limit("--address-quota", 1, "Reports a day, address and collection, without a token.")
+    ] = 100,
+    collection_rate: Annotated[
+        float, _limit("--collection-rate", 0.01, "Reports a second and collection, without tokens.")
+    ] = 1_000,
+    read_rate: Annotated[float, _limit("--read-rate", 0.01, "Questions a second and caller.")] = 200,
+    spec_rate: Annotated[float, _limit("--spec-rate", 0.01, "Fetches of specs a second and caller.")] = 2_000,
+    compute_rate: Annotated[float, _limit("--compute-rate", 0.001, "Seconds of computing a second and caller.")] = 0.5,
+    timeout: Annotated[float, _limit("--timeout", 0.1, "Seconds for a head, a body, an answer.")] = 30,
+    max_connections: Annotated[int, _limit("--max-connections", 1, "Connections at a time.")] = 4096,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="From which level on to log.")] = LogLevel.INFO,
 ) -> None:
     """Collect reports and serve releases over HTTP, with a page for people. One process serves one store.
@@ -85,7 +137,7 @@ def serve(
             raise InvalidInput("--demo has a store of its own, which ends with it; tokens need one that lasts.")
         context.obj = store
         return
-    if demo and host not in ("127.0.0.1", "::1", "localhost"):
+    if demo and host not in _LOOPBACK:
         raise InvalidInput("--demo lets everyone read and report, so it listens on this machine only: drop --host.")
     from dpsketch.server import logs
     from dpsketch.server.app import create_app
@@ -94,10 +146,18 @@ def serve(
 
     limits = Limits(
         body=max_body,
+        json_body=max_json,
         release_body=max_release,
         batch=max_batch,
+        public_batch=public_batch,
+        reports=max_reports,
         collect_rate=collect_rate,
+        address_rate=address_rate,
+        address_quota=address_quota,
+        collection_rate=collection_rate,
         read_rate=read_rate,
+        spec_rate=spec_rate,
+        compute_rate=compute_rate,
         timeout=timeout,
         connections=max_connections,
     )
@@ -108,6 +168,7 @@ def serve(
         if folder is not None:
             from dpsketch.server.demo import prepare
 
+            logs.log("info", "making releases and a collection of made-up data; this takes some seconds")
             store = str(folder / _STORE)
             ledger, mounts = prepare(folder, store), (folder, *mounts)
         settings = Settings(
@@ -116,6 +177,10 @@ def serve(
             ledger=ledger,
             public=frozenset(name for name in ("read", "collect") if name in open_to_all),
             origins=tuple(allow_origin or ()),
+            # A page elsewhere may have its own name lead to this machine; to that name nothing here answers.
+            hosts=(*_LOOPBACK, *(allow_host or ())) if host in _LOOPBACK else tuple(allow_host or ()),
+            client_header=client_header,
+            shared=shared,
             limits=limits,
         )
         serve_app(create_app(settings), host, port, limits, lambda url: print(url, flush=True))
@@ -135,31 +200,67 @@ def create(
     context: typer.Context,
     scope: Annotated[ScopeName, typer.Option("--scope", help="What the token allows; admin allows all.")],
     name: Annotated[str, typer.Option("--name", help="Whose it is, for the list.")],
+    collection: Annotated[
+        str | None, typer.Option("--collection", metavar="ID", help="The one collection that it is for.")
+    ] = None,
+    days: Annotated[float | None, typer.Option("--days", min=0.0001, help="After so many days it expires.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and show it, this once: only its SHA-256 is kept."""
-    from dpsketch.server.auth import Token, digest_of, new_token
+    from dpsketch.server.auth import Token
 
-    secret = new_token()
-    token = Token(secrets.token_hex(8), name, scope.value)
+    if collection is not None and scope is ScopeName.ADMIN:
+        raise InvalidInput("an admin token is for the whole service: leave --collection out, or make a read token.")
+    expires = None if days is None else time.time() + days * _DAY
+    token = Token(secrets.token_hex(8), name, scope.value, collection, expires)
     with _storage(context) as storage:
-        storage.add_token(token, digest_of(secret))
+        _issue(storage, token, as_json)
+
+
+def _issue(storage: Storage, token: Token, as_json: bool) -> None:
+    """Make a token's secret, keep its digest and show it."""
+    from dpsketch.server.auth import digest_of, new_token
+
+    if token.collection is not None and all(row.id != token.collection for row in storage.collections()):
+        raise InvalidInput("there is no collection with this id; its page and GET /v1/collections show ids.")
+    secret = new_token()
+    storage.add_token(token, digest_of(secret))
     if as_json:
-        print_json({"id": token.id, "name": token.name, "scope": token.scope, "token": secret})
+        print_json({**token.to_json(), "token": secret})
     else:
         print(secret)
         say(f"Token {token.id} ({token.scope}, for {token.name}). Keep it now: it is not shown again.")
 
 
+@tokens.command()
+def rotate(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as the list shows it.")],
+    hours: Annotated[float, typer.Option("--hours", min=0, help="For so long the old one still works.")] = 24,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a new token in place of one, with the same rights; the old one ends after a while."""
+    with _storage(context) as storage:
+        old = next((each for each in storage.tokens().values() if each.id == identifier), None)
+        if old is None:
+            raise InvalidInput("there is no token with this id; `dpsketch serve token list` shows them.")
+        _issue(storage, replace(old, id=secrets.token_hex(8)), as_json)
+        storage.expire_token(identifier, time.time() + hours * 3600)
+
+
 @tokens.command("list")
 def list_tokens(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the tokens: id, scope and name."""
+    """List the tokens: id, scope, name, the collection they are for, and when they expire."""
     with _storage(context) as storage:
         found = list(storage.tokens().values())
     if as_json:
-        print_json({"tokens": [{"id": each.id, "name": each.name, "scope": each.scope} for each in found]})
+        print_json({"tokens": [each.to_json() for each in found]})
     else:
-        table(["id", "scope", "name"], [[each.id, each.scope, each.name] for each in found])
+        rows = [
+            [each.id, each.scope, each.name, each.collection or "all", each.to_json()["expires"] or ""]
+            for each in found
+        ]
+        table(["id", "scope", "name", "for", "until"], rows)
 
 
 @tokens.command()

@@ -301,6 +301,10 @@ export function decide(spec, items, seed, { inside, choice, order }) {
  * `random` returns so many random bytes; leave it to the default outside of tests.
  */
 export function report(spec, items, random = systemRandom) {
+  // A string is iterable too, letter by letter, and would be reported as its letters.
+  if (typeof items !== "object" || items === null || typeof items[Symbol.iterator] !== "function") {
+    throw new TypeError("items must be an array (or another iterable) of items, such as [\"tea\"].");
+  }
   const held = Array.from(items).filter((item) => item !== null && item !== undefined);
   const seed = randomBelow(spec.seeds, random);
   const words = { inside: randomWord(random), choice: randomWord(random), order: randomWord(random) };

@@ -227,7 +227,8 @@ class SubsetHashing(HashedProtocol):
     @property
     def mechanism(self) -> str:
         """How a report is drawn."""
-        return f"subset local hashing, {self.max_items} items into {self.width} buckets"
+        items = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+        return f"subset local hashing, {items} into {self.width} buckets"
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,8 @@ class SubsetDirect(SupportProtocol):
     @property
     def mechanism(self) -> str:
         """How a report is drawn."""
-        return f"subset reporting, {self.max_items} items over {self.domain_size} keys"
+        items = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+        return f"subset reporting, {items} over {self.domain_size} keys"
 
     @property
     def chances(self) -> tuple[float, float]:

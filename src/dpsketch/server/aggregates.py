@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from dpsketch.local.catalogue import nonprivate_protocol_from_json
 from dpsketch.local.wire import Columns, Form
 from dpsketch.server.refusals import Refused
 from dpsketch.server.storage import Storage
-from dpsketch.server.tables import COUNTERS, Chunk, CollectionRow
+from dpsketch.server.tables import COUNTERS, Chunk, CollectionRow, Plan
 
 __all__ = ["Aggregate", "Aggregates"]
 
@@ -46,6 +47,16 @@ class Aggregate:
         self._noted = 0  # bits of the number of reports at the last point of the history
         self._collector = Collector(self.protocol)
         self._lock = threading.Lock()
+
+    def is_closed(self) -> bool:
+        """Say whether it takes no more reports, because someone closed it or its time is over."""
+        ends = self.row.plan.closes
+        return self.row.closed or (ends is not None and time.time() >= ends)
+
+    def most(self, of_all: int) -> int:
+        """Return how many reports it may hold, where every collection may hold ``of_all``."""
+        own = self.row.plan.max_reports
+        return of_all if own is None else min(own, of_all)
 
     def sort_out(self, columns: Columns) -> tuple[Any, Any]:
         """Say which reports are well-formed, and which of those are new."""
@@ -116,9 +127,14 @@ class Aggregates:
         self._all = {row.id: Aggregate(row) for row in self._storage.collections()}
         self._count(self._storage.chunks())
 
-    def catch_up(self, known: int) -> None:
-        """Count what is in the store and newer than a chunk: whatever a failed write left there after all."""
-        self._count(self._storage.chunks(known))
+    def catch_up(self, known: int) -> int:
+        """Count what is in the store and newer than a chunk, and return the newest number that is there.
+
+        That is whatever a failed write left there after all, or what another process wrote.
+        """
+        newer = self._storage.chunks(known)
+        self._count(newer)
+        return newer[-1].number if newer else known
 
     def _count(self, chunks: list[Chunk]) -> None:
         grouped: dict[str, list[Chunk]] = defaultdict(list)
@@ -143,13 +159,21 @@ class Aggregates:
             raise Refused(404, "not_found", "There is no such collection.")
         return found
 
-    def create(self, name: str, spec: dict[str, Any], candidates: list[str | int] | None) -> Aggregate:
+    def create(
+        self, name: str, spec: dict[str, Any], candidates: list[str | int] | None, plan: Plan | None = None
+    ) -> Aggregate:
         """Start a collection."""
         protocol = protocol_from_json(spec)
         if candidates is not None:
             protocol.fingerprints(candidates)
         row = CollectionRow(
-            secrets.token_hex(8), name, protocol.to_json(), candidates, False, dict.fromkeys(COUNTERS, 0)
+            secrets.token_hex(8),
+            name,
+            protocol.to_json(),
+            candidates,
+            False,
+            dict.fromkeys(COUNTERS, 0),
+            plan or Plan(),
         )
         created = Aggregate(row)
         self._storage.add_collection(row)
@@ -160,6 +184,24 @@ class Aggregates:
         """Take no more reports for a collection."""
         self._storage.close_collection(aggregate.row.id)
         aggregate.row = replace(aggregate.row, closed=True)
+
+    def delete(self, aggregate: Aggregate) -> None:
+        """Forget a collection and all its reports; no write for it may be under way."""
+        self._storage.delete_collection(aggregate.row.id)
+        self._all.pop(aggregate.row.id, None)
+
+    def refresh(self) -> None:
+        """Take note of collections that another process started, closed or deleted."""
+        rows = {row.id: row for row in self._storage.collections()}
+        for identifier in set(self._all) - set(rows):
+            self._all.pop(identifier, None)
+        for identifier, row in rows.items():
+            known = self._all.get(identifier)
+            if known is None:
+                self._all[identifier] = Aggregate(row)
+                self._count(self._storage.chunks(collection=identifier))
+            elif known.row.closed != row.closed:
+                known.row = replace(known.row, closed=row.closed)
 
     def compact(self, aggregate: Aggregate, *, all_of_them: bool = False) -> None:
         """Join a collection's small chunks into one; the order in which they came is lost, as it should be."""

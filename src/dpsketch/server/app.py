@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import dpsketch
 from dpsketch.errors import DpsketchError
 from dpsketch.server import collection_routes, release_routes, system_routes
-from dpsketch.server.limits import Bodies
+from dpsketch.server.guard import Guard
 from dpsketch.server.logs import log, place_of
-from dpsketch.server.refusals import HANDLERS, error_response
-from dpsketch.server.service import Service, running
-from dpsketch.server.settings import Settings
+from dpsketch.server.refusals import HANDLERS
+from dpsketch.server.service import running
+from dpsketch.server.settings import Settings, from_environment
 
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig
 
 __all__ = ["create_app"]
 
-_HEADERS = [
-    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
-_UPLOAD = "/v1/releases"
-_GONE = 499  # what the log calls a request whose sender went away
 # FastAPI would send query strings and refused bodies to whatever collector the environment names.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -46,8 +35,16 @@ _NO_TELEMETRY: TelemetryConfig = {
 }
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """Make the application; it opens its store when the server starts it."""
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Make the application; it opens its store when the server starts it.
+
+    Parameters
+    ----------
+    settings : Settings, optional
+        What it is told; read from the environment (``DPSKETCH_STORE`` and others) where left out, so that an ASGI
+        server can make it: ``uvicorn --factory dpsketch.server:create_app``.
+    """
+    settings = from_environment() if settings is None else settings
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -57,6 +54,10 @@ def create_app(settings: Settings) -> FastAPI:
                 yield
         except DpsketchError as error:
             app.state.failure = error  # for whoever started the process
+            log("error", "the service did not start", reason=str(error))
+            raise
+        except Exception as error:
+            log("error", "the service failed", error=type(error).__name__, place=place_of(error.__traceback__))
             raise
 
     app = App(
@@ -82,68 +83,6 @@ def create_app(settings: Settings) -> FastAPI:
         )
     app.add_middleware(Guard, settings=settings)
     return app
-
-
-class Guard:
-    """What happens to every request: limits on its body, headers on its answer, and one line in the log."""
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
-        self._limits = settings.limits
-        self._bodies = Bodies(settings.limits.waiting, settings.limits.timeout)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start = time.perf_counter()
-        status = 500
-        began = False
-
-        async def send_guarded(message: Message) -> None:
-            nonlocal status, began
-            if message["type"] == "http.response.start":
-                status, began = message["status"], True
-                message["headers"] = [*message.get("headers", []), *_HEADERS, _caching(scope["path"])]
-            await send(message)
-
-        limit = self._limits.release_body if scope["path"] == _UPLOAD else self._limits.body
-        body = self._bodies.receive(receive, limit, Headers(scope=scope).get("content-length"))
-        try:
-            await self._app(scope, body, send_guarded)
-        except ClientDisconnect:
-            status = _GONE
-        except Exception as error:
-            log("error", "request failed", error=type(error).__name__, place=place_of(error.__traceback__))
-            if not began:
-                response = error_response(500, "failed", "Something went wrong here; it was noted.")
-                await response(scope, receive, send_guarded)
-        finally:
-            body.release()
-            self._note(scope, status, time.perf_counter() - start)
-
-    @staticmethod
-    def _note(scope: Scope, status: int, seconds: float) -> None:
-        service: Service = scope["app"].state.service
-        route = getattr(scope.get("route"), "path", "other")
-        service.metrics.requests.labels(route, status).inc()
-        service.metrics.request_seconds.labels(route).observe(seconds)
-        if route not in collection_routes.UNLOGGED or status >= 300:
-            log(
-                "info" if status < 500 else "error",
-                "request",
-                method=scope["method"],
-                route=route,
-                status=status,
-                milliseconds=round(1000 * seconds, 1),
-            )
-
-
-def _caching(path: str) -> tuple[bytes, bytes]:
-    """Let browsers keep the page's own files, if they ask whether those changed; and no answers."""
-    kept = path.startswith("/page/") or path in ("/", "/client.js")
-    return b"cache-control", b"no-cache" if kept else b"no-store"
 
 
 class App(FastAPI):

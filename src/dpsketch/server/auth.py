@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dpsketch.errors import InvalidInput
@@ -28,14 +31,39 @@ class Token:
     id: str
     name: str
     scope: Scope
+    collection: str | None = None
+    expires: float | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return it as a list shows it."""
+        ends = None if self.expires is None else datetime.fromtimestamp(self.expires, UTC).isoformat(timespec="seconds")
+        return {
+            "id": self.id,
+            "name": self.name,
+            "scope": self.scope,
+            "collection": self.collection,
+            "expires": ends,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever makes a request: the token's id ("" without one) and what it may do."""
+    """Whoever makes a request: the token's id ("" without one), what it may do, where, and until when."""
 
     id: str
     scopes: frozenset[Scope]
+    everywhere: frozenset[Scope] = frozenset()
+    collection: str | None = None
+    expires: float = math.inf
+
+    def may(self, collection: str | None) -> frozenset[Scope]:
+        """Return what it may do about a collection; None stands for all that is not one."""
+        here = self.collection is None or self.collection == collection
+        return self.scopes if here else self.everywhere
+
+    def concerns(self, collection: str) -> bool:
+        """Say whether it may do anything about a collection."""
+        return bool(self.may(collection))
 
 
 def new_token() -> str:
@@ -76,11 +104,11 @@ class Tokens:
             return self._public
         scheme, _, token = authorization.partition(" ")
         caller = self._known.get(digest_of(token.strip())) if scheme.lower() == "bearer" else None
-        if caller is None:
+        if caller is None or caller.expires <= time.time():
             raise Refused(
                 401,
                 "unauthorized",
-                "The token is not known, or was revoked. Ask whoever runs the service for one.",
+                "The token is not known, or was revoked, or has expired. Ask whoever runs the service for one.",
                 {"WWW-Authenticate": "Bearer"},
             )
         return caller
@@ -90,15 +118,20 @@ class Tokens:
         known = {}
         for digest, token in self._storage.tokens().items():
             implied = frozenset(SCOPES) if token.scope == "admin" else frozenset({token.scope})
-            known[digest] = Caller(token.id, implied | self._public.scopes)
+            public = self._public.scopes
+            ends = math.inf if token.expires is None else token.expires
+            known[digest] = Caller(token.id, implied | public, public, token.collection, ends)
         self._known = known
 
 
-def require(caller: Caller, *scopes: Scope) -> None:
-    """Refuse a caller who has none of the scopes."""
-    if caller.scopes.isdisjoint(scopes):
+def require(caller: Caller, *scopes: Scope, collection: str | None = None) -> None:
+    """Refuse a caller who has none of the scopes, for a collection or for what is none."""
+    allowed = caller.may(collection)
+    if allowed.isdisjoint(scopes):
         if not caller.id:
             raise Refused(
                 401, "unauthorized", "This needs a token (Authorization: Bearer …).", {"WWW-Authenticate": "Bearer"}
             )
+        if not caller.scopes.isdisjoint(scopes):
+            raise Refused(403, "forbidden", "This token is for another collection.")
         raise Refused(403, "forbidden", f"This needs a token with the scope {' or '.join(scopes)}.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -44,6 +44,7 @@ class _Waiting:
     aggregate: Aggregate
     records: bytes
     future: asyncio.Future[Outcome]
+    since: float
 
 
 class Collecting:
@@ -63,7 +64,7 @@ class Collecting:
         self._task: asyncio.Task[None] | None = None
         self._known = storage.newest
         self._behind = False
-        self._saved: dict[str, dict[str, int]] = {each.row.id: dict(each.refused) for each in aggregates}
+        self._saved: dict[str, dict[str, int]] = {}
         self._saved_at = 0.0
 
     def start(self) -> None:
@@ -80,12 +81,34 @@ class Collecting:
         self._thread.shutdown()
         await asyncio.to_thread(self._beside.shutdown)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many requests wait to be written, and how many bytes of reports they bring."""
+        return len(self._queue), self._bytes
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds the oldest of them has waited."""
+        return time.monotonic() - self._queue[0].since if self._queue else 0.0
+
+    async def between_writes(self, work: Callable[[], None]) -> None:
+        """Do something in the writer's thread, where no report is being written meanwhile."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def follow(self) -> None:
+        """Take note of what other processes that share the store have changed."""
+        await self.between_writes(self._follow)
+
+    def _follow(self) -> None:
+        self._aggregates.refresh()
+        self._catch_up()
+
     async def submit(self, aggregate: Aggregate, records: bytes) -> Outcome:
         """Store compact reports that have the form of their spec; return once they are durable."""
         if self._bytes + len(records) > self._most or self._stopping:
             raise Refused(503, "busy", "The service is behind with writing; try again.", {"Retry-After": "1"})
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(aggregate, records, future))
+        self._queue.append(_Waiting(aggregate, records, future, time.monotonic()))
         self._bytes += len(records)
         self._wake.set()
         return await future
@@ -126,6 +149,16 @@ class Collecting:
         """Store and count a group of requests."""
         if self._behind:
             self._recover()
+        with self._storage.turn():
+            if self._storage.shared:
+                self._catch_up()
+            return self._commit_in_turn(group)
+
+    def _catch_up(self) -> None:
+        """Count what other processes have written."""
+        self._known = max(self._known, self._aggregates.catch_up(self._known))
+
+    def _commit_in_turn(self, group: list[_Waiting]) -> list[Outcome]:
         by_collection: dict[Aggregate, list[int]] = defaultdict(list)
         for index, waiting in enumerate(group):
             by_collection[waiting.aggregate].append(index)
@@ -148,8 +181,10 @@ class Collecting:
                 fresh_records.append((aggregate, kept))
         if chunks:
             self._behind = True
+            counters = self._counters()
             with self._metrics.commit_seconds.time():
-                written = self._storage.append(chunks, self._counters())
+                written = self._storage.append(chunks, counters)
+            self._note_saved(counters)
             for (aggregate, kept), chunk in zip(fresh_records, written, strict=True):
                 aggregate.count(aggregate.form.from_bytes(kept))
                 aggregate.add_chunk(chunk)
@@ -182,28 +217,41 @@ class Collecting:
         """Get a lost store back, and count what the failed write may have left in it."""
         self._storage.claim()
         self._aggregates.catch_up(self._known)
-        self._saved = {}  # the failed write may have taken the counters with it
         self._behind = False
         self._known = self._storage.newest
         log("info", "store regained")
 
     def _counters(self, *, all_of_them: bool = False) -> dict[str, dict[str, int]]:
-        """Return the counters of refusals that have changed, once a second at most."""
+        """Return by how much the counters of refusals have grown since they were saved, once a second at most."""
         now_at = time.monotonic()
         if not all_of_them and now_at - self._saved_at < _CALM:
             return {}
         self._saved_at = now_at
-        now = {each.row.id: dict(each.refused) for each in self._aggregates}
-        changed = {name: values for name, values in now.items() if self._saved.get(name) != values}
-        self._saved = now
-        return changed
+        grown = {}
+        for each in self._aggregates:
+            before = self._saved.get(each.row.id, each.row.refused)
+            more = {name: number - before[name] for name, number in each.refused.items() if number != before[name]}
+            if more:
+                grown[each.row.id] = more
+        return grown
+
+    def _note_saved(self, grown: dict[str, dict[str, int]]) -> None:
+        """Note that counters are in the store."""
+        for each in self._aggregates:
+            more = grown.get(each.row.id, {})
+            if more:
+                before = self._saved.get(each.row.id, each.row.refused)
+                self._saved[each.row.id] = {name: number + more.get(name, 0) for name, number in before.items()}
 
     def _tidy(self) -> None:
         """Save the counters and join small chunks, so that the next start is quick."""
         try:
             if not self._behind:
-                self._storage.append([], self._counters(all_of_them=True))
-                for aggregate in self._aggregates:
-                    self._aggregates.compact(aggregate, all_of_them=True)
+                with self._storage.turn():
+                    if self._storage.shared:
+                        self._catch_up()
+                    self._storage.append([], self._counters(all_of_them=True))
+                    for aggregate in self._aggregates:
+                        self._aggregates.compact(aggregate, all_of_them=True)
         except StorageFailed as error:
             log("warning", "upkeep failed", error=type(error).__name__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -10,7 +13,11 @@ from starlette.responses import Response
 
 from dpsketch.answers import answer, top
 from dpsketch.errors import InvalidInput
+from dpsketch.local import Snapshot
+from dpsketch.results import Estimates
 from dpsketch.server.aggregates import Aggregate
+from dpsketch.server.answering import question
+from dpsketch.server.collecting import Outcome
 from dpsketch.server.models import (
     FAILURES,
     AskKeys,
@@ -25,48 +32,51 @@ from dpsketch.server.models import (
     SharesAnswer,
     TopInAddress,
 )
+from dpsketch.server.plausibility import doubts_of
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import document_of
 from dpsketch.server.replies import estimates_reply, finite, reply
 from dpsketch.server.reports import LARGE, REPORTS_BODY, Sorted, sort_body
 from dpsketch.server.service import (
     Asked,
-    Service,
+    Visitor,
     administrator,
-    collecting_caller,
+    body_of,
     content_type,
+    device,
     reading_caller,
     service_of,
 )
+from dpsketch.server.streams import stream_response
+from dpsketch.server.tables import Plan
 
-__all__ = ["UNLOGGED", "router"]
-
-UNLOGGED = ("/v1/collections/{identifier}/reports", "/v1/collections/{identifier}/check")
-"""Routes whose successes are too many to log; the metrics count them."""
+__all__ = ["router"]
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], responses=FAILURES, route_class=Asked)
 
-Reading = Annotated[Service, Depends(reading_caller)]
-Changing = Annotated[Service, Depends(administrator)]
-Reporting = Annotated[Service, Depends(collecting_caller)]
+Reading = Annotated[Visitor, Depends(reading_caller)]
+Changing = Annotated[Visitor, Depends(administrator)]
+Fetching = Annotated[Visitor, Depends(device)]
+
+_JSON_OVERHEAD = 512  # bytes of names and numbers in the JSON form of a report, beside its raw fields
 
 
 @router.post("/{identifier}/reports", response_model=Received, status_code=202, openapi_extra=REPORTS_BODY)
 async def report(request: Request, identifier: str) -> Response:
     """Take reports: one JSON object, or a batch. The answer comes when they are on the disk."""
-    service, aggregate = _open_collection(request, identifier)
-    sorted_out = await _sorted(request, service, aggregate)
+    visitor, aggregate = _open_collection(request, identifier)
+    sorted_out = await _sorted(request, visitor, aggregate)
     _check_open(aggregate)  # a body may take its time, and the collection may be closed meanwhile
-    outcome = await service.store(aggregate, sorted_out.records) if sorted_out.records else None
+    outcome = await _stored(visitor, aggregate, sorted_out.records) if sorted_out.records else Outcome(0, 0, 0)
     counts = {
-        "accepted": outcome.accepted if outcome else 0,
-        "repeated": outcome.repeated if outcome else 0,
-        "malformed": sorted_out.malformed + (outcome.malformed if outcome else 0),
+        "accepted": outcome.accepted,
+        "repeated": outcome.repeated,
+        "malformed": sorted_out.malformed + outcome.malformed,
         "other_spec": sorted_out.other_spec,
     }
     for name in ("repeated", "malformed", "other_spec"):
         aggregate.refused[name] += counts[name]
-    service.metrics.count_reports(counts)
+    visitor.service.metrics.count_reports(counts)
     _refuse_if_none(counts)
     return reply(counts, 202)
 
@@ -74,8 +84,8 @@ async def report(request: Request, identifier: str) -> Response:
 @router.post("/{identifier}/check", response_model=Received, openapi_extra=REPORTS_BODY)
 async def check(request: Request, identifier: str) -> Response:
     """Say what would become of reports, and keep nothing: for whoever writes a client."""
-    service, aggregate = _open_collection(request, identifier)
-    sorted_out = await _sorted(request, service, aggregate)
+    visitor, aggregate = _open_collection(request, identifier)
+    sorted_out = await _sorted(request, visitor, aggregate)
 
     def work() -> dict[str, int]:
         good, fresh = aggregate.sort_out(aggregate.form.from_bytes(sorted_out.records))
@@ -83,32 +93,52 @@ async def check(request: Request, identifier: str) -> Response:
         bad = sorted_out.malformed + len(good) - well
         return {"accepted": new, "repeated": well - new, "malformed": bad, "other_spec": sorted_out.other_spec}
 
-    counts = work() if len(sorted_out.records) < LARGE else await service.run(work)
+    counts = work() if len(sorted_out.records) < LARGE else await visitor.service.run(work)
     _refuse_if_none(counts)
     return reply(counts)
 
 
-def _open_collection(request: Request, identifier: str) -> tuple[Service, Aggregate]:
+def _open_collection(request: Request, identifier: str) -> tuple[Visitor, Aggregate]:
+    """Let through who may report; of whoever has no token no more of a body is read than their reports need."""
     service = service_of(request)
-    service.collect_rate.take(service.caller(request, "collect", "admin").id)
+    visitor = service.visitor(request, "collect", "admin", collection=identifier)
+    service.admission.arrival(visitor)
     aggregate = service.aggregates.get(identifier)
     _check_open(aggregate)
-    return service, aggregate
+    if not visitor.known:
+        body = body_of(request)
+        body.limit = min(body.limit, service.admission.batch(visitor) * (_JSON_OVERHEAD + 4 * aggregate.form.size))
+    return visitor, aggregate
 
 
 def _check_open(aggregate: Aggregate) -> None:
-    if aggregate.row.closed:
+    if aggregate.is_closed():
         raise Refused(409, "closed", "This collection is closed and takes no more reports.")
 
 
-async def _sorted(request: Request, service: Service, aggregate: Aggregate) -> Sorted:
-    kind = content_type(request)
+async def _sorted(request: Request, visitor: Visitor, aggregate: Aggregate) -> Sorted:
+    service = visitor.service
+    most = service.admission.batch(visitor)
     try:
-        return await sort_body(aggregate.form, kind, await request.body(), service.settings.limits.batch, service.run)
+        found = await sort_body(aggregate.form, content_type(request), await request.body(), most, service.run)
     except Refused as refusal:
         if refusal.status_code == 413:
             aggregate.refused["oversized"] += 1
         raise
+    service.admission.reports(visitor, aggregate, found.number(aggregate.form.size))
+    return found
+
+
+async def _stored(visitor: Visitor, aggregate: Aggregate, records: bytes) -> Outcome:
+    admission, number = visitor.service.admission, len(records) // aggregate.form.size
+    admission.reserve(visitor, aggregate, number)
+    accepted = 0
+    try:
+        outcome = await visitor.service.store(aggregate, records)
+        accepted = outcome.accepted
+    finally:
+        admission.settle(visitor, aggregate, number - accepted)
+    return outcome
 
 
 def _refuse_if_none(counts: dict[str, int]) -> None:
@@ -131,110 +161,175 @@ def _view(aggregate: Aggregate) -> dict[str, Any]:
         "guarantee": finite(aggregate.protocol.guarantee.to_json()),
         "candidates": row.candidates,
         "reports": aggregate.reports,
-        "closed": row.closed,
+        "closed": aggregate.is_closed(),
+        "max_reports": row.plan.max_reports,
+        "closes_at": _moment(row.plan.closes),
+        "deletes_at": _moment(row.plan.deletes),
     }
 
 
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
 @router.get("", response_model=CollectionList)
-async def collections(service: Reporting) -> Response:
+async def collections(visitor: Fetching) -> Response:
     """List the collections."""
-    return reply({"collections": [_view(each) for each in service.aggregates]})
+    mine = (each for each in visitor.service.aggregates if visitor.caller.concerns(each.row.id))
+    return reply({"collections": [_view(each) for each in mine]})
 
 
 @router.post("", response_model=CollectionView, status_code=201)
-async def create(asked: NewCollection, service: Changing) -> Response:
+async def create(asked: NewCollection, visitor: Changing) -> Response:
     """Start a collection from the spec of a local protocol."""
+    service = visitor.service
     candidates: list[str | int] | None = None if asked.candidates is None else list(asked.candidates)
-    created = await service.run(lambda: service.aggregates.create(asked.name, asked.spec, candidates))
+    plan = Plan(
+        asked.max_reports,
+        None if asked.closes_at is None else asked.closes_at.timestamp(),
+        None if asked.deletes_at is None else asked.deletes_at.timestamp(),
+    )
+    created = await service.run(lambda: service.aggregates.create(asked.name, asked.spec, candidates, plan))
     return reply(_view(created), 201)
 
 
 @router.get("/{identifier}", response_model=CollectionView)
-async def collection(identifier: str, service: Reporting) -> Response:
+async def collection(identifier: str, visitor: Fetching) -> Response:
     """Return a collection; a device reads its spec here."""
-    return reply(_view(service.aggregates.get(identifier)))
+    return reply(_view(visitor.service.aggregates.get(identifier)))
 
 
 @router.post("/{identifier}/close", response_model=CollectionView)
-async def close(identifier: str, service: Changing) -> Response:
+async def close(identifier: str, visitor: Changing) -> Response:
     """Take no more reports. The answer comes when those that were taken are counted."""
-    aggregate = service.aggregates.get(identifier)
-    await service.run(lambda: service.aggregates.close(aggregate))
-    await service.store(aggregate, b"")  # nothing, behind all that waits
+    aggregate = visitor.service.aggregates.get(identifier)
+    await visitor.service.close(aggregate)
     return reply(_view(aggregate))
+
+
+@router.delete("/{identifier}", status_code=204, response_class=Response)
+async def delete(identifier: str, visitor: Changing) -> Response:
+    """Forget a collection and all its reports, for good."""
+    await visitor.service.delete(visitor.service.aggregates.get(identifier))
+    return Response(status_code=204)
 
 
 @router.get("/{identifier}/estimate", response_model=SharesAnswer)
 async def estimate(
     identifier: str,
-    service: Reading,
+    visitor: Reading,
     key: Annotated[list[str] | None, Query(max_length=1000)] = None,
     confidence: Annotated[Confidence, Query()] = 0.95,
 ) -> Response:
     """Estimate the share of people who hold each key."""
-    return await _estimate(
-        service, service.aggregates.get(identifier), AskKeys(keys=list(key or []), confidence=confidence)
-    )
+    return await _estimate(visitor, identifier, AskKeys(keys=list(key or []), confidence=confidence))
 
 
 @router.post("/{identifier}/estimate", response_model=SharesAnswer)
-async def estimate_many(identifier: str, asked: AskKeys, service: Reading) -> Response:
+async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Estimate the shares of many keys; they do not appear in an address."""
-    return await _estimate(service, service.aggregates.get(identifier), asked)
+    return await _estimate(visitor, identifier, asked)
 
 
-async def _estimate(service: Service, aggregate: Aggregate, asked: AskKeys) -> Response:
-    service.check_number(asked.keys)
+async def _estimate(visitor: Visitor, identifier: str, asked: AskKeys) -> Response:
+    aggregate = visitor.service.aggregates.get(identifier)
+    visitor.service.check_number(asked.keys)
 
     def work() -> Response:
         snapshot = aggregate.snapshot()
         found = answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
-        return estimates_reply(found, snapshot.guarantee, joint=False, reports=snapshot.users)
+        return _shares(found, snapshot, joint=False)
 
-    return await service.run(work)
+    return await visitor.answer(question("shares", identifier, repr(asked)), work, aggregate.reports)
+
+
+def _shares(found: Estimates, snapshot: Snapshot, *, joint: bool) -> Response:
+    doubts = doubts_of(found, snapshot.protocol)
+    note = " ".join(filter(None, [found.note, doubts.words]))
+    return estimates_reply(
+        replace(found, note=note),
+        snapshot.guarantee,
+        joint=joint,
+        reports=snapshot.users,
+        implausible=doubts.any,
+        implausible_keys=doubts.places,
+    )
 
 
 @router.get("/{identifier}/top", response_model=SharesAnswer)
-async def top_keys(identifier: str, service: Reading, asked: TopInAddress) -> Response:
+async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
     """List the largest of the collection's candidates."""
-    return await _top(service, service.aggregates.get(identifier), asked)
+    return await _top(visitor, identifier, asked)
 
 
 @router.post("/{identifier}/top", response_model=SharesAnswer)
-async def top_of_candidates(identifier: str, asked: AskTop, service: Reading) -> Response:
+async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
     """List the largest of some candidates."""
-    return await _top(service, service.aggregates.get(identifier), asked)
+    return await _top(visitor, identifier, asked)
 
 
-async def _top(service: Service, aggregate: Aggregate, asked: AskTop) -> Response:
+async def _top(visitor: Visitor, identifier: str, asked: AskTop) -> Response:
+    aggregate = visitor.service.aggregates.get(identifier)
     candidates = aggregate.row.candidates if asked.candidates is None else asked.candidates
     if not candidates:
         raise InvalidInput("this collection has no list of candidates: POST one.")
-    service.check_number(candidates)
+    visitor.service.check_number(candidates)
 
     def work() -> Response:
         snapshot = aggregate.snapshot()
         found = top(snapshot, asked.n, list(candidates), asked.confidence)
-        return estimates_reply(found, snapshot.guarantee, joint=True, reports=snapshot.users)
+        return _shares(found, snapshot, joint=True)
 
-    return await service.run(work)
+    return await visitor.answer(question("largest", identifier, repr(asked)), work, aggregate.reports)
 
 
 @router.get("/{identifier}/history", response_model=History)
-async def history(identifier: str, service: Reading) -> Response:
+async def history(identifier: str, visitor: Reading) -> Response:
     """Show how the width of intervals fell as reports came in, beside what was predicted for a rare key."""
-    aggregate = service.aggregates.get(identifier)
+    aggregates = visitor.service.aggregates
+    aggregate = aggregates.get(identifier)
 
-    def work() -> dict[str, Any]:
-        points = service.aggregates.history(aggregate)
+    def work() -> Response:
+        points = aggregates.history(aggregate)
         last = max(1024, points[-1][0] if points else 0)
         predicted = [(1 << power, aggregate.predicted_width(1 << power)) for power in range(6, last.bit_length() + 1)]
-        return {
+        curves = {
             name: [{"reports": reports, "width": width} for reports, width in curve]
             for name, curve in (("points", points), ("predicted", predicted))
         }
+        return reply(finite(curves))
 
-    return reply(finite(await service.run(work)))
+    return await visitor.answer(question("history", identifier), work, aggregate.reports)
+
+
+@router.get(
+    "/{identifier}/stream",
+    response_class=Response,
+    responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+)
+async def stream(identifier: str, visitor: Reading) -> Response:
+    """Tell how a collection grows: a line of JSON now, and one whenever reports came in, for some minutes.
+
+    A line has the collection, its counters, its history, and the largest of its candidates where there are any.
+    """
+    aggregates = visitor.service.aggregates
+    aggregate = aggregates.get(identifier)
+
+    async def tell() -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "collection": _view(aggregate),
+            "counters": {"accepted": aggregate.reports, **aggregate.refused},
+            "history": json.loads(bytes((await history(identifier, visitor)).body)),
+            "shares": None,
+        }
+        if aggregate.row.candidates and aggregate.reports:
+            told["shares"] = json.loads(bytes((await _top(visitor, identifier, AskTop())).body))
+        return told
+
+    def version() -> object:
+        return aggregate.reports, aggregate.is_closed(), sum(aggregate.refused.values())
+
+    return stream_response(visitor.service.streams, visitor.key, version, tell)
 
 
 @router.get(
@@ -242,16 +337,20 @@ async def history(identifier: str, service: Reading) -> Response:
     response_class=Response,
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-async def export(identifier: str, service: Reading) -> Response:
+async def export(identifier: str, visitor: Reading) -> Response:
     """Return the collection as a .dps file, from which anyone may estimate."""
-    aggregate = service.aggregates.get(identifier)
-    content = await service.run(lambda: document_of(aggregate.copy()))
-    name = f'attachment; filename="{aggregate.row.id}.dps"'
-    return Response(content, media_type="application/octet-stream", headers={"Content-Disposition": name})
+    aggregate = visitor.service.aggregates.get(identifier)
+
+    def work() -> Response:
+        name = f'attachment; filename="{aggregate.row.id}.dps"'
+        content = document_of(aggregate.copy())
+        return Response(content, media_type="application/octet-stream", headers={"Content-Disposition": name})
+
+    return await visitor.answer(question("export", identifier), work, aggregate.reports)
 
 
 @router.get("/{identifier}/counters", response_model=Counters)
-async def counters(identifier: str, service: Reading) -> Response:
+async def counters(identifier: str, visitor: Reading) -> Response:
     """Say how many reports were taken, and how many were refused for which reason."""
-    aggregate = service.aggregates.get(identifier)
+    aggregate = visitor.service.aggregates.get(identifier)
     return reply({"accepted": aggregate.reports, **aggregate.refused})

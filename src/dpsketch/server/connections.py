@@ -1,90 +1,151 @@
-"""Limits on a connection: uvicorn alone waits for ever for a request's head, and for an answer to be taken."""
+"""Limits on a connection: uvicorn alone waits for ever for a head, for a body, and for an answer to be taken."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["limited"]
+from dpsketch.server.refusals import error_response
+
+__all__ = ["Limited", "LimitedConfig"]
 
 _MOST = 64 << 10  # bytes of address and headers
+_PROBES = (b"/health", b"/ready")
+_GRACE = 2.0  # seconds beyond a body's time, in which the application says that it is over
 
 
-def limited(seconds: float) -> type[HttpToolsProtocol]:
-    """Return uvicorn's protocol for connections that end where nothing goes on for so many seconds.
+class LimitedConfig(uvicorn.Config):
+    """Uvicorn's settings, with those of :class:`Limited`."""
 
-    The head of a request must arrive whole in that time, and be of a bounded size. Of an answer that waits in memory
-    some must be taken in that time. (Bodies have limits of their own, and an idle connection has uvicorn's.)
+    def __init__(self, app: Any, *, seconds: float, most: int, **kwargs: Any) -> None:
+        super().__init__(app, **{**kwargs, "http": Limited})
+        self.seconds = seconds
+        self.most = most
+
+
+async def _overloaded(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = {"Retry-After": "1", "Connection": "close"}
+    await error_response(503, "busy", "The service has too many connections; try again.", headers)(scope, receive, send)
+
+
+class Limited(HttpToolsProtocol):
+    """Uvicorn's protocol for connections that end where nothing goes on for some seconds, and of which there are few.
+
+    The head of a request must arrive whole in that time, and be of a bounded size; then its body, whether or not
+    anybody reads it. A connection whose request was answered before its body arrived is ended. Of an answer that waits
+    in memory some must be taken in that time. Where there are too many connections, all but health is refused.
     """
 
-    class Limited(HttpToolsProtocol):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._size = 0
-            self._end: asyncio.TimerHandle | None = None
-            self._left = 0
-            self._stalled: asyncio.TimerHandle | None = None
+    def __init__(self, config: LimitedConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        self._seconds = config.seconds
+        self._limit = config.most
+        self._size = 0
+        self._end: asyncio.TimerHandle | None = None
+        self._left = 0
+        self._stalled: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._arriving = False
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._begin()
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._wait(self._seconds)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._complete()
-            self._flowing()
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._stop_waiting()
+        self._flowing()
+        super().connection_lost(exc)
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self._begin()
+    def on_message_begin(self) -> None:
+        """Begin to wait for the rest of a head."""
+        super().on_message_begin()
+        self._in_head = self._arriving = True
+        self._size = 0
+        self._wait(self._seconds)
 
-        def on_headers_complete(self) -> None:
-            self._complete()
+    def on_headers_complete(self) -> None:
+        """Begin to wait for a body, and refuse the request where there are too many."""
+        self._in_head = False
+        self._wait(self._seconds + _GRACE)
+        crowded = max(len(self.connections), len(self.tasks)) > self._limit
+        app = self.app
+        if crowded and self.url.partition(b"?")[0] not in _PROBES:
+            self.app = _overloaded
+        try:
             super().on_headers_complete()
+        finally:
+            self.app = app
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self._end is not None:
-                self._size += len(data)
-                if self._size > _MOST:
-                    self.send_400_response("The head of the request is too large.")
+    def on_message_complete(self) -> None:
+        """Wait for the answer, which has limits of its own."""
+        self._arriving = False
+        self._stop_waiting()
+        super().on_message_complete()
 
-        def _begin(self) -> None:
-            if self._end is None:
-                self._size = 0
-                self._end = self.loop.call_later(seconds, self._let_go)
+    def on_response_complete(self) -> None:
+        """Give the rest of a body that nobody reads a moment to arrive."""
+        super().on_response_complete()
+        if self._arriving and not self.transport.is_closing():
+            self._wait(_GRACE)
 
-        def _complete(self) -> None:
-            if self._end is not None:
-                self._end.cancel()
-                self._end = None
+    def data_received(self, data: bytes) -> None:
+        """Read, and count the bytes of a head."""
+        super().data_received(data)
+        if self._in_head:
+            self._size += len(data)
+            if self._size > _MOST:
+                self.send_400_response("The head of the request is too large.")
+        # Uvicorn stops its own timer at any byte, and starts it again only after an answer.
+        resting = self.cycle is None or self.cycle.response_complete
+        if resting and self._end is None and self.timeout_keep_alive_task is None:
+            self._wait(self.timeout_keep_alive)
 
-        def _let_go(self) -> None:
+    def shutdown(self) -> None:
+        """End in order; a stream, which would go on for long, ends at once."""
+        super().shutdown()
+        if self.cycle is not None and self.cycle.scope["path"].endswith("/stream"):
             self.transport.close()
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
+    def _wait(self, seconds: float) -> None:
+        self._stop_waiting()
+        self._end = self.loop.call_later(seconds, self._let_go)
+
+    def _stop_waiting(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+
+    def _let_go(self) -> None:
+        self._end = None
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Watch whether the answer is taken."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop watching."""
+        self._flowing()
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        self._left = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self._seconds, self._look_again)
+
+    def _look_again(self) -> None:
+        if self.transport.get_write_buffer_size() < self._left:
             self._watch()
+        else:
+            self.transport.abort()  # to close it would wait for whoever takes nothing
 
-        def resume_writing(self) -> None:
-            self._flowing()
-            super().resume_writing()
-
-        def _watch(self) -> None:
-            self._left = self.transport.get_write_buffer_size()
-            self._stalled = self.loop.call_later(seconds, self._look_again)
-
-        def _look_again(self) -> None:
-            if self.transport.get_write_buffer_size() < self._left:
-                self._watch()
-            else:
-                self.transport.abort()  # to close it would wait for whoever takes nothing
-
-        def _flowing(self) -> None:
-            if self._stalled is not None:
-                self._stalled.cancel()
-                self._stalled = None
-
-    return Limited
+    def _flowing(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None

@@ -39,6 +39,9 @@ def prepare(folder: Path, store: str) -> str:
     ledger.create("places", epsilon=2.0, delta=1e-5, unit=per_record())
     for name, release in _releases(ledger).items():
         release.save(folder / f"{name}.dps")
+    # Beside a release that knows no keys, a public list of some.
+    listed = [f"/{section}/{page}" for page in range(4) for section in _SECTIONS]
+    (folder / "visits-by-page.keys").write_text("\n".join(listed) + "\n")
     _collection(store)
     return ledger_url
 

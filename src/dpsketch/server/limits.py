@@ -1,42 +1,131 @@
-"""Limits on what a request may bring and how often: body, time and rate."""
+"""Limits on what a request may bring and how often: body, time, rates that count what is asked for, and quotas."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from starlette.types import Message, Receive
 
 from dpsketch.server.refusals import Refused
 
-__all__ = ["Bodies", "Rate", "too_large"]
+__all__ = ["Bodies", "Body", "Quota", "Rate", "too_large"]
+
+_DAY = 86_400
+_REMEMBERED = 200_000  # callers; whoever was idle longest is forgotten first
 
 
 class Rate:
-    """A bucket of requests for each caller: so many a second, and two seconds' worth at once."""
+    """A bucket for each caller: so much a second, and some seconds' worth at once.
 
-    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+    Parameters
+    ----------
+    per_second : float
+        What a caller may take a second.
+    what : str
+        What is counted, in the words of a refusal.
+    seconds : float
+        How many seconds' worth a caller may take at once.
+    least : float
+        What a bucket holds at least: the largest thing that is taken at once.
+    """
+
+    def __init__(
+        self,
+        per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        what: str = "requests",
+        seconds: float = 2.0,
+        least: float = 1.0,
+    ) -> None:
         self._per_second = per_second
-        self._most = max(1.0, 2 * per_second)
+        self._most = max(least, seconds * per_second)
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}
+        self._what = what
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # whoever took longest ago comes first
 
-    def take(self, caller: str) -> None:
-        """Count a request, or refuse it."""
+    def take(self, caller: str, amount: float = 1.0) -> None:
+        """Count something, or refuse it. More than a bucket holds is taken from a full one, and owed."""
         now = self._clock()
-        left, before = self._left.get(caller, (self._most, now))
-        left = min(self._most, left + (now - before) * self._per_second)
-        if left < 1:
-            wait = math.ceil((1 - left) / self._per_second)
-            raise Refused(429, "rate_limited", "Too many requests; wait a little.", {"Retry-After": str(wait)})
-        self._left[caller] = (left - 1, now)
+        left = self._now(caller, now)
+        wanted = min(amount, self._most)
+        if left < wanted:
+            self._keep(caller, left, now)
+            wait = math.ceil((wanted - left) / self._per_second)
+            words = f"Too many {self._what}; wait a little."
+            raise Refused(429, "rate_limited", words, {"Retry-After": str(wait)})
+        self._keep(caller, left - amount, now)
+
+    def charge(self, caller: str, amount: float) -> None:
+        """Count what was spent already, whatever is left."""
+        now = self._clock()
+        self._keep(caller, self._now(caller, now) - amount, now)
+
+    def _now(self, caller: str, now: float) -> float:
+        left, before = self._left.pop(caller, (self._most, now))
+        return min(self._most, left + (now - before) * self._per_second)
+
+    def _keep(self, caller: str, left: float, now: float) -> None:
+        self._left[caller] = (left, now)
+        # A bucket that is full again is as good as none. Two are looked at for each that comes, so that few are left.
+        for _ in range(2):
+            first = next(iter(self._left))
+            held, before = self._left[first]
+            if held + (now - before) * self._per_second < self._most and len(self._left) <= _REMEMBERED:
+                break
+            del self._left[first]
+            if not self._left:
+                break
+
+
+class Quota:
+    """How much each caller has had today, UTC. What is remembered of a caller is a digest under a secret of the day."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.time) -> None:
+        self._most = most
+        self._clock = clock
+        self._day = -1
+        self._secret = b""
+        self._used: OrderedDict[bytes, int] = OrderedDict()
+
+    def take(self, caller: str, amount: int) -> None:
+        """Count something, or refuse it."""
+        name = self._name(caller)
+        used = self._used.pop(name, 0)
+        if used + amount > self._most:
+            self._used[name] = used
+            words = "This address has sent as many reports to this collection as it may today, without a token."
+            wait = math.ceil(_DAY - self._clock() % _DAY)
+            raise Refused(429, "quota_exceeded", words, {"Retry-After": str(wait)})
+        self._used[name] = used + amount
+        if len(self._used) > _REMEMBERED:
+            self._used.popitem(last=False)
+
+    def give_back(self, caller: str, amount: int) -> None:
+        """Count less: it was there already, or was not taken."""
+        name = self._name(caller)
+        if name in self._used:
+            self._used[name] = max(0, self._used[name] - amount)
+
+    def _name(self, caller: str) -> bytes:
+        day = int(self._clock() // _DAY)
+        if day != self._day:
+            self._day, self._secret, self._used = day, secrets.token_bytes(32), OrderedDict()
+        return hashlib.blake2b(caller.encode(), digest_size=16, key=self._secret).digest()
 
 
 def too_large(limit: int) -> Refused:
     """Return the refusal of a body that is too large; the connection ends, so that the rest is not read."""
-    words = f"The body is larger than {limit} bytes; send less at a time."
+    words = (
+        f"The body is larger than {limit} bytes; send less at a time. "
+        "Large batches of reports, with a token, come as application/octet-stream or as an Arrow stream."
+    )
     return Refused(413, "too_large", words, {"Connection": "close"})
 
 
@@ -48,20 +137,20 @@ class Bodies:
         self.seconds = seconds
         self.held = 0
 
-    def receive(self, receive: Receive, limit: int, declared: str | None) -> Body:
-        """Wrap what reads one request's body, whose length may have been declared."""
-        return Body(self, receive, limit, int(declared) if declared is not None and declared.isdecimal() else 0)
+    def receive(self, receive: Receive, limit: int, declared: str) -> Body:
+        """Wrap what reads one request's body, whose length may have been declared ("" where it was not)."""
+        return Body(self, receive, limit, int(declared) if declared.isdecimal() else 0)
 
 
 class Body:
     """Reads one request's body: it ends within its time, within its size, and within the memory of all."""
 
-    __slots__ = ("_bodies", "_declared", "_done", "_end", "_limit", "_receive", "_size")
+    __slots__ = ("_bodies", "_declared", "_done", "_end", "_receive", "_size", "limit")
 
     def __init__(self, bodies: Bodies, receive: Receive, limit: int, declared: int) -> None:
         self._bodies = bodies
         self._receive = receive
-        self._limit = limit
+        self.limit = limit
         self._declared = declared
         self._size = 0
         self._done = False
@@ -71,8 +160,8 @@ class Body:
         """Receive the next part."""
         if self._done:
             return await self._receive()
-        if self._declared > self._limit:
-            raise too_large(self._limit)  # before any of it is read
+        if self._declared > self.limit:
+            raise too_large(self.limit)  # before any of it is read
         try:
             async with asyncio.timeout_at(self._end):
                 message = await self._receive()
@@ -84,8 +173,8 @@ class Body:
             self._size += part
             self._bodies.held += part
             self._done = not message.get("more_body", False)
-            if self._size > self._limit:
-                raise too_large(self._limit)
+            if self._size > self.limit:
+                raise too_large(self.limit)
             if self._bodies.held > self._bodies.most:
                 raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
         return message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Literal
@@ -39,8 +40,13 @@ def _event(record: logging.LogRecord) -> str:
     """Return what happened. A foreign record's arguments may be anything, an address say: its fixed part must do."""
     if record.name == "asyncio":
         return "event loop"  # its messages have no fixed part: they quote callbacks, arguments and results
-    # Uvicorn logs a traceback as its message, so a first line must do.
-    return record.msg.partition("\n")[0] if isinstance(record.msg, str) else type(record.msg).__name__
+    if record.name == "py.warnings":
+        return "warning of a library"  # its message is its argument, and may quote what was computed with
+    if not isinstance(record.msg, str):
+        return type(record.msg).__name__
+    # Uvicorn logs what stopped the start as text, traceback and all; the application has said why in a line of its own.
+    first = record.msg.partition("\n")[0]
+    return "the application did not start" if first.startswith("Traceback") else first
 
 
 class _Json(logging.Formatter):
@@ -70,3 +76,7 @@ def configure(level: Level) -> None:
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     _logger.setLevel(_NUMBERS[level])
+    # Whatever Python itself would write beside the log becomes a line of it.
+    logging.captureWarnings(True)
+    sys.unraisablehook = lambda found: log("error", "error ignored", error=found.exc_type.__name__)
+    threading.excepthook = lambda found: log("error", "thread ended", error=found.exc_type.__name__)

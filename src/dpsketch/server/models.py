@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 __all__ = [
     "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionView", "Counters",
@@ -21,7 +21,9 @@ AskedType = Annotated[
     Literal["int", "text"] | None,
     Field(description='What the keys are, where the release does not say; else 5 is an integer and "5" is text.'),
 ]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_PLAIN = r"^[^\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+$"
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
+"""A name without control characters; those that turn the direction of writing would make it show as another one."""
 
 
 class _Asked(BaseModel):
@@ -69,6 +71,9 @@ class NewCollection(_Asked):
     name: Name
     spec: dict[str, Any]
     candidates: list[Key] | None = Field(default=None, max_length=10_000, min_length=1)
+    max_reports: StrictInt | None = Field(default=None, ge=1, le=2**53)
+    closes_at: AwareDatetime | None = None
+    deletes_at: AwareDatetime | None = None
 
 
 class Failure(BaseModel):
@@ -139,9 +144,15 @@ class EstimatesAnswer(BaseModel):
 
 
 class SharesAnswer(EstimatesAnswer):
-    """Shares of people, from so many reports."""
+    """Shares of people, from so many reports.
+
+    ``implausible``: honest reports do not lead to such shares; ``note`` says so. ``implausible_keys`` are the places,
+    from 0, of the estimates that lie outside of what is possible by themselves.
+    """
 
     reports: int
+    implausible: bool
+    implausible_keys: list[int]
 
 
 class DensityView(BaseModel):
@@ -186,6 +197,7 @@ class ReleaseView(BaseModel):
     questions: list[str]
     needs_candidates: bool
     mounted: bool
+    added: str | None
 
 
 class ReleaseWhole(ReleaseView):
@@ -194,6 +206,7 @@ class ReleaseWhole(ReleaseView):
     spec: dict[str, Any]
     facts: dict[str, Any]
     key_type: str | None
+    examples: list[str]
     dimension: int | None
     bounds: list[tuple[float, float]] | None
 
@@ -215,6 +228,9 @@ class CollectionView(BaseModel):
     candidates: list[str | int] | None
     reports: int
     closed: bool
+    max_reports: int | None
+    closes_at: str | None
+    deletes_at: str | None
 
 
 class CollectionList(BaseModel):

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from dpsketch.errors import DpsketchError, InvalidInput
-from dpsketch.server.connections import limited
+from dpsketch.server.connections import LimitedConfig
 from dpsketch.server.settings import Limits
 
 __all__ = ["serve"]
@@ -47,16 +47,16 @@ def serve(app: FastAPI, host: str, port: int, limits: Limits, listening: Callabl
     bound = _bind(host, port)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
-    config = uvicorn.Config(
+    config = LimitedConfig(
         app,
+        seconds=limits.timeout,
+        most=limits.connections,
         log_config=None,
         access_log=False,  # it would write addresses and query strings
         proxy_headers=False,
         server_header=False,
         lifespan="on",
-        http=limited(limits.timeout),
         ws="none",
-        limit_concurrency=limits.connections,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_GRACE,
         backlog=_BACKLOG,

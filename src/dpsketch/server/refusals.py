@@ -37,9 +37,10 @@ def error_response(status: int, code: str, message: str, headers: dict[str, str]
     return JSONResponse({"error": {"code": code, "message": message}}, status, headers)
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error, Refused):
+        request.scope["dpsketch.reason"] = error.code
         return error_response(error.status_code, error.code, str(error.detail), dict(error.headers or {}))
     code, words = _CODES.get(error.status_code, ("refused", "The request was refused."))
     return error_response(error.status_code, code, words, dict(error.headers or {}))

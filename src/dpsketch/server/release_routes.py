@@ -11,6 +11,7 @@ from starlette.responses import Response
 from dpsketch.answers import answer, top
 from dpsketch.answers import decode as decode_keys
 from dpsketch.errors import InvalidInput
+from dpsketch.server.answering import question
 from dpsketch.server.models import (
     FAILURES,
     AskDensity,
@@ -30,14 +31,14 @@ from dpsketch.server.models import (
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
 from dpsketch.server.replies import estimates_reply, finite, reply
-from dpsketch.server.service import Asked, Service, administrator, content_type, reading_caller
+from dpsketch.server.service import Asked, Visitor, administrator, content_type, reading_caller
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/releases", tags=["releases"], responses=FAILURES, route_class=Asked)
 
-Reading = Annotated[Service, Depends(reading_caller)]
-Changing = Annotated[Service, Depends(administrator)]
+Reading = Annotated[Visitor, Depends(reading_caller)]
+Changing = Annotated[Visitor, Depends(administrator)]
 _OCTETS = "application/octet-stream"
 _UPLOAD = {
     "requestBody": {
@@ -48,30 +49,47 @@ _UPLOAD = {
 
 
 @router.get("", response_model=ReleaseList)
-async def releases(service: Reading) -> Response:
+async def releases(visitor: Reading) -> Response:
     """List the releases."""
-    return reply({"releases": service.releases.views()})
+    return reply({"releases": visitor.service.releases.views()})
 
 
 @router.post("", response_model=ReleaseView, status_code=201, openapi_extra=_UPLOAD)
-async def upload(request: Request, service: Changing, name: Annotated[Name, Query()]) -> Response:
+async def upload(request: Request, visitor: Changing, name: Annotated[Name, Query()]) -> Response:
     """Upload a release (.dps). What is sensitive, damaged or forged is refused."""
     if content_type(request) != _OCTETS:
         raise Refused(415, "unsupported_media_type", f"Send the file's bytes as {_OCTETS}.")
     content = await request.body()
+    service = visitor.service
     added = await service.run(lambda: service.releases.add(content, name))
     return reply(added.view(), 201)
 
 
 @router.get("/{identifier}", response_model=ReleaseWhole)
-async def release(identifier: str, service: Reading) -> Response:
+async def release(identifier: str, visitor: Reading) -> Response:
     """Describe a release: its spec, its guarantee and what else is known of it."""
-    return reply(await service.run(service.releases.get(identifier).whole))
+    served = visitor.service.releases.get(identifier)
+    return await visitor.answer(question("release", identifier, served.name), lambda: reply(served.whole()))
+
+
+@router.get(
+    "/{identifier}/file",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def download(identifier: str, visitor: Reading) -> Response:
+    """Return the release's file (.dps), byte for byte; the id is the beginning of its SHA-256."""
+    service = visitor.service
+    served = service.releases.get(identifier)
+    content = await service.run(lambda: service.releases.content(served))
+    headers = {"Content-Disposition": f'attachment; filename="{identifier}.dps"'}
+    return Response(content, media_type=_OCTETS, headers=headers)
 
 
 @router.delete("/{identifier}", status_code=204, response_class=Response)
-async def delete(identifier: str, service: Changing) -> Response:
+async def delete(identifier: str, visitor: Changing) -> Response:
     """Forget an uploaded release."""
+    service = visitor.service
     await service.run(lambda: service.releases.remove(identifier))
     return Response(status_code=204)
 
@@ -79,79 +97,79 @@ async def delete(identifier: str, service: Changing) -> Response:
 @router.get("/{identifier}/estimate", response_model=EstimatesAnswer)
 async def estimate(
     identifier: str,
-    service: Reading,
+    visitor: Reading,
     key: Annotated[list[str] | None, Query(max_length=1000)] = None,
     confidence: Annotated[Confidence, Query()] = 0.95,
     key_type: Annotated[AskedType, Query()] = None,
 ) -> Response:
     """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
     asked = AskKeys(keys=list(key or []), confidence=confidence, key_type=key_type)
-    return await _estimate(service, service.releases.get(identifier), asked)
+    return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
 
 
 @router.post("/{identifier}/estimate", response_model=EstimatesAnswer)
-async def estimate_many(identifier: str, asked: AskKeys, service: Reading) -> Response:
+async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Ask about many keys; they do not appear in an address."""
-    return await _estimate(service, service.releases.get(identifier), asked)
+    return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
 
 
-async def _estimate(service: Service, served: Served, asked: AskKeys) -> Response:
-    service.check_number(asked.keys)
+async def _estimate(visitor: Visitor, served: Served, asked: AskKeys) -> Response:
+    visitor.service.check_number(asked.keys)
 
     def work() -> Response:
         found = answer(served.release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
         return estimates_reply(found, served.release.guarantee, joint=False)
 
-    return await service.run(work)
+    return await visitor.answer(question("estimate", served.id, repr(asked)), work)
 
 
 @router.get("/{identifier}/top", response_model=EstimatesAnswer)
-async def top_keys(identifier: str, service: Reading, asked: TopInAddress) -> Response:
+async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
     """List the most frequent keys of a release that finds them by itself."""
-    return await _top(service, service.releases.get(identifier), asked)
+    return await _top(visitor, visitor.service.releases.get(identifier), asked)
 
 
 @router.post("/{identifier}/top", response_model=EstimatesAnswer)
-async def top_of_candidates(identifier: str, asked: AskTop, service: Reading) -> Response:
+async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
     """List the most frequent of some candidates."""
-    return await _top(service, service.releases.get(identifier), asked)
+    return await _top(visitor, visitor.service.releases.get(identifier), asked)
 
 
-async def _top(service: Service, served: Served, asked: AskTop) -> Response:
+async def _top(visitor: Visitor, served: Served, asked: AskTop) -> Response:
     if asked.candidates is None and served.needs_candidates:
         raise InvalidInput("this release knows counts, not keys: POST a list of candidates.")
     candidates: list[Any] | None = None if asked.candidates is None else list(asked.candidates)
-    service.check_number(candidates or [])
+    visitor.service.check_number(candidates or [])
 
     def work() -> Response:
         found = top(served.release, asked.n, candidates, asked.confidence, asked.key_type)
         return estimates_reply(found, served.release.guarantee, joint=True)
 
-    return await service.run(work)
+    return await visitor.answer(question("top", served.id, repr(asked)), work)
 
 
 @router.post("/{identifier}/decode", response_model=EstimatesAnswer)
-async def decode(identifier: str, asked: AskKeys, service: Reading) -> Response:
+async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Estimate many candidate keys together, which is more accurate than one by one."""
-    served = service.releases.get(identifier)
+    served = visitor.service.releases.get(identifier)
     if "decode" not in served.questions:
         raise InvalidInput("this release cannot be decoded; only counts can.")
     if not asked.keys or asked.estimator is not None:
         raise InvalidInput("decoding takes at least one key, and no estimator.")
-    service.check_number(asked.keys)
+    visitor.service.check_number(asked.keys)
 
     def work() -> Response:
         found = decode_keys(served.release, list(asked.keys), asked.confidence, asked.key_type)
         return estimates_reply(found, served.release.guarantee, joint=False)
 
-    return await service.run(work)
+    return await visitor.answer(question("decode", served.id, repr(asked)), work)
 
 
 @router.post("/{identifier}/density", response_model=DensityAnswer)
-async def density(identifier: str, asked: AskDensity, service: Reading) -> Response:
+async def density(identifier: str, asked: AskDensity, visitor: Reading) -> Response:
     """Estimate the density at points."""
-    release = _density(service.releases.get(identifier))
-    service.check_number(asked.points)
+    release = _density(visitor.service.releases.get(identifier))
+    visitor.service.check_number(asked.points)
     if any(len(point) != release.spec.dim for point in asked.points):
         raise InvalidInput(f"a point of this release has {release.spec.dim} coordinates.")
 
@@ -166,19 +184,20 @@ async def density(identifier: str, asked: AskDensity, service: Reading) -> Respo
             }
         )
 
-    return await service.run(work)
+    return await visitor.answer(question("density", identifier, repr(asked)), work)
 
 
 @router.get("/{identifier}/grid", response_model=GridAnswer)
 async def grid(
     identifier: str,
-    service: Reading,
+    visitor: Reading,
     size: Annotated[int, Query(ge=2, le=256)] = 64,
     confidence: Annotated[Confidence, Query()] = 0.95,
 ) -> Response:
     """Return a density for a picture: a grid of two columns (values[i][j] at row i from below), a curve of one."""
-    release = _density(service.releases.get(identifier))
-    return await service.run(lambda: reply(_picture(release, size, confidence)))
+    release = _density(visitor.service.releases.get(identifier))
+    name = question("grid", identifier, size, confidence)
+    return await visitor.answer(name, lambda: reply(_picture(release, size, confidence)))
 
 
 def _picture(release: Any, size: int, confidence: float) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from dpsketch.server.tables import ReleaseRow
 
 __all__ = ["Releases", "Served"]
 
+_EXAMPLES = 50
 # What the routes call questions that the table of kinds has other names for.
 _ROUTES: dict[str, str] = {"keys": "estimate", "point": "density"}
 
@@ -35,8 +39,15 @@ class Served:
     name: str
     kind: str
     size: int
-    mounted: bool
+    path: Path | None
+    added: float | None
     release: Release
+    examples: tuple[str, ...] = ()
+
+    @property
+    def mounted(self) -> bool:
+        """Whether it is a file of a mounted folder."""
+        return self.path is not None
 
     @property
     def row(self) -> Kind:
@@ -67,6 +78,7 @@ class Served:
             "questions": self.questions,
             "needs_candidates": self.needs_candidates,
             "mounted": self.mounted,
+            "added": None if self.added is None else datetime.fromtimestamp(self.added, UTC).isoformat("T", "seconds"),
         }
 
     def whole(self) -> dict[str, Any]:
@@ -78,19 +90,33 @@ class Served:
             "spec": facts["spec"],
             "facts": facts,
             "key_type": self.release.key_type,
+            "examples": list(self.examples),
             "dimension": None if space is None else space.dim,
             "bounds": None if space is None or space.bounds is None else [list(pair) for pair in space.bounds],
         }
 
 
-def _read(content: bytes, name: str, *, mounted: bool) -> Served:
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _read(content: bytes, name: str, *, path: Path | None = None, added: float | None = None) -> Served:
     release = load(content)
-    return Served(hashlib.sha256(content).hexdigest()[:16], name, release.kind, len(content), mounted, release)
+    return Served(_digest(content), name, release.kind, len(content), path, added, release)
 
 
 def _name(path: Path) -> str:
     """Return a file's name without its ending; bytes that are not UTF-8 are escaped, as JSON cannot hold them."""
     return os.fsencode(path.stem).decode("utf-8", "backslashreplace")
+
+
+def _examples(path: Path) -> tuple[str, ...]:
+    """Return keys to ask about, from a public list beside a mounted file: NAME.keys, one a line."""
+    try:
+        with path.with_suffix(".keys").open(encoding="utf-8") as lines:
+            return tuple(line.rstrip("\n")[:200] for line in itertools.islice(lines, _EXAMPLES) if line.strip())
+    except (OSError, ValueError):
+        return ()
 
 
 class Releases:
@@ -103,16 +129,30 @@ class Releases:
 
     def load(self, mounts: tuple[Path, ...]) -> None:
         """Read what the store holds and what lies in the mounted folders; a file that is refused is left out."""
-        for row, content in self._storage.releases():
-            self._put(_read(content, row.name, mounted=False))
+        self.refresh()
         for folder in mounts:
             if not folder.is_dir():
                 raise InvalidInput(f"{folder} is not a folder; --mount takes a folder of .dps files.")
             for path in sorted(folder.glob("*.dps")):
                 try:
-                    self._put(_read(path.read_bytes(), _name(path), mounted=True))
+                    read = _read(path.read_bytes(), _name(path), path=path, added=path.stat().st_mtime)
+                    self._put(replace(read, examples=_examples(path)))
                 except (DpsketchError, OSError) as error:
                     log("warning", "mounted file refused", file=f"{_name(path)}.dps", error=type(error).__name__)
+
+    def refresh(self) -> None:
+        """Take note of what was uploaded to the store, or deleted there."""
+        rows = {row.id: row for row in self._storage.releases()}
+        with self._lock:
+            known = {one.id: one for one in self._all.values() if not one.mounted}
+        for row in rows.values():
+            if row.id not in known or known[row.id].name != row.name:
+                content = self._storage.release_content(row.id)
+                if content is not None:
+                    self._put(_read(content, row.name, added=row.added))
+        with self._lock:
+            for gone in set(known) - set(rows):
+                self._all.pop(gone, None)
 
     def _put(self, served: Served) -> None:
         with self._lock:
@@ -137,13 +177,26 @@ class Releases:
 
     def add(self, content: bytes, name: str) -> Served:
         """Keep an uploaded release; what is sensitive, damaged or forged is refused before it is kept."""
-        served = _read(content, name, mounted=False)
+        served = _read(content, name, added=time.time())
         present = self._all.get(served.id)
         if present is not None and present.mounted:
             raise Refused(409, "mounted", "This release is served from a mounted folder already.")
         self._storage.add_release(ReleaseRow(served.id, name), content)
         self._put(served)
         return served
+
+    def content(self, served: Served) -> bytes:
+        """Return a release's file as it was uploaded or lies in its folder."""
+        if served.path is None:
+            content = self._storage.release_content(served.id)
+        else:
+            try:
+                content = served.path.read_bytes()
+            except OSError:
+                content = None
+        if content is None or _digest(content) != served.id:
+            raise Refused(404, "not_found", "The file of this release is gone, or was changed since it was read.")
+        return content
 
     def remove(self, identifier: str) -> None:
         """Forget an uploaded release."""

@@ -56,6 +56,10 @@ class Sorted:
     malformed: int = 0
     other_spec: int = 0
 
+    def number(self, size: int) -> int:
+        """Return how many reports the request brought, good or bad; ``size`` is that of one."""
+        return len(self.records) // size + self.malformed + self.other_spec
+
 
 async def sort_body(form: Form, kind: str, body: bytes, most: int, run: Runner) -> Sorted:
     """Take a body apart by its media type; large ones in a thread."""
@@ -118,4 +122,5 @@ def _compact(form: Form, parsed: Parsed) -> Sorted:
 
 def _check_number(number: int, most: int) -> None:
     if number > most:
-        raise Refused(413, "too_many", f"A request brings at most {most} reports; send them in several.")
+        more = "" if most > 1 else " without a token"
+        raise Refused(413, "too_many", f"A request brings at most {most} reports{more}; send them in several.")

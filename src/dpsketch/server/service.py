@@ -1,12 +1,14 @@
-"""One running service: its parts, how it starts, how it ends, and how it answers without blocking."""
+"""One running service: its parts, how it starts, how it ends, and who may ask it for what."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi.routing import APIRoute
@@ -17,24 +19,64 @@ from dpsketch.errors import InvalidInput
 from dpsketch.ledger import Ledger
 from dpsketch.local import SubsetHashing
 from dpsketch.server.aggregates import Aggregate, Aggregates
+from dpsketch.server.answering import Answers
 from dpsketch.server.auth import SCOPES, Caller, Scope, Tokens, require
 from dpsketch.server.collecting import Collecting, Outcome
-from dpsketch.server.limits import Rate
+from dpsketch.server.limits import Body, Quota, Rate
 from dpsketch.server.logs import log
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases
-from dpsketch.server.settings import Settings
+from dpsketch.server.settings import Limits, Settings
 from dpsketch.server.storage import Storage
+from dpsketch.server.streams import Streams
 
 __all__ = [
-    "Asked", "Service", "administrator", "anyone", "collecting_caller", "content_type", "reading_caller", "running",
-    "service_of",
+    "Admission", "Asked", "Service", "Visitor", "administrator", "anyone", "content_type", "device", "reading_caller",
+    "running", "service_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
-_THREADS = 4
+
+class Admission:
+    """How much each caller may ask for and send: rates that count what is asked for, and quotas."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.read_rate = Rate(limits.read_rate)
+        self.spec_rate = Rate(limits.spec_rate)
+        self._token_rate = Rate(limits.collect_rate, what="reports")
+        self._address_rate = Rate(limits.address_rate, what="reports", least=limits.public_batch)
+        self._collection_rate = Rate(limits.collection_rate, what="reports", least=limits.public_batch)
+        self._quota = Quota(limits.address_quota)
+
+    def batch(self, visitor: Visitor) -> int:
+        """Return how many reports a request may bring."""
+        return self._limits.batch if visitor.known else self._limits.public_batch
+
+    def arrival(self, visitor: Visitor) -> None:
+        """Count a request with reports before its body is read: it has at least one."""
+        (self._token_rate if visitor.known else self._address_rate).take(visitor.key)
+
+    def reports(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
+        """Count what a request turned out to bring, or refuse all of it."""
+        if number > 1:
+            (self._token_rate if visitor.known else self._address_rate).take(visitor.key, number - 1)
+        if not visitor.known:
+            self._collection_rate.take(aggregate.row.id, number)
+
+    def reserve(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
+        """Set well-formed reports against quotas, or refuse them."""
+        if aggregate.reports + number > aggregate.most(self._limits.reports):
+            raise Refused(409, "full", "This collection holds as many reports as it may, and takes no more.")
+        if not visitor.known:
+            self._quota.take(f"{aggregate.row.id} {visitor.key}", number)
+
+    def settle(self, visitor: Visitor, aggregate: Aggregate, unused: int) -> None:
+        """Give back what was reserved for reports that were there already, or were not stored."""
+        if not visitor.known and unused:
+            self._quota.give_back(f"{aggregate.row.id} {visitor.key}", unused)
 
 
 @dataclass(slots=True)
@@ -49,20 +91,14 @@ class Service:
     collecting: Collecting
     ledger: Ledger | None
     metrics: Metrics
-    collect_rate: Rate
-    read_rate: Rate
-    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "dpsketch-answer"))
+    admission: Admission
+    answers: Answers
+    readiness: Readiness
+    streams: Streams
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do what takes long in a thread.
-
-        Who waits too long is told so. What has not begun by then never will; what has ends in its own time.
-        """
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        try:
-            return await asyncio.wait_for(future, self.settings.limits.timeout)
-        except TimeoutError:
-            raise Refused(503, "too_slow", "The answer took too long; ask for less.", {"Retry-After": "1"}) from None
+        """Do what takes long in a thread."""
+        return await self.answers.run(work)
 
     async def store(self, aggregate: Aggregate, records: bytes) -> Outcome:
         """Store compact reports; return once they are durable, or say that nobody knows yet."""
@@ -73,16 +109,57 @@ class Service:
             words = "The store is slow, and may yet take what was sent; send the same again to be sure."
             raise Refused(503, "too_slow", words, {"Retry-After": "1"}) from None
 
+    async def close(self, aggregate: Aggregate) -> None:
+        """Take no more reports for a collection; return when those that were taken are counted."""
+        await self.run(lambda: self.aggregates.close(aggregate))
+        await self.store(aggregate, b"")  # nothing, behind all that waits
+
+    async def delete(self, aggregate: Aggregate) -> None:
+        """Forget a collection and all its reports."""
+        await self.close(aggregate)
+        await self.collecting.between_writes(lambda: self.aggregates.delete(aggregate))
+        log("info", "collection deleted", reports=aggregate.reports)
+
+    async def keep_house(self) -> None:
+        """Take note of new and revoked tokens and of what other processes changed; delete what is over."""
+        await asyncio.to_thread(self.tokens.refresh)
+        if self.settings.shared:
+            await self.collecting.follow()
+            await asyncio.to_thread(self.releases.refresh)
+        for aggregate in self.aggregates:
+            ends = aggregate.row.plan.deletes
+            if ends is not None and time.time() >= ends:
+                await self.delete(aggregate)
+
     def check_number(self, asked: Sized) -> None:
         """Refuse more keys, candidates or points than may be asked about at once."""
         if len(asked) > self.settings.limits.keys:
             raise InvalidInput(f"at most {self.settings.limits.keys} keys or points can be asked about at once.")
 
-    def caller(self, request: Request, *scopes: Scope) -> Caller:
-        """Return who asks, if they may."""
+    def visitor(self, request: Request, *scopes: Scope, collection: str | None = None) -> Visitor:
+        """Return who asks, if they may; ``collection`` is what the request is about."""
         caller = self.tokens.caller(request.headers.get("authorization"))
-        require(caller, *scopes)
-        return caller
+        if scopes:
+            require(caller, *scopes, collection=collection)
+        return Visitor(self, caller, caller.id or f"from {request.scope['dpsketch.address']}")
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who makes a request: what they may do, and whom limits count it for (a token, else an address)."""
+
+    service: Service
+    caller: Caller
+    key: str
+
+    @property
+    def known(self) -> bool:
+        """Whether they have a token."""
+        return bool(self.caller.id)
+
+    async def answer(self, name: bytes, work: Callable[[], Response], version: int = 0) -> Response:
+        """Answer a question, from what is kept or at the visitor's cost."""
+        return await self.service.answers.answer(self.key, self.known, name, work, version)
 
 
 def service_of(request: Request) -> Service:
@@ -104,7 +181,7 @@ class Asked(APIRoute):
             return handle
 
         async def known(request: Request) -> Response:
-            service_of(request).caller(request, *SCOPES)
+            service_of(request).visitor(request, *SCOPES, collection=_collection(request))
             return await handle(request)
 
         return known
@@ -115,38 +192,91 @@ def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def reading_caller(request: Request) -> Service:
+async def reading_caller(request: Request) -> Visitor:
     """Let through who may read, within their rate."""
     return _admitted(request, "read", "admin")
 
 
-async def administrator(request: Request) -> Service:
+async def administrator(request: Request) -> Visitor:
     """Let through who may change what is served, within their rate."""
     return _admitted(request, "admin")
 
 
-async def collecting_caller(request: Request) -> Service:
-    """Let through who may report or read, within their rate."""
-    return _admitted(request, "collect", "read", "admin")
+async def device(request: Request) -> Visitor:
+    """Let through who may report or read and fetches a spec, within a rate of its own."""
+    service = service_of(request)
+    # A token for one collection sees that one in the list.
+    own = service.tokens.caller(request.headers.get("authorization")).collection
+    visitor = service.visitor(request, "collect", "read", "admin", collection=_collection(request) or own)
+    service.admission.spec_rate.take(visitor.key)
+    return visitor
 
 
-async def anyone(request: Request) -> Service:
+async def anyone(request: Request) -> Visitor:
     """Let everyone through, within their rate."""
     service = service_of(request)
-    service.read_rate.take(service.tokens.caller(request.headers.get("authorization")).id)
-    return service
+    visitor = service.visitor(request)
+    service.admission.read_rate.take(visitor.key)
+    return visitor
 
 
-def _admitted(request: Request, *scopes: Scope) -> Service:
+def _admitted(request: Request, *scopes: Scope) -> Visitor:
     service = service_of(request)
-    service.read_rate.take(service.caller(request, *scopes).id)
-    return service
+    visitor = service.visitor(request, *scopes, collection=_collection(request))
+    service.admission.read_rate.take(visitor.key)
+    return visitor
+
+
+def _collection(request: Request) -> str | None:
+    """Return the collection that an address names."""
+    named = request.url.path.startswith("/v1/collections/")
+    return request.path_params.get("identifier") if named else None
+
+
+def body_of(request: Request) -> Body:
+    """Return what reads a request's body."""
+    body: Body = request.scope["dpsketch.body"]
+    return body
+
+
+class Readiness:
+    """Whether the store answers, asked in a thread of its own: no question and no write keeps it waiting."""
+
+    _fresh = 1.0  # seconds for which an answer is good
+
+    def __init__(self, storage: Storage, timeout: float) -> None:
+        self._storage = storage
+        self._timeout = timeout
+        self._thread = ThreadPoolExecutor(1, "dpsketch-ready")
+        self._at = -math.inf
+        self._asking: asyncio.Future[None] | None = None
+
+    async def check(self) -> None:
+        """Fail where the store does not answer in time."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._at < self._fresh:
+            return
+        if self._asking is None or self._asking.done():
+            self._asking = loop.run_in_executor(self._thread, self._storage.ping)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._asking), self._timeout)
+        except TimeoutError:
+            raise StorageFailed("the store did not answer in time.") from None
+        self._at = loop.time()
+
+    async def store_size(self) -> int:
+        """Return how many bytes the store takes on the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._storage.size)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Service]:
     """Start a service on its store, and end it so that nothing is lost."""
-    storage = await asyncio.to_thread(Storage, settings.store)
+    storage = await asyncio.to_thread(lambda: Storage(settings.store, shared=settings.shared))
     try:
         tokens = Tokens(storage, settings.public)
         releases = Releases(storage)
@@ -163,19 +293,23 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             collecting=collecting,
             ledger=None if settings.ledger is None else Ledger(settings.ledger),
             metrics=metrics,
-            collect_rate=Rate(settings.limits.collect_rate),
-            read_rate=Rate(settings.limits.read_rate),
+            admission=Admission(settings.limits),
+            answers=Answers(settings.limits.compute_rate, settings.limits.timeout, metrics),
+            readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
+            streams=Streams(),
         )
         collecting.start()
-        refreshing = asyncio.create_task(_refresh(tokens))
+        housekeeping = asyncio.create_task(_keep_house(service))
         if not settings.public and len(tokens) == 0:
             log("warning", "nobody may use the service yet: make a token with `dpsketch serve token create`")
         log("info", "started", releases=len(releases), collections=sum(1 for _ in aggregates))
         try:
             yield service
         finally:
-            refreshing.cancel()
+            housekeeping.cancel()
             await collecting.stop()
+            service.answers.stop()
+            service.readiness.stop()
             log("info", "stopped", reports=sum(each.reports for each in aggregates))
     finally:
         await asyncio.to_thread(storage.close)
@@ -199,11 +333,10 @@ def _warm_up() -> None:
     collector.snapshot().estimate(["a"])
 
 
-async def _refresh(tokens: Tokens) -> None:
-    """Read the tokens again and again, so that new and revoked ones take effect."""
+async def _keep_house(service: Service) -> None:
     while True:
-        await asyncio.sleep(tokens.refresh_seconds)
+        await asyncio.sleep(service.tokens.refresh_seconds)
         try:
-            await asyncio.to_thread(tokens.refresh)
-        except StorageFailed as error:
-            log("warning", "tokens not read", error=type(error).__name__)
+            await service.keep_house()
+        except (StorageFailed, Refused) as error:
+            log("warning", "housekeeping failed", error=type(error).__name__)

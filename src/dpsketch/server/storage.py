@@ -4,9 +4,9 @@ Reports are kept in chunks: one row of a table holds the compact reports of one 
 report is written once, and a commit costs the same however many reports it carries. The order in which the reports of
 a chunk came is not kept.
 
-One process serves a store at a time, because it alone remembers which reports there are. On SQLite the process holds an
-exclusive lock on a small database beside the store; on PostgreSQL, an advisory lock in the very session that writes the
-reports, so that whoever lost the lock cannot write. Tokens are read and written without that lock.
+One process serves a store at a time, because it alone remembers which reports there are (:mod:`dpsketch.server.locks`).
+Several may share a PostgreSQL: they write by turns, and before its turn each reads what the others wrote. Tokens are
+read and written without a lock.
 
 SQLite runs with a write-ahead log and full synchronisation: a committed report survives a power cut.
 """
@@ -14,46 +14,29 @@ SQLite runs with a write-ahead log and full synchronisation: a committed report 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-from collections.abc import Callable, Iterator
-from functools import wraps
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError
 
 from dpsketch.errors import InvalidInput
 from dpsketch.server.auth import Token, check_scope
+from dpsketch.server.failures import guarded
+from dpsketch.server.locks import CREATING, WRITING, lock_database, lock_file
 from dpsketch.server.refusals import StorageFailed
-from dpsketch.server.tables import TABLES, Chunk, CollectionRow, ReleaseRow, metadata
+from dpsketch.server.schema import bring_up_to_date
+from dpsketch.server.tables import TABLES, Chunk, CollectionRow, ReleaseRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 __all__ = ["Storage"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _PATIENCE = 30  # seconds to wait for another process, such as one that makes a token
-_LOCK = int.from_bytes(hashlib.sha256(b"dpsketch serve").digest()[:8], signed=True)
-_TAKEN = "another process serves this store. One process serves a store at a time: stop it, or name another store."
-
-
-def _guarded(method: Callable[P, T]) -> Callable[P, T]:
-    """Turn the database's errors into one that quotes neither statements nor values."""
-
-    @wraps(method)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except SQLAlchemyError as error:
-            reason = type(getattr(error, "orig", None) or error).__name__
-        raise StorageFailed(f"the store could not be used ({reason}). Nothing was stored; try again.")
-
-    return run
 
 
 class Storage:
@@ -63,24 +46,29 @@ class Storage:
     ----------
     url : str
         A SQLite file, as a path or ``sqlite:///path``, or ``postgresql://user@host/database``.
+    shared : bool
+        Whether other processes serve the same store.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, shared: bool = False) -> None:
         self._file, self._engine = _open(url)
+        if shared and self._file is not None:
+            raise InvalidInput("several processes serve one store on PostgreSQL only; SQLite takes one.")
+        self.shared = shared
         self._writer: Connection | None = None
         self._lock: Any = None
         self._next = 1
         self._create()
 
-    @_guarded
+    @guarded
     def _create(self) -> None:
         with self._engine.connect() as connection:
             connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")
             with connection.begin():
                 if self._file is None:
                     # Two processes that create one table at a time trip over each other.
-                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))
-                metadata.create_all(connection)
+                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
+                bring_up_to_date(connection)
 
     def close(self) -> None:
         """Let go of the store."""
@@ -92,23 +80,59 @@ class Storage:
 
     # The one writer of reports.
 
-    @_guarded
+    @guarded
     def claim(self) -> None:
-        """Become the one process that serves the store, or refuse."""
+        """Become the one process that serves the store, or one of those that share it, or refuse."""
         if self._file is not None and self._lock is None:
-            self._lock = _lock_file(self._file)
+            self._lock = lock_file(self._file)
         try:
             if self._writer is None:
                 self._writer = self._engine.connect()
                 if self._file is None:
-                    _lock_database(self._writer)
-            newest = self._writer.exec_driver_sql("SELECT max(number) FROM dpsketch_chunk").scalar()
-            self._writer.commit()
+                    lock_database(self._writer, shared=self.shared)
+            self._look()
         except Exception:
             # A session that failed once may be dead, or hold no lock: the next attempt begins with a new one.
             self._drop_writer()
             raise
+
+    def _look(self) -> None:
+        """Find out which chunk is the newest."""
+        assert self._writer is not None
+        newest = self._writer.exec_driver_sql("SELECT max(number) FROM dpsketch_chunk").scalar()
+        self._writer.commit()
         self._next = int(newest or 0) + 1
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep other processes that share the store from writing; what they wrote before can be read now."""
+        if not self.shared:
+            yield
+            return
+        self._begin_turn()
+        try:
+            yield
+        finally:
+            self._end_turn()
+
+    @guarded
+    def _begin_turn(self) -> None:
+        if self._writer is None:
+            raise StorageFailed("the connection to the store was lost. Nothing was stored; try again.")
+        try:
+            self._writer.exec_driver_sql("SELECT pg_advisory_lock(%s)", (WRITING,))
+            self._look()
+        except Exception:
+            self._drop_writer()
+            raise
+
+    def _end_turn(self) -> None:
+        if self._writer is not None:
+            try:
+                self._writer.exec_driver_sql("SELECT pg_advisory_unlock(%s)", (WRITING,))
+                self._writer.commit()
+            except Exception:
+                self._drop_writer()  # its end gives the lock back
 
     def _drop_writer(self) -> None:
         """Close the writing session, and with it give up its lock."""
@@ -124,7 +148,7 @@ class Storage:
         return self._next - 1
 
     def append(self, chunks: list[tuple[str, int, bytes]], counters: dict[str, dict[str, int]]) -> list[Chunk]:
-        """Write chunks (collection, number of reports, content) and counters in one transaction, durably."""
+        """Write chunks (collection, reports, content) and what counters grew by in one transaction, durably."""
         return self._write(chunks, [], counters)
 
     def replace(self, old: list[int], new: tuple[str, int, bytes]) -> Chunk:
@@ -144,7 +168,7 @@ class Storage:
         self._next += len(chunks)
         return [Chunk(number, collection, reports) for number, collection, reports, _ in numbered]
 
-    @_guarded
+    @guarded
     def _write_once(
         self, numbered: list[tuple[int, str, int, bytes]], old: list[int], counters: dict[str, dict[str, int]]
     ) -> None:
@@ -157,16 +181,18 @@ class Storage:
                 _copy(self._writer, numbered)
             elif numbered:
                 self._writer.exec_driver_sql("INSERT INTO dpsketch_chunk VALUES (?, ?, ?, ?)", numbered)
-            for collection, values in counters.items():
-                self._writer.execute(
-                    TABLES.collection.update().where(TABLES.collection.c.id == collection).values(**values)
-                )
+            table = TABLES.collection
+            for collection, more in counters.items():
+                grown = {name: table.c[name] + number for name, number in more.items()}
+                self._writer.execute(table.update().where(table.c.id == collection).values(**grown))
 
-    @_guarded
-    def chunks(self, after: int = 0) -> list[Chunk]:
-        """List the chunks that are newer than a number, oldest first, without their content."""
+    @guarded
+    def chunks(self, after: int = 0, collection: str | None = None) -> list[Chunk]:
+        """List the chunks, of one collection or all, that are newer than a number: oldest first, without content."""
         table = TABLES.chunk
         wanted = table.select().with_only_columns(table.c.number, table.c.collection, table.c.reports)
+        if collection is not None:
+            wanted = wanted.where(table.c.collection == collection)
         with self._engine.connect() as connection:
             found = connection.execute(wanted.where(table.c.number > after).order_by(table.c.number))
             return [Chunk(*row) for row in found]
@@ -176,7 +202,7 @@ class Storage:
         for start in range(0, len(numbers), 100):
             yield from self._contents(numbers[start : start + 100])
 
-    @_guarded
+    @guarded
     def _contents(self, numbers: list[int]) -> list[bytes]:
         table = TABLES.chunk
         with self._engine.connect() as connection:
@@ -185,74 +211,114 @@ class Storage:
 
     # Everything else.
 
-    @_guarded
+    @guarded
     def ping(self) -> None:
         """Fail where the store does not answer."""
         with self._engine.connect() as connection:
             connection.exec_driver_sql("SELECT count(*) FROM dpsketch_token").scalar()
 
-    @_guarded
+    @guarded
     def add_token(self, token: Token, digest: str) -> None:
-        """Keep a token's digest, name and scope."""
-        values = {"id": token.id, "name": token.name, "scope": token.scope, "digest": digest}
+        """Keep a token's digest, and what is known of it."""
+        values = {
+            "id": token.id, "name": token.name, "scope": token.scope, "digest": digest,
+            "collection": token.collection, "expires": token.expires,
+        }  # fmt: skip
         with self._engine.begin() as connection:
             connection.execute(TABLES.token.insert().values(**values))
 
-    @_guarded
+    @guarded
     def tokens(self) -> dict[str, Token]:
         """Return all tokens by their digests."""
         with self._engine.connect() as connection:
             rows = connection.execute(TABLES.token.select().order_by(TABLES.token.c.name, TABLES.token.c.id))
-            return {row.digest: Token(row.id, row.name, check_scope(row.scope)) for row in rows}
+            return {
+                row.digest: Token(row.id, row.name, check_scope(row.scope), row.collection, row.expires) for row in rows
+            }
 
-    @_guarded
+    @guarded
+    def expire_token(self, identifier: str, expires: float) -> None:
+        """Let a token end at a time, or earlier where it was to end earlier."""
+        table = TABLES.token
+        later = table.c.expires.is_(None) | (table.c.expires > expires)
+        with self._engine.begin() as connection:
+            connection.execute(table.update().where((table.c.id == identifier) & later).values(expires=expires))
+
+    @guarded
     def revoke_token(self, identifier: str) -> bool:
         """Forget a token, and say whether it was there."""
         with self._engine.begin() as connection:
             return connection.execute(TABLES.token.delete().where(TABLES.token.c.id == identifier)).rowcount > 0
 
-    @_guarded
+    @guarded
     def add_release(self, release: ReleaseRow, content: bytes) -> None:
         """Keep a release; the same content again takes the new name."""
         table = TABLES.release
         with self._engine.begin() as connection:
             connection.execute(table.delete().where(table.c.id == release.id))
-            connection.execute(table.insert().values(id=release.id, name=release.name, content=content))
+            values = {"id": release.id, "name": release.name, "content": content, "added": time.time()}
+            connection.execute(table.insert().values(**values))
 
-    @_guarded
-    def releases(self) -> list[tuple[ReleaseRow, bytes]]:
-        """Return all uploaded releases."""
+    @guarded
+    def releases(self) -> list[ReleaseRow]:
+        """List the uploaded releases."""
+        table = TABLES.release
+        wanted = table.select().with_only_columns(table.c.id, table.c.name, table.c.added)
         with self._engine.connect() as connection:
-            rows = connection.execute(TABLES.release.select().order_by(TABLES.release.c.id))
-            return [(ReleaseRow(row.id, row.name), bytes(row.content)) for row in rows]
+            return [ReleaseRow(*row) for row in connection.execute(wanted.order_by(table.c.id))]
 
-    @_guarded
+    @guarded
+    def release_content(self, identifier: str) -> bytes | None:
+        """Return the file of an uploaded release, if it is there."""
+        table = TABLES.release
+        wanted = table.select().with_only_columns(table.c.content).where(table.c.id == identifier)
+        with self._engine.connect() as connection:
+            content = connection.execute(wanted).scalar()
+        return None if content is None else bytes(content)
+
+    @guarded
     def delete_release(self, identifier: str) -> None:
         """Forget a release."""
         with self._engine.begin() as connection:
             connection.execute(TABLES.release.delete().where(TABLES.release.c.id == identifier))
 
-    @_guarded
+    @guarded
     def add_collection(self, collection: CollectionRow) -> None:
         """Keep a new collection."""
         with self._engine.begin() as connection:
             connection.execute(TABLES.collection.insert().values(**collection.values()))
 
-    @_guarded
+    @guarded
     def collections(self) -> list[CollectionRow]:
         """Return all collections."""
         with self._engine.connect() as connection:
             rows = connection.execute(TABLES.collection.select().order_by(TABLES.collection.c.id))
             return [CollectionRow.read(row) for row in rows]
 
-    @_guarded
+    @guarded
     def close_collection(self, identifier: str) -> None:
         """Mark a collection as closed."""
         table = TABLES.collection
         with self._engine.begin() as connection:
             connection.execute(table.update().where(table.c.id == identifier).values(closed=True))
 
-    @_guarded
+    @guarded
+    def delete_collection(self, identifier: str) -> None:
+        """Forget a collection, its reports, its curve and the tokens for it."""
+        with self._engine.begin() as connection:
+            for table in (TABLES.chunk, TABLES.history, TABLES.token):
+                connection.execute(table.delete().where(table.c.collection == identifier))
+            connection.execute(TABLES.collection.delete().where(TABLES.collection.c.id == identifier))
+
+    @guarded
+    def size(self) -> int:
+        """Return how many bytes the store takes on the disk."""
+        if self._file is not None:
+            return sum(path.stat().st_size for path in self._file.parent.glob(f"{self._file.name}*"))
+        with self._engine.connect() as connection:
+            return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar() or 0)
+
+    @guarded
     def add_history(self, collection: str, reports: int, width: float) -> None:
         """Keep a point of the curve of interval widths; a second one at the same place is dropped."""
         row = {"collection": collection, "reports": reports, "width": width}
@@ -261,7 +327,7 @@ class Storage:
                 text("INSERT INTO dpsketch_history VALUES (:collection, :reports, :width) ON CONFLICT DO NOTHING"), row
             )
 
-    @_guarded
+    @guarded
     def history(self, collection: str) -> list[tuple[int, float]]:
         """Return the curve of interval widths, by the number of reports."""
         table = TABLES.history
@@ -307,29 +373,6 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("dpsketch_begin", "BEGIN"))
-
-
-def _lock_file(file: Path) -> Any:
-    """Hold an exclusive lock on a database beside the store, until it is closed or the process ends."""
-    import sqlite3
-
-    lock = sqlite3.connect(f"{file}.lock", timeout=0, isolation_level=None, check_same_thread=False)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
-        lock.close()
-        raise InvalidInput(_TAKEN) from None
-    return lock
-
-
-def _lock_database(connection: Connection) -> None:
-    """Make a session of PostgreSQL the one that writes reports, or refuse."""
-    # Whatever the server's default is, a report that is answered survives a power cut.
-    connection.exec_driver_sql("SET synchronous_commit = on")
-    held = connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar()
-    connection.commit()
-    if not held:
-        raise InvalidInput(_TAKEN)
 
 
 def _copy(connection: Connection, rows: list[tuple[int, str, int, bytes]]) -> None:

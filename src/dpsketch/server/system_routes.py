@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,11 @@ from starlette.responses import FileResponse, Response
 import dpsketch
 from dpsketch import local
 from dpsketch.server.auth import SCOPES
-from dpsketch.server.metrics import CONTENT_TYPE
+from dpsketch.server.metrics import CONTENT_TYPE, memory_in_use
 from dpsketch.server.models import FAILURES, LedgerView, SessionView, Status
+from dpsketch.server.refusals import StorageFailed
 from dpsketch.server.replies import finite, reply
-from dpsketch.server.service import Service, anyone, reading_caller, service_of
+from dpsketch.server.service import Visitor, anyone, reading_caller, service_of
 
 __all__ = ["PAGE", "router"]
 
@@ -34,8 +36,7 @@ async def health() -> Response:
 @router.get("/ready", response_model=Status, tags=["system"])
 async def ready(request: Request) -> Response:
     """Say that the store answers."""
-    service = service_of(request)
-    await service.run(service.storage.ping)
+    await service_of(request).readiness.check()
     return reply({"status": "ready"})
 
 
@@ -50,6 +51,13 @@ async def metrics(request: Request) -> Response:
     service = service_of(request)
     service.metrics.releases.set(len(service.releases))
     service.metrics.collections.set(sum(1 for _ in service.aggregates))
+    requests, size = service.collecting.waiting
+    service.metrics.queue_requests.set(requests)
+    service.metrics.queue_bytes.set(size)
+    service.metrics.queue_lag.set(service.collecting.lag)
+    service.metrics.memory_bytes.set(memory_in_use())
+    with contextlib.suppress(StorageFailed):
+        service.metrics.store_bytes.set(await service.readiness.store_size())
     return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -66,23 +74,23 @@ async def client() -> Response:
 
 
 @router.get("/v1/session", response_model=SessionView, tags=["session"])
-async def session(request: Request, service: Annotated[Service, Depends(anyone)]) -> Response:
+async def session(visitor: Annotated[Visitor, Depends(anyone)]) -> Response:
     """Say what the caller may do."""
-    caller = service.tokens.caller(request.headers.get("authorization"))
-    return reply({"scopes": [scope for scope in SCOPES if scope in caller.scopes], "version": dpsketch.__version__})
+    may = visitor.caller.scopes
+    return reply({"scopes": [scope for scope in SCOPES if scope in may], "version": dpsketch.__version__})
 
 
 @router.get("/v1/ledger", response_model=LedgerView, tags=["ledger"])
-async def ledger(service: Annotated[Service, Depends(reading_caller)]) -> Response:
+async def ledger(visitor: Annotated[Visitor, Depends(reading_caller)]) -> Response:
     """Show the budgets: what each dataset may spend, and what it has spent."""
-    book = service.ledger
+    book = visitor.service.ledger
     if book is None:
         return reply({"datasets": []})
 
     def work() -> list[dict[str, Any]]:
         return [_budget(book.spent(dataset)) for dataset in book.datasets()]
 
-    return reply({"datasets": finite(await service.run(work))})
+    return reply({"datasets": finite(await visitor.service.run(work))})
 
 
 def _budget(spent: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, LargeBinary, MetaData, Table, Text
 
-__all__ = ["COUNTERS", "TABLES", "Chunk", "CollectionRow", "ReleaseRow", "metadata"]
+__all__ = ["COUNTERS", "TABLES", "Chunk", "CollectionRow", "Plan", "ReleaseRow", "metadata"]
 
 COUNTERS = ("repeated", "malformed", "other_spec", "oversized")
 """What is counted of the reports that were refused."""
@@ -26,6 +26,8 @@ class TABLES:
         Column("name", Text, nullable=False),
         Column("scope", Text, nullable=False),
         Column("digest", Text, nullable=False, unique=True),
+        Column("collection", Text),
+        Column("expires", Float(53)),
     )
     release = Table(
         "dpsketch_release",
@@ -33,6 +35,7 @@ class TABLES:
         Column("id", Text, primary_key=True),
         Column("name", Text, nullable=False),
         Column("content", LargeBinary, nullable=False),
+        Column("added", Float(53)),
     )
     collection = Table(
         "dpsketch_collection",
@@ -43,6 +46,9 @@ class TABLES:
         Column("candidates", Text, nullable=False),
         Column("closed", Boolean, nullable=False),
         *(Column(name, BigInteger, nullable=False) for name in COUNTERS),
+        Column("max_reports", BigInteger),
+        Column("closes", Float(53)),
+        Column("deletes", Float(53)),
     )
     chunk = Table(
         "dpsketch_chunk",
@@ -72,10 +78,23 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRow:
-    """An uploaded release, without its content."""
+    """An uploaded release, without its content; ``added`` is when, in seconds since 1970, where that is known."""
 
     id: str
     name: str
+    added: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long a collection lives, in seconds since 1970, and how much it holds; None is without limit.
+
+    ``closes``: from then on it takes no reports. ``deletes``: then it is deleted, with all its reports.
+    """
+
+    max_reports: int | None = None
+    closes: float | None = None
+    deletes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,7 @@ class CollectionRow:
     candidates: list[str | int] | None
     closed: bool
     refused: dict[str, int]
+    plan: Plan = Plan()
 
     def values(self) -> dict[str, Any]:
         """Return the row's columns."""
@@ -98,10 +118,14 @@ class CollectionRow:
             "candidates": json.dumps(self.candidates),
             "closed": self.closed,
             **self.refused,
+            "max_reports": self.plan.max_reports,
+            "closes": self.plan.closes,
+            "deletes": self.plan.deletes,
         }
 
     @classmethod
     def read(cls, row: Any) -> CollectionRow:
         """Rebuild it from a row."""
         refused = {name: int(getattr(row, name)) for name in COUNTERS}
-        return cls(row.id, row.name, json.loads(row.spec), json.loads(row.candidates), bool(row.closed), refused)
+        plan = Plan(row.max_reports, row.closes, row.deletes)
+        return cls(row.id, row.name, json.loads(row.spec), json.loads(row.candidates), bool(row.closed), refused, plan)

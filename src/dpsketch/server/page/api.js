@@ -20,6 +20,7 @@ export class ServiceError extends Error {
     this.name = "ServiceError";
     this.status = status;
     this.code = code;
+    this.title = status === 401 || status === 403 ? "Please sign in" : undefined;
   }
 }
 
@@ -32,9 +33,9 @@ function exactly(_name, value, context) {
 function sentence(status, said, retryAfter) {
   switch (status) {
     case 401:
-      return `${said ?? "This needs a token."} Enter one with the button “Token” at the top.`;
+      return "This service is not open to all. Sign in with the token that whoever runs it gave you.";
     case 403:
-      return `${said ?? "Your token does not allow this."} Enter another with the button “Token” at the top.`;
+      return "Your token does not allow this. Sign in with another one, or ask whoever runs the service.";
     case 429:
       return `The service was asked too often. Try again ${retryAfter ? `in ${retryAfter} s` : "in a moment"}.`;
     default:
@@ -53,12 +54,12 @@ async function refusal(response) {
   return new ServiceError(words, response.status, told.code ?? null);
 }
 
-async function send(path, { body, type = "application/json", signal } = {}) {
+async function send(path, { body, type = "application/json", signal, patience = PATIENCE } = {}) {
   const headers = {
     ...(token() && { Authorization: `Bearer ${token()}` }),
     ...(body !== undefined && { "Content-Type": type }),
   };
-  const limit = AbortSignal.timeout(PATIENCE);
+  const limits = [signal, patience === null ? undefined : AbortSignal.timeout(patience)].filter(Boolean);
   let response;
   try {
     response = await fetch(new URL(`v1/${path}`, document.baseURI), {
@@ -68,7 +69,7 @@ async function send(path, { body, type = "application/json", signal } = {}) {
       cache: "no-store",
       credentials: "omit",
       referrerPolicy: "no-referrer",
-      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+      signal: AbortSignal.any(limits),
     });
   } catch (error) {
     if (error.name === "AbortError") {
@@ -105,6 +106,24 @@ export async function postText(path, body, signal) {
 /** GET a file. */
 export async function download(path, signal) {
   return (await send(path, { signal })).blob();
+}
+
+/** GET a stream of JSON lines; `take` is called with each, until the stream ends. */
+export async function follow(path, take, signal) {
+  const response = await send(path, { signal, patience: null });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) {
+      return;
+    }
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    for (const line of parts.filter((text) => text !== "")) {
+      take(JSON.parse(line, exactly));
+    }
+  }
 }
 
 /** An identifier as a part of a path. */

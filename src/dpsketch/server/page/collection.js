@@ -1,15 +1,16 @@
 /** A collection while it grows: reports, estimates, and how sharp they have become. */
 
-import { download, get, part, post } from "./api.js";
+import { download, follow, get, part, post } from "./api.js";
 import { SHARES, barFigure } from "./bars.js";
-import { card, form, h, labelled, lines, noticeBoard } from "./dom.js";
+import { card, form, h, labelled, lines, noticeBoard, shown } from "./dom.js";
 import { guaranteeCard } from "./guarantee.js";
 import { widthFigure } from "./lines.js";
 import { quantity } from "./numbers.js";
 
-const EVERY = 3000;
+const AGAIN = 1000;
 const SLOWEST = 60_000;
 const LISTED = 20;
+const PATIENCE = 10_000; // for the first line; until then the view waits
 
 const COUNTER_NAMES = {
   accepted: "accepted",
@@ -19,40 +20,47 @@ const COUNTER_NAMES = {
   oversized: "refused: too large",
 };
 
-/** Run `step` every few seconds until the view is left. It can be paused, rests while nobody looks, slows on errors. */
-function repeat(step, notice, signal) {
+/** Follow a stream until the view is left. It can be paused, rests while nobody looks, waits longer after errors. */
+function watch(path, take, notice, signal) {
   let paused = false;
-  let timer = null;
-  let wait = EVERY;
-  let running = false;
+  let running = null;
+  let wait = AGAIN;
 
-  async function tick() {
-    clearTimeout(timer);
-    if (signal.aborted || paused || document.hidden || running) {
+  async function run() {
+    if (running !== null || signal.aborted || paused || document.hidden) {
       return;
     }
-    running = true;
+    running = new AbortController();
+    const { signal: stop } = running;
     try {
-      await step();
-      notice.clear();
-      wait = EVERY;
+      await follow(
+        path,
+        (told) => {
+          wait = AGAIN;
+          notice.clear();
+          take(told);
+        },
+        AbortSignal.any([signal, stop]),
+      );
     } catch (error) {
-      notice.fail(error);
-      wait = Math.min(SLOWEST, 2 * wait);
+      if (!stop.aborted && !signal.aborted) {
+        notice.fail(error);
+        wait = Math.min(SLOWEST, 2 * wait);
+      }
     }
-    running = false;
-    if (!signal.aborted && !paused) {
-      timer = setTimeout(tick, wait);
+    running = null;
+    if (!signal.aborted) {
+      setTimeout(run, wait);
     }
   }
 
-  document.addEventListener("visibilitychange", tick, { signal });
-  signal.addEventListener("abort", () => clearTimeout(timer));
-  timer = setTimeout(tick, wait);
+  const look = () => (document.hidden || paused ? running?.abort() : run());
+  document.addEventListener("visibilitychange", look, { signal });
+  run();
   return {
     pause(on) {
       paused = on;
-      return tick();
+      look();
     },
   };
 }
@@ -83,19 +91,27 @@ export async function showCollection(place, { id, signal }) {
   const early = h("p", { class: "soft" }, "Estimates appear with the first reports.");
   const fixed = collection.candidates ?? [];
   const field = h("textarea", { rows: 4, autocomplete: "off", spellcheck: "false" });
+  const doubt = h("p", { class: "notice doubt", role: "alert", hidden: true });
   let keys = [];
 
-  const estimates = () =>
-    fixed.length
-      ? get(`${path}/top?n=${LISTED}`, signal)
-      : post(`${path}/estimate`, { keys: keys.slice(0, LISTED) }, signal);
+  /** The shares of what a person named, where the collection has no list of its own. */
+  async function askShares() {
+    if (keys.length) {
+      showShares(await post(`${path}/estimate`, { keys: keys.slice(0, LISTED) }, signal));
+    }
+  }
 
-  async function refresh() {
-    const [now, counted, history] = await Promise.all([
-      get(path, signal),
-      get(`${path}/counters`, signal),
-      get(`${path}/history`, signal),
-    ]);
+  function showShares(found) {
+    doubt.replaceChildren(found.implausible ? shown(found.note) : "");
+    doubt.hidden = !found.implausible;
+    shares.show(found.estimates, found.confidence, found.joint ? "joint" : "single");
+  }
+
+  function show({ collection: now, counters: counted, history, shares: found, error }) {
+    if (error) {
+      notice.fail(error);
+      return;
+    }
     reports.replaceChildren(quantity(now.reports));
     noun.replaceChildren(now.reports === 1 ? " report" : " reports");
     counters.replaceChildren(
@@ -103,25 +119,26 @@ export async function showCollection(place, { id, signal }) {
         h("div", {}, h("dt", {}, words), h("dd", {}, quantity(counted[name] ?? 0))),
       ),
     );
-    const askable = now.reports > 0 && (fixed.length > 0 || keys.length > 0);
     early.hidden = now.reports > 0;
-    if (askable) {
-      const found = await estimates();
-      shares.show(found.estimates, found.confidence, found.joint ? "joint" : "single");
-    } else {
+    if (found) {
+      showShares(found);
+    } else if (now.reports === 0 || fixed.length) {
       shares.hide();
+    } else {
+      askShares().catch(asked.fail);
     }
     if (history.points.length || history.predicted.length) {
       widths.show(history.points, history.predicted);
     }
+    ready();
   }
 
-  const state = h("span", { class: "soft", role: "status" }, `Refreshed every ${EVERY / 1000} s.`);
+  const state = h("span", { class: "soft", role: "status" }, "Shown as reports come in.");
   let paused = false;
   const toggle = () => {
     paused = !paused;
     pause.replaceChildren(paused ? "Go on" : "Pause");
-    state.replaceChildren(paused ? "Paused." : `Refreshed every ${EVERY / 1000} s.`);
+    state.replaceChildren(paused ? "Paused." : "Shown as reports come in.");
     live.pause(paused);
   };
   const pause = h("button", { type: "button", class: "quiet", click: toggle }, "Pause");
@@ -130,14 +147,20 @@ export async function showCollection(place, { id, signal }) {
     : form(
         () => {
           keys = lines(field);
-          return refresh();
+          return askShares();
         },
         asked,
         labelled("Items to estimate", field, `One a line, at most ${LISTED}.`),
         h("div", { class: "row" }, h("button", { type: "submit" }, "Estimate")),
       );
-  await refresh();
-  const live = repeat(refresh, notice, signal);
+  let ready = () => {};
+  const first = new Promise((resolve) => {
+    ready = resolve;
+    signal.addEventListener("abort", resolve);
+    setTimeout(resolve, PATIENCE);
+  });
+  const live = watch(`${path}/stream`, show, notice, signal);
+  await first;
   place.append(
     h("p", { class: "crumbs" }, h("a", { href: "#/collections" }, "Collections"), " ›"),
     h("h1", { tabindex: "-1" }, collection.name),
@@ -158,7 +181,7 @@ export async function showCollection(place, { id, signal }) {
       h(
         "div",
         { class: "stack" },
-        card("Share of people", early, keyForm, asked.element, shares.element),
+        card("Share of people", doubt, early, keyForm, asked.element, shares.element),
         card("How sharp the answer has become", widths.element),
       ),
       h(

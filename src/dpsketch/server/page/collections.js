@@ -18,7 +18,7 @@ const tile = (href, { name, guarantee, reports, closed }, words) =>
     ),
   );
 
-const NONE = "There are none yet. An administrator makes one from a local spec (POST /v1/collections).";
+const NONE = "There are none here yet. An administrator makes one from a local spec (POST /v1/collections).";
 
 async function list(place, signal, { title, lead, route, words, wanted }) {
   const { collections } = await get("collections", signal);
@@ -51,5 +51,6 @@ export const showOpenCollections = (place, { signal }) =>
     lead: "Pick a question. Your browser randomises your answer before it leaves this page.",
     route: "demo",
     words: "Answer it",
-    wanted: ({ closed }) => !closed,
+    // The browser's client draws reports of this protocol; others are for programs.
+    wanted: ({ closed, spec }) => !closed && spec.protocol === "subset-hashing",
   });

@@ -2,6 +2,13 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Characters that turn the direction of writing, and would have a text show as another one: they are named instead. */
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A text as it is shown. */
+export const shown = (text) =>
+  text.replace(TURNING, (sign) => `[U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") {
@@ -12,7 +19,8 @@ function fill(element, attributes, children) {
       element.setAttribute(name, value);
     }
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  const there = children.flat(Infinity).filter((child) => child !== null && child !== undefined);
+  element.append(...there.map((child) => (typeof child === "string" ? shown(child) : child)));
   return element;
 }
 
@@ -82,7 +90,7 @@ export function noticeBoard() {
       if (error.name === "AbortError") {
         return;
       }
-      element.replaceChildren(h("strong", {}, "That did not work. "), error.message);
+      element.replaceChildren(h("strong", {}, `${error.title ?? "That did not work"}. `), shown(error.message));
       element.hidden = false;
     },
   };

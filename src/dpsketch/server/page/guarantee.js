@@ -35,13 +35,25 @@ function figures({ epsilon, delta }) {
   );
 }
 
+/** The words one sentence after the other: the first as it is, the others below it, to be opened. */
+function sentences(words) {
+  const [first, ...others] = words.split(/(?<=[.;:]) (?=[A-ZΑ-Ω])/u);
+  const more = h(
+    "details",
+    {},
+    h("summary", {}, "In full"),
+    h("ul", { class: "sentences" }, others.map((one) => h("li", {}, one))),
+  );
+  return [h("p", {}, first), others.length ? more : null];
+}
+
 /** The guarantee at full length. */
 export function guaranteeCard(guarantee) {
   const broken = guarantee.holds === false;
   const shown = card(
     broken ? "⚠ Not private" : "What is promised",
     broken ? null : figures(guarantee),
-    h("p", {}, guarantee.words),
+    ...sentences(guarantee.words),
   );
   shown.classList.add("promise");
   shown.classList.toggle("broken", broken);

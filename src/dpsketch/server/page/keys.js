@@ -3,10 +3,11 @@
 import { asker } from "./answers.js";
 import { post } from "./api.js";
 import { barFigure } from "./bars.js";
-import { card, form, h, labelled, lines, noticeBoard } from "./dom.js";
+import { card, form, h, labelled, lines, noticeBoard, shown } from "./dom.js";
 import { WHOLE } from "./numbers.js";
 
 const LISTED = 20;
+const EXAMPLES = 5;
 
 /** What the keys of a release are; where it does not say, a person chooses. */
 export function keyTypeField({ key_type: stated, questions }) {
@@ -43,6 +44,9 @@ export function searchCard(context) {
     await answers.ask(key);
     field.select();
   };
+  const examples = (context.release.examples ?? []).slice(0, EXAMPLES).map((key) =>
+    h("button", { type: "submit", class: "quiet example", click: () => (field.value = key) }, key),
+  );
   const label = kinds.integer() ? "Key (a whole number)" : "Key, exactly as it was counted";
   return card(
     "Look up a key",
@@ -51,6 +55,7 @@ export function searchCard(context) {
       search,
       notice,
       h("div", { class: "row" }, labelled(label, field), h("button", { type: "submit" }, "Look up")),
+      examples.length ? h("div", { class: "row examples" }, h("span", { class: "soft" }, "For example:"), examples) : null,
     ),
     notice.element,
     ...answers.parts,
@@ -65,6 +70,7 @@ export async function listCard({ release, path, signal, measure, confidence, key
   const chart = barFigure(measure);
   const number = h("input", { type: "number", min: 1, max: 200, value: LISTED });
   const candidates = h("textarea", { rows: findsKeys ? 2 : 5, autocomplete: "off", spellcheck: "false" });
+  candidates.value = findsKeys ? "" : (release.examples ?? []).join("\n");
   let last = null;
 
   async function ask(way) {
@@ -90,7 +96,7 @@ export async function listCard({ release, path, signal, measure, confidence, key
     last = way;
     if (found.estimates.length === 0) {
       chart.hide();
-      status.replaceChildren(found.note || "No key is frequent enough to stand out from the noise.");
+      status.replaceChildren(shown(found.note) || "No key is frequent enough to stand out from the noise.");
       return;
     }
     status.replaceChildren(`${found.estimates.length} keys, the largest first.`);
@@ -125,7 +131,7 @@ export async function listCard({ release, path, signal, measure, confidence, key
       decode,
     ),
   );
-  if (findsKeys) {
+  if (findsKeys || candidates.value !== "") {
     await ask("top").catch(notice.fail);
   }
   return card(

@@ -45,6 +45,9 @@ async function show(arriving) {
   const notice = noticeBoard();
   markLinks(hash);
   main.setAttribute("aria-busy", "true");
+  if (main.querySelector(".view") === null) {
+    main.replaceChildren(h("p", { class: "soft waiting", role: "status" }, "Loading…"));
+  }
   try {
     if (found === undefined) {
       throw new Error("There is no such view. Choose one above.");
@@ -55,8 +58,12 @@ async function show(arriving) {
     if (signal.aborted) {
       return;
     }
-    notice.fail(error);
-    place.replaceChildren(h("h1", { tabindex: "-1" }, "Nothing to show"), notice.element);
+    if (error.status === 401 || error.status === 403) {
+      place.replaceChildren(...signIn(error));
+    } else {
+      notice.fail(error);
+      place.replaceChildren(h("h1", { tabindex: "-1" }, "Nothing to show"), notice.element);
+    }
   }
   if (signal.aborted) {
     return;
@@ -71,6 +78,20 @@ async function show(arriving) {
   }
 }
 
+/** What stands where a view needs a token that is not there. */
+function signIn(error) {
+  const open = () => document.getElementById("token-button").click();
+  return [
+    h("h1", { tabindex: "-1" }, "Please sign in"),
+    h(
+      "div",
+      { class: "card stack" },
+      h("p", {}, error.message),
+      h("div", { class: "row" }, h("button", { type: "button", click: open }, "Sign in")),
+    ),
+  ];
+}
+
 async function greet() {
   const state = document.getElementById("token-state");
   const scopes = document.getElementById("scopes");
@@ -78,7 +99,7 @@ async function greet() {
     const session = await get("session");
     const may = session.scopes.length
       ? `You may: ${session.scopes.join(", ")}.`
-      : "You may do nothing here without a token.";
+      : "Sign in to see what is here.";
     state.replaceChildren(may);
     scopes.replaceChildren(may);
     document.getElementById("version").replaceChildren(`dpsketch ${session.version}`);

@@ -1,0 +1,246 @@
+"""The service under mixed load: honest devices at half of its capacity, a slow-body, a forger and a scraper beside.
+
+    python -m benchmarks.mixed_load               # five minutes
+    python -m benchmarks.mixed_load 3600          # one hour
+
+First the capacity is measured, for ten seconds: single reports from 128 connections, as fast as they are answered. Then
+128 connections send one report each at a pace that comes to half of it, each device from an address of its own. Beside
+them a slow-body holds sixteen connections open by one byte a second, a forger sends batches and single reports from one
+address as fast as it is answered, and a scraper asks for what has to be computed. At the end the process is killed and
+started again, and every report that was answered 202 must be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.service import PROTOCOL, load
+from dpsketch import local
+
+SECONDS = 300.0
+CONNECTIONS = 128
+SLOW = 16
+SCRAPERS = 4
+WARM_UP = 0.2  # of the time; what memory holds after it is what the end is set against
+OPTIONS = [
+    "--public-read", "--public-collect", "--client-header", "X-Forwarded-For", "--collection-rate", "1000000",
+    "--timeout", "10", "--log-level", "error",
+]  # fmt: skip
+
+
+@dataclass
+class Tally:
+    """What the load saw."""
+
+    taken: set[bytes] = field(default_factory=set)
+    times: list[float] = field(default_factory=list)
+    honest: dict[str, int] = field(default_factory=dict)
+    forger: dict[str, int] = field(default_factory=dict)
+    scraper: dict[str, int] = field(default_factory=dict)
+    slow_ended: int = 0
+    memory: list[tuple[float, int]] = field(default_factory=list)
+
+
+def run(seconds: float = SECONDS) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="dpsketch-mixed-") as folder:
+        store = str(Path(folder, "service.db"))
+        with _serving(store, ["--address-rate", "1000000", "--address-quota", "1000000000"]) as (url, _):
+            capacity = load(url, _start_collection(url, store), "single", 10.0)["rate"]
+        tally = Tally()
+        with _serving(store, []) as (url, process):
+            collection = _start_collection(url, store)
+            asyncio.run(_mixed(url, collection, capacity / 2, seconds, tally))
+            held = _get(f"{url}/v1/collections/{collection}")["reports"]
+            process.send_signal(signal.SIGKILL)
+            process.wait(60)
+        with _serving(store, []) as (url, _):
+            exported = Path(folder, "exported.dps")
+            with urllib.request.urlopen(f"{url}/v1/collections/{collection}/export") as answer:
+                exported.write_bytes(answer.read())
+        ids = np.asarray(local.load(exported).to_document().arrays["ids"])
+        kept = {row.tobytes() for row in ids.astype("<u8")}
+        warm = [size for at, size in tally.memory if at >= WARM_UP * seconds] or [0]
+        return {
+            "seconds": seconds,
+            "capacity_per_second": round(capacity),
+            "honest": tally.honest,
+            "honest_per_second": round(len(tally.taken) / seconds),
+            **{f"p{level}_ms": round(1000 * float(np.percentile(tally.times, level)), 1) for level in (50, 99)},
+            "worst_ms": round(1000 * max(tally.times), 1),
+            "forger": tally.forger,
+            "scraper": tally.scraper,
+            "slow_connections_ended": tally.slow_ended,
+            "reports_held": held,
+            "acknowledged_and_lost": len(tally.taken - kept),
+            "memory_mb": [round(size / 2**20) for size in (warm[0], max(warm), warm[-1])],
+            "memory_growth": round(warm[-1] / max(1, warm[0]) - 1, 3),
+        }
+
+
+@contextlib.contextmanager
+def _serving(store: str, more: list[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "dpsketch", "serve", "--store", store, "--port", "0", *OPTIONS, *more]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _start_collection(url: str, store: str) -> str:
+    make = [sys.executable, "-m", "dpsketch", "serve", "--store", store, "token", "create"]
+    made = subprocess.run([*make, "--scope", "admin", "--name", "bench"], capture_output=True, text=True, check=True)
+    time.sleep(2.5)  # for the service to take note
+    body = json.dumps({"name": "mixed", "spec": PROTOCOL.to_json(), "candidates": ["apple", "pear"]}).encode()
+    headers = {"Authorization": f"Bearer {made.stdout.strip()}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/collections", body, headers)) as answer:
+        return str(json.load(answer)["id"])
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url) as answer:
+        return json.load(answer)
+
+
+# The load.
+
+
+class _Caller:
+    """One connection that asks and waits for the answer; it connects again where it was ended."""
+
+    def __init__(self, url: str) -> None:
+        host, port = url.removeprefix("http://").split(":")
+        self._address = host, int(port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, method: str, path: str, body: bytes = b"", kind: str = "", address: str = "") -> int:
+        """Return the status of the answer; 0 where there was none."""
+        try:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection(*self._address)
+            reader, writer = self._streams
+            lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+            lines += [f"Content-Type: {kind}"] * bool(kind) + [f"X-Forwarded-For: {address}"] * bool(address)
+            writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+            if b"connection: close" in head:
+                self.close()
+            return int(head[9:12])
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            return 0
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+def _count(tally: dict[str, int], status: int) -> None:
+    tally[str(status)] = tally.get(str(status), 0) + 1
+
+
+async def _honest(url: str, path: str, pause: float, end: float, number: int, tally: Tally) -> None:
+    caller, draw = _Caller(url), random.Random(number)
+    reports = PROTOCOL.to_bytes(PROTOCOL.report([["apple"]] * 64))
+    at = time.perf_counter() + draw.random() * pause
+    while at < end:
+        await asyncio.sleep(max(0.0, at - time.perf_counter()))
+        identifier = os.urandom(16)
+        body = reports[draw.randrange(64)]
+        body = body[:9] + identifier + body[25:]
+        address = f"10.{draw.randrange(256)}.{draw.randrange(256)}.{draw.randrange(256)}"
+        start = time.perf_counter()
+        status = await caller.ask("POST", path, body, "application/octet-stream", address)
+        tally.times.append(time.perf_counter() - start)
+        _count(tally.honest, status)
+        if status == 202:
+            tally.taken.add(identifier)
+        at += pause
+    caller.close()
+
+
+async def _slow(url: str, path: str, end: float, tally: Tally) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400\r\n\r\n".encode()
+    while time.perf_counter() < end:
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(head)
+            with contextlib.suppress(OSError):
+                while time.perf_counter() < end and not writer.is_closing():
+                    writer.write(b"x")
+                    await writer.drain()
+                    await asyncio.sleep(1)
+            tally.slow_ended += time.perf_counter() < end
+            writer.close()
+
+
+async def _forger(url: str, path: str, end: float, tally: Tally) -> None:
+    caller = _Caller(url)
+    batch = b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["pear"]] * 20_000)))
+    one = len(batch) // 20_000
+    while time.perf_counter() < end:
+        for body in (batch, *(batch[:9] + os.urandom(16) + batch[25:one] for _ in range(20))):
+            _count(tally.forger, await caller.ask("POST", path, body, "application/octet-stream", "192.0.2.66"))
+            await asyncio.sleep(0.02)
+    caller.close()
+
+
+async def _scraper(url: str, collection: str, end: float, number: int, tally: Tally) -> None:
+    caller, draw = _Caller(url), random.Random(number)
+    while time.perf_counter() < end:
+        asked = draw.choice(("top", "estimate", "history", "export", "estimate"))
+        query = "" if asked in ("history", "export") else f"?confidence={draw.uniform(0.5, 0.99):.6f}&key=apple"
+        path = f"/v1/collections/{collection}/{asked}{query}"
+        _count(tally.scraper, await caller.ask("GET", path, address=f"192.0.2.{number}"))
+        await asyncio.sleep(0.05)
+    caller.close()
+
+
+async def _watch(url: str, begin: float, end: float, tally: Tally) -> None:
+    while time.perf_counter() < end:
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(f"{url}/metrics").read().decode())
+        line = next(line for line in text.splitlines() if line.startswith("dpsketch_memory_bytes "))
+        tally.memory.append((time.perf_counter() - begin, int(float(line.rpartition(" ")[2]))))
+        await asyncio.sleep(5)
+
+
+async def _mixed(url: str, collection: str, rate: float, seconds: float, tally: Tally) -> None:
+    begin = time.perf_counter()
+    end = begin + seconds
+    path = f"/v1/collections/{collection}/reports"
+    await asyncio.gather(
+        *(_honest(url, path, CONNECTIONS / rate, end, number, tally) for number in range(CONNECTIONS)),
+        *(_slow(url, path, end, tally) for _ in range(SLOW)),
+        _forger(url, path, end, tally),
+        *(_scraper(url, collection, end, number, tally) for number in range(SCRAPERS)),
+        _watch(url, begin, end, tally),
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(*map(float, sys.argv[1:2])), indent=2))

@@ -1,0 +1,165 @@
+"""Answers to questions: computed in threads, kept, shared by all who ask the same, and charged to who asks first.
+
+What a release says never changes, and what a collection says changes only with its reports. So an answer is kept under
+what was asked, as the bytes that are sent, with the number of reports where it depends on them. Computing is the
+dearest thing a stranger can ask for: each caller has an allowance of it in seconds, and all who have no token compute
+one answer at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from starlette.responses import Response
+
+from dpsketch.server.limits import Rate
+from dpsketch.server.metrics import Metrics
+from dpsketch.server.refusals import Refused
+
+__all__ = ["Answers", "question"]
+
+T = TypeVar("T")
+
+_THREADS = 4
+_PUBLIC_THREADS = 1
+_KEPT = 32 << 20  # bytes of answers
+_LARGEST = 8 << 20
+_SECONDS = 20.0  # seconds' worth of its allowance that a caller may spend at once
+_WAITING = 64  # questions that may wait for a thread
+
+
+def question(*parts: object) -> bytes:
+    """Return the name under which an answer is kept: a digest of all that it depends on."""
+    digest = hashlib.sha256()
+    for part in parts:
+        text = str(part).encode("utf-8", "surrogatepass")
+        digest.update(len(text).to_bytes(8) + text)
+    return digest.digest()
+
+
+class Answers:
+    """Computes answers, and keeps them."""
+
+    def __init__(self, compute_rate: float, timeout: float, metrics: Metrics) -> None:
+        self._timeout = timeout
+        self._metrics = metrics
+        self._threads = ThreadPoolExecutor(_THREADS, "dpsketch-answer")
+        self._public = asyncio.Semaphore(_PUBLIC_THREADS)
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._rate = Rate(compute_rate, what="seconds of computing", seconds=_SECONDS, least=_SECONDS / 4)
+        self._kept: OrderedDict[bytes, tuple[int, Response]] = OrderedDict()
+        self._size = 0
+        self._pending: dict[tuple[bytes, int], asyncio.Task[Response]] = {}
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do what takes long in a thread.
+
+        Who waits too long is told so. What has not begun by then never will; what has ends in its own time.
+        """
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            return await asyncio.wait_for(future, self._timeout)
+        except TimeoutError:
+            raise _slow() from None
+
+    async def answer(
+        self, caller: str, known: bool, name: bytes, work: Callable[[], Response], version: int = 0
+    ) -> Response:
+        """Return a kept answer, or one that is being computed, or compute it at the caller's cost.
+
+        Parameters
+        ----------
+        caller : str
+            Who pays: a token, or an address.
+        known : bool
+            Whether the caller has a token.
+        name : bytes
+            What the answer is kept under, from :func:`question`.
+        work : callable
+            What computes it, in a thread.
+        version : int
+            What it is of, where that changes; an older answer is not kept beside a newer one.
+        """
+        kept = self._kept.get(name)
+        if kept is not None and kept[0] == version:
+            self._kept.move_to_end(name)
+            self._metrics.answers.labels("kept").inc()
+            return kept[1]
+        task = self._pending.get((name, version))
+        if task is None:
+            self._rate.take(caller, 0.0)
+            if self._waiting >= _WAITING:
+                raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
+            keep = partial(self._keep, name, version)
+            task = asyncio.create_task(self._compute(caller, known, work, keep))
+            self._pending[name, version] = task
+            task.add_done_callback(lambda _: self._pending.pop((name, version), None))
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), self._timeout)
+        except TimeoutError:
+            raise _slow() from None
+
+    async def _compute(
+        self, caller: str, known: bool, work: Callable[[], Response], keep: Callable[[Response], None]
+    ) -> Response:
+        self._waiting += 1
+        try:
+            if known:
+                return await self._paid(caller, work, keep)
+            async with asyncio.timeout(self._timeout), self._turns.setdefault(caller, asyncio.Lock()), self._public:
+                self._rate.take(caller, 0.0)  # what came before may have cost all
+                return await self._paid(caller, work, keep)
+        except TimeoutError:
+            raise _slow() from None
+        finally:
+            self._waiting -= 1
+            turn = self._turns.get(caller)
+            if turn is not None and not turn.locked():
+                del self._turns[caller]
+
+    async def _paid(self, caller: str, work: Callable[[], Response], keep: Callable[[Response], None]) -> Response:
+        spent = 0.0
+
+        def timed() -> Response:
+            nonlocal spent
+            start = time.thread_time()
+            try:
+                return work()
+            finally:
+                spent = time.thread_time() - start
+
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, timed)
+        finally:
+            self._rate.charge(caller, spent)
+            self._metrics.answer_seconds.inc(spent)
+        self._metrics.answers.labels("computed").inc()
+        keep(found)
+        return found
+
+    def _keep(self, name: bytes, version: int, found: Response) -> None:
+        _, before = self._kept.pop(name, (0, None))
+        self._size -= 0 if before is None else len(before.body)
+        if len(found.body) > _LARGEST:
+            return
+        self._kept[name] = version, found
+        self._size += len(found.body)
+        while self._size > _KEPT:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._size -= len(dropped.body)
+
+    def stop(self) -> None:
+        """End the threads; what they compute is dropped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _slow() -> Refused:
+    return Refused(503, "too_slow", "The answer took too long; ask for less.", {"Retry-After": "1"})

@@ -1,0 +1,398 @@
+"""The service in production: workers that share a store, upgrades, backups, tokens, the life of a collection."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import InvalidInput
+from dpsketch.server import create_app
+from dpsketch.server.schema import NEWEST
+from dpsketch.server.settings import VARIABLES, Limits, from_environment
+from dpsketch.server.storage import Storage
+from serving import OPEN, PROTOCOL, Server, dpsketch, new_collection, new_token, objects
+
+ROOT = Path(__file__).parents[2]
+OCTETS = {"Content-Type": "application/octet-stream"}
+
+
+def wait_for(condition: Any, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def database(postgresql_url: str) -> str:
+    """A database of the test's own."""
+    import psycopg
+
+    name = f"production_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return postgresql_url.rpartition("/")[0] + f"/{name}"
+
+
+# Several processes on one PostgreSQL.
+
+
+def test_workers_that_share_a_store_count_every_report_once(tmp_path: Path, database: str) -> None:
+    token = new_token(database, "admin")
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (Server(folder, ["--store", database, "--shared", *OPEN]).start() for folder in folders)
+    try:
+        alone = subprocess.run(
+            [sys.executable, "-m", "dpsketch", "serve", "--port", "0", "--store", database],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert "another process serves this store" in alone.stderr
+        address = f"/v1/collections/{new_collection(first.client(token))}"
+        wait_for(lambda: second.client(token).get(address).status_code == 200)
+        batch = objects(300)
+        told = [
+            server.client().post(f"{address}/reports", json=batch[at : at + 100]).json()
+            for at, server in ((0, first), (100, second), (50, second), (200, first), (150, second))
+        ]
+        assert [each["accepted"] for each in told] == [100, 100, 0, 100, 0]
+        assert sum(each["repeated"] for each in told) == 200
+        for server in (first, second):
+            wait_for(lambda server=server: server.client().get(address).json()["reports"] == 300)
+        one, other = (server.client().get(f"{address}/estimate?key=apple").json() for server in (first, second))
+        assert one == other
+        bad = [server.client().post(f"{address}/reports", json={"no": "report"}) for server in (first, second, second)]
+        assert {each.status_code for each in bad} == {422}
+        sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record())
+        path = tmp_path / "up.dps"
+        sketch.release(epsilon=1.0, delta=1e-6).save(path)
+        added = first.client(token).post("/v1/releases?name=mine", content=path.read_bytes(), headers=OCTETS).json()
+        file = f"/v1/releases/{added['id']}/file"
+        wait_for(lambda: second.client().get(file).status_code == 200)
+        assert second.client().get(file).content == path.read_bytes()
+        assert first.client(token).post(f"{address}/close").status_code == 200
+        wait_for(lambda: second.client().get(address).json()["closed"])
+        assert second.client(token).delete(address).status_code == 204
+        wait_for(lambda: first.client().get(address).status_code == 404)
+    finally:
+        codes = [first.stop(), second.stop()]
+    assert codes == [0, 0]
+
+
+def test_refusals_of_all_workers_are_added_up(tmp_path: Path, database: str) -> None:
+    token = new_token(database, "admin")
+    (tmp_path / "b").mkdir()
+    first = Server(tmp_path, ["--store", database, "--shared", *OPEN]).start()
+    second = Server(tmp_path / "b", ["--store", database, "--shared", *OPEN]).start()
+    address = f"/v1/collections/{new_collection(first.client(token))}"
+    wait_for(lambda: second.client(token).get(address).status_code == 200)
+    for server, times in ((first, 2), (second, 3)):
+        for _ in range(times):
+            assert server.client().post(f"{address}/reports", json={"no": "report"}).status_code == 422
+    assert [first.stop(), second.stop()] == [0, 0]
+    storage = Storage(database)
+    [row] = storage.collections()
+    storage.close()
+    assert row.refused["malformed"] == 5
+
+
+def test_one_sqlite_is_not_shared(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="PostgreSQL only"):
+        Storage(str(tmp_path / "x.db"), shared=True)
+
+
+# The factory.
+
+
+def test_the_factory_reads_the_environment_as_the_command_line_does(tmp_path: Path) -> None:
+    given = dict.fromkeys(VARIABLES, "7") | {
+        "DPSKETCH_STORE": str(tmp_path / "x.db"), "DPSKETCH_PUBLIC_READ": "1",
+        "DPSKETCH_ALLOW_HOST": "a.example b.example",
+        "DPSKETCH_MOUNT": f"/one{os.pathsep}/two", "DPSKETCH_CLIENT_HEADER": "X-Real-IP",
+    }  # fmt: skip
+    read = from_environment(given)
+    assert (read.hosts, read.public, read.client_header) == (("a.example", "b.example"), {"read"}, "X-Real-IP")
+    assert [str(mount) for mount in read.mounts] == ["/one", "/two"]
+    assert {getattr(read.limits, name) for name in VARIABLES.values()} == {7}
+    assert from_environment({"DPSKETCH_STORE": "x"}).limits == Limits()
+    for wrong in (
+        {},
+        {"DPSKETCH_STORE": "x", "DPSKETCH_MAX_BODY": "-1"},
+        {"DPSKETCH_STORE": "x", "DPSKETCH_SHARED": "?"},
+    ):
+        with pytest.raises(InvalidInput, match="DPSKETCH_"):
+            from_environment(wrong)
+    options = dpsketch("serve", "--help")
+    for name in VARIABLES:
+        assert f"--{name.removeprefix('DPSKETCH_').lower().replace('_', '-')}" in options, name
+
+
+def test_another_server_runs_the_application_with_the_same_limits(tmp_path: Path) -> None:
+    store = str(tmp_path / "factory.db")
+    token = new_token(store, "admin")
+    environment = {
+        **os.environ, "DPSKETCH_STORE": store, "DPSKETCH_PUBLIC_COLLECT": "1", "DPSKETCH_MAX_JSON": "4096",
+        "DPSKETCH_ADDRESS_QUOTA": "3",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "uvicorn", "--factory", "dpsketch.server:create_app", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as process:
+        try:
+            assert process.stderr is not None
+            said = next(line for line in process.stderr if "running on" in line)
+            found = re.search(r"http://\S+", said)
+            assert found is not None
+            url = found.group()
+            with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as admin:
+                address = f"{url}/v1/collections/{new_collection(admin)}/reports"
+                assert admin.post(address, json=objects(80)).status_code == 413
+            codes = [httpx.post(address, json=objects(1)[0]).status_code for _ in range(5)]
+            assert codes == [202, 202, 202, 429, 429]
+            assert httpx.post(address, json=objects(2)).status_code == 413
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def test_the_factory_says_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPSKETCH_STORE", raising=False)
+    with pytest.raises(InvalidInput, match="DPSKETCH_STORE is not set"):
+        create_app()
+
+
+# Upgrades, backups.
+
+FIRST_TABLES = """
+CREATE TABLE dpsketch_token (id TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, digest TEXT NOT NULL UNIQUE);
+CREATE TABLE dpsketch_release (id TEXT PRIMARY KEY, name TEXT NOT NULL, content {blob} NOT NULL);
+CREATE TABLE dpsketch_collection (id TEXT PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, candidates TEXT NOT NULL,
+    closed BOOLEAN NOT NULL, repeated BIGINT NOT NULL, malformed BIGINT NOT NULL, other_spec BIGINT NOT NULL,
+    oversized BIGINT NOT NULL);
+CREATE TABLE dpsketch_chunk (number BIGINT PRIMARY KEY, collection TEXT NOT NULL, reports BIGINT NOT NULL,
+    content {blob} NOT NULL);
+CREATE TABLE dpsketch_history (collection TEXT, reports BIGINT, width DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (collection, reports));
+"""
+"""A store as the first version made it, without a note of its version."""
+
+
+def fill(execute: Any, mark: str, blob: str) -> None:
+    for statement in FIRST_TABLES.format(blob=blob).split(";"):
+        if statement.strip():
+            execute(statement)
+    reports = PROTOCOL.form.by_identifier(b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["apple"]] * 50))))
+    spec = json.dumps(PROTOCOL.to_json())
+    values = ", ".join([mark] * 9)
+    execute(f"INSERT INTO dpsketch_collection VALUES ({values})", ("c", "Old", spec, "null", False, 1, 2, 3, 4))
+    execute(f"INSERT INTO dpsketch_chunk VALUES ({', '.join([mark] * 4)})", (1, "c", 50, reports))
+    execute(f"INSERT INTO dpsketch_token VALUES ({', '.join([mark] * 4)})", ("t", "ann", "read", "00"))
+
+
+def upgraded(store: str) -> None:
+    for _ in range(2):  # the second time there is nothing to do
+        storage = Storage(store)
+        [row] = storage.collections()
+        [token] = storage.tokens().values()
+        [chunk] = storage.chunks()
+        storage.close()
+        assert (row.id, row.refused["other_spec"], row.plan.closes) == ("c", 3, None)
+        assert (token.id, token.scope, token.expires) == ("t", "read", None)
+        assert chunk.reports == 50
+
+
+def test_an_old_store_is_upgraded_and_a_newer_one_refused_on_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as connection:
+        fill(connection.execute, "?", "BLOB")
+    connection.close()
+    upgraded(str(path))
+    before = path.read_bytes()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE dpsketch_schema SET version = ?", (NEWEST + 1,))
+    connection.close()
+    with pytest.raises(InvalidInput, match="newer dpsketch has written this store"):
+        Storage(str(path))
+    assert len(before) == len(path.read_bytes())
+
+
+def test_an_old_store_is_upgraded_on_postgresql(database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(database) as connection:
+        fill(connection.execute, "%s", "BYTEA")
+    upgraded(database)
+
+
+def test_an_upgrade_that_fails_half_way_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as connection:
+        fill(connection.execute, "?", "BLOB")
+    connection.close()
+    from dpsketch.server import schema
+
+    steps = {2: (*schema._STEPS[2][:3], "ALTER TABLE no_such_table ADD COLUMN x TEXT")}
+    with monkeypatch.context() as broken:
+        broken.setattr(schema, "_STEPS", steps)
+        with pytest.raises(Exception, match="could not be used"):
+            Storage(str(path))
+    upgraded(str(path))
+
+
+def exported(server: Server, address: str) -> bytes:
+    return server.client().get(f"{address}/export").content
+
+
+def test_a_restored_backup_is_equal_on_sqlite(tmp_path: Path) -> None:
+    """Taken while the service runs, by SQLite's own copy."""
+    store = str(tmp_path / "a.db")
+    token = new_token(store, "admin")
+    server = Server(tmp_path, ["--store", store, *OPEN]).start()
+    try:
+        address = f"/v1/collections/{new_collection(server.client(token))}"
+        assert server.client().post(f"{address}/reports", json=objects(200)).status_code == 202
+        source, copy = sqlite3.connect(store), sqlite3.connect(tmp_path / "copy.db")
+        source.backup(copy)
+        source.close()
+        copy.close()
+        then = exported(server, address)
+        assert server.client().post(f"{address}/reports", json=objects(10)).status_code == 202
+    finally:
+        assert server.stop() == 0
+    restored = Server(tmp_path, ["--store", str(tmp_path / "copy.db"), *OPEN]).start()
+    try:
+        assert exported(restored, address) == then
+        assert restored.client(token).get("/v1/session").json()["scopes"] == ["collect", "read", "admin"]
+    finally:
+        assert restored.stop() == 0
+
+
+def test_a_restored_backup_is_equal_on_postgresql(tmp_path: Path, database: str) -> None:
+    import psycopg
+
+    binaries = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
+    if binaries is None or not (binaries / "pg_dump").exists():
+        pytest.skip("pg_dump is not installed")
+    token = new_token(database, "admin")
+    server = Server(tmp_path, ["--store", database, *OPEN]).start()
+    try:
+        address = f"/v1/collections/{new_collection(server.client(token))}"
+        assert server.client().post(f"{address}/reports", json=objects(200)).status_code == 202
+        then = exported(server, address)
+        dump = subprocess.run([binaries / "pg_dump", "-Fc", database], capture_output=True, check=True).stdout
+    finally:
+        assert server.stop() == 0
+    again = database + "_again"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{again.rpartition("/")[2]}"')
+    subprocess.run([binaries / "pg_restore", "--no-owner", "-d", again], input=dump, check=True)
+    restored = Server(tmp_path, ["--store", again, *OPEN]).start()
+    try:
+        assert exported(restored, address) == then
+    finally:
+        assert restored.stop() == 0
+
+
+# Tokens, and the life of a collection.
+
+
+def test_tokens_for_one_collection_that_expire_and_are_rotated(tmp_path: Path) -> None:
+    store = str(tmp_path / "tokens.db")
+    token = new_token(store, "admin")
+    server = Server(tmp_path, ["--store", store]).start()
+    try:
+        mine, other = (f"/v1/collections/{new_collection(server.client(token))}" for _ in range(2))
+        identifier = mine.rpartition("/")[2]
+        create = ["serve", "--store", store, "token", "create", "--name", "gateway", "--json"]
+        made = json.loads(dpsketch(*create, "--scope", "collect", "--collection", identifier, "--days", "1"))
+        client = server.client(made["token"])
+        wait_for(lambda: client.get("/v1/session").status_code == 200)
+        assert client.post(f"{mine}/reports", json=objects(5)).status_code == 202
+        refused = client.post(f"{other}/reports", json=objects(5))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+        assert [one["id"] for one in client.get("/v1/collections").json()["collections"]] == [identifier]
+        rotated = json.loads(
+            dpsketch("serve", "--store", store, "token", "rotate", made["id"], "--hours", "0", "--json")
+        )
+        assert rotated["collection"] == identifier
+        fresh = server.client(rotated["token"])
+        wait_for(lambda: fresh.get("/v1/session").status_code == 200)
+        wait_for(lambda: client.get("/v1/session").status_code == 401)
+        assert fresh.post(f"{mine}/reports", json=objects(5)).status_code == 202
+        listed = dpsketch("serve", "--store", store, "token", "list")
+        assert identifier in listed
+        assert rotated["token"].encode() not in Path(store).read_bytes()
+        refused_one = subprocess.run(
+            [sys.executable, "-m", "dpsketch", *create, "--scope", "read", "--collection", "nowhere"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "no collection with this id" in refused_one.stderr
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_collection_ends_and_is_deleted_in_its_time(tmp_path: Path) -> None:
+    store = str(tmp_path / "life.db")
+    token = new_token(store, "admin")
+    server = Server(tmp_path, ["--store", store, *OPEN]).start()
+    admin = server.client(token)
+
+    def soon(seconds: float) -> str:
+        return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+    try:
+        kept = f"/v1/collections/{new_collection(admin)}"
+        address = f"/v1/collections/{new_collection(admin, closes_at=soon(1.5), deletes_at=soon(4), max_reports=15)}"
+        assert admin.post(f"{address}/reports", json=objects(10)).status_code == 202
+        assert admin.post(f"{address}/reports", json=objects(10)).json()["error"]["code"] == "full"
+        wait_for(lambda: admin.get(address).json()["closed"])
+        assert admin.post(f"{address}/reports", json=objects(1)).json()["error"]["code"] == "closed"
+        assert exported(server, address)
+        wait_for(lambda: admin.get(address).status_code == 404)
+        assert admin.post(f"{kept}/reports", json=objects(10)).status_code == 202
+        assert admin.delete(kept).status_code == 204
+        assert server.client().delete(kept).status_code == 401
+        with sqlite3.connect(store) as connection:
+            for table in ("collection", "chunk", "history"):
+                assert connection.execute(f"SELECT count(*) FROM dpsketch_{table}").fetchone() == (0,)
+        connection.close()
+        assert admin.post("/v1/collections", json={"name": "x", "spec": {}, "closes_at": "soon"}).status_code == 422
+    finally:
+        assert server.stop() == 0
+
+
+def test_metrics_tell_what_an_operator_watches(tmp_path: Path) -> None:
+    store = str(tmp_path / "metrics.db")
+    token = new_token(store, "admin")
+    server = Server(tmp_path, ["--store", store, "--public-collect"]).start()
+    try:
+        address = f"/v1/collections/{new_collection(server.client(token))}"
+        assert server.client().post(f"{address}/reports", json=objects(2)).status_code == 413
+        text = server.client().get("/metrics").text
+        shown = {line.split(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
+        assert shown['dpsketch_refusals_total{reason="too_many"}'] == 1
+        assert shown["dpsketch_store_bytes"] > 10_000
+        assert shown["dpsketch_memory_bytes"] > 10_000_000
+        assert {"dpsketch_queue_requests", "dpsketch_queue_bytes", "dpsketch_queue_lag_seconds"} <= set(shown)
+        names = {name.partition("{")[0] for name in shown}
+        board = json.loads((ROOT / "deploy" / "grafana.json").read_text())
+        asked = {name for panel in board["panels"] for each in panel["targets"]
+                 for name in re.findall(r"dpsketch_\w+", each["expr"])}  # fmt: skip
+        unseen = {"dpsketch_answers_total", "dpsketch_reports_total", "dpsketch_answer_cpu_seconds_total"}
+        assert asked - names <= unseen
+    finally:
+        assert server.stop() == 0

@@ -1,0 +1,76 @@
+"""Mutants of the service: who may send how much, what is timed, what is kept."""
+
+from __future__ import annotations
+
+from tests.mutants.gate import Mutant
+
+_ATTACKS = "tests/integration/test_server_attacks.py -k"
+_LIMITS = "tests/unit/test_server_limits.py -k"
+_PRODUCTION = "tests/integration/test_server_production.py -k"
+
+STRANGERS = [
+    Mutant(
+        "stranger-brings-a-batch",
+        "server/service.py",
+        "return self._limits.batch if visitor.known else self._limits.public_batch",
+        "return self._limits.batch",
+        f"{_ATTACKS} carries_one_report",
+        "a request without a token carries as many reports as one with a token",
+    ),
+    Mutant(
+        "stranger-without-a-quota",
+        "server/service.py",
+        'self._quota.take(f"{aggregate.row.id} {visitor.key}", number)',
+        "pass",
+        f"{_ATTACKS} rate_and_a_quota",
+        "an address may send any number of reports a day",
+    ),
+    Mutant(
+        "callers-word-for-an-address",
+        "server/clients.py",
+        '.rpartition(b",")[2] if header',
+        '.partition(b",")[0] if header',
+        f"{_ATTACKS} rate_and_a_quota",
+        "what a caller writes before the proxy's word is taken for its address",
+    ),
+    Mutant(
+        "other-sites-may-send",
+        "server/clients.py",
+        'raise Refused(403, "cross_site"',
+        'return; raise Refused(403, "cross_site"',
+        f"{_ATTACKS} other_sites",
+        "a page of another site may send reports",
+    ),
+    Mutant(
+        "body-without-a-timer",
+        "server/connections.py",
+        "if self._arriving and not self.transport.is_closing():\n            self._wait(_GRACE)",
+        "if self._arriving and not self.transport.is_closing():\n            self._stop_waiting()",
+        f"{_ATTACKS} sockets_cannot",
+        "a connection whose body nobody reads is held for ever",
+    ),
+    Mutant(
+        "impossible-shares-unflagged",
+        "server/plausibility.py",
+        "outside = (found.value - margin > 1)",
+        "outside = (found.value - margin > 100)",
+        f"{_ATTACKS} cannot_be",
+        "shares above one are shown without a word",
+    ),
+    Mutant(
+        "computing-for-nothing",
+        "server/answering.py",
+        "self._rate.charge(caller, spent)",
+        "self._rate.charge(caller, 0.0)",
+        f"{_LIMITS} computing_is_charged",
+        "computing costs a caller nothing",
+    ),
+    Mutant(
+        "workers-count-twice",
+        "server/collecting.py",
+        "                self._catch_up()\n            return self._commit_in_turn(group)",
+        "                pass\n            return self._commit_in_turn(group)",
+        f"{_PRODUCTION} count_every_report_once",
+        "a worker does not read what others wrote before it writes",
+    ),
+]

@@ -1,0 +1,209 @@
+"""The service's limits, each alone: rates, quotas, bodies, and what computing costs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from dpsketch.errors import InvalidInput
+from dpsketch.server.answering import Answers
+from dpsketch.server.limits import Bodies, Quota, Rate
+from dpsketch.server.metrics import Metrics
+from dpsketch.server.refusals import Refused
+from dpsketch.server.replies import reply
+from dpsketch.server.service import running
+from dpsketch.server.settings import Limits, Settings
+
+
+def test_a_rate_gives_back_what_time_brings() -> None:
+    now = 0.0
+    rate = Rate(2.0, clock=lambda: now)
+    for _ in range(4):
+        rate.take("one")
+    with pytest.raises(Refused) as refusal:
+        rate.take("one")
+    assert refusal.value.status_code == 429
+    assert refusal.value.headers is not None
+    assert refusal.value.headers["Retry-After"] == "1"
+    rate.take("another")
+    now = 0.5
+    rate.take("one")
+    with pytest.raises(Refused):
+        rate.take("one")
+    now = 1000.0
+    for _ in range(4):
+        rate.take("one")
+    with pytest.raises(Refused):
+        rate.take("one")
+
+
+def test_all_bodies_together_have_a_limit() -> None:
+    async def work() -> None:
+        bodies = Bodies(most=1000, seconds=5)
+
+        async def part() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"x" * 600, "more_body": True}
+
+        first, second = bodies.receive(part, 10_000, ""), bodies.receive(part, 10_000, "")
+        await first()
+        with pytest.raises(Refused) as refusal:
+            await second()
+        assert refusal.value.status_code == 503
+        second.release()
+        first.release()
+        assert bodies.held == 0
+        declared = bodies.receive(part, 700, "701")
+        with pytest.raises(Refused) as refusal:
+            await declared()
+        assert refusal.value.status_code == 413
+        assert bodies.held == 0
+        small = bodies.receive(part, 700, "7 hundred")
+        await small()
+        with pytest.raises(Refused) as refusal:
+            await small()
+        assert refusal.value.status_code == 413
+
+    asyncio.run(work())
+
+
+def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    async def work() -> None:
+        limits = Limits(timeout=0.05)
+        async with running(Settings(store=str(tmp_path / "slow.db"), limits=limits)) as service:
+            assert await service.run(lambda: 7) == 7
+            with pytest.raises(Refused) as refusal:
+                await service.run(lambda: time.sleep(0.3))
+            assert (refusal.value.status_code, refusal.value.code) == (503, "too_slow")
+
+    asyncio.run(work())
+
+
+def answers_of(seconds: float) -> Answers:
+    return Answers(compute_rate=seconds, timeout=5, metrics=Metrics())
+
+
+def test_computing_is_charged_to_who_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer is said to take three seconds of the processor; five are to be had at once."""
+    spent = itertools.count(0, 3)
+    monkeypatch.setattr("dpsketch.server.answering.time.thread_time", lambda: float(next(spent)))
+
+    async def work() -> None:
+        answers = answers_of(0.001)
+        for name in (b"1", b"2", b"1"):
+            assert (await answers.answer("a", False, name, lambda: reply({}))).status_code == 200
+        with pytest.raises(Refused) as refusal:
+            await answers.answer("a", False, b"3", lambda: reply({}))
+        assert refusal.value.status_code == 429
+        assert (await answers.answer("a", False, b"2", lambda: reply({}))).status_code == 200  # it is kept
+        assert (await answers.answer("b", True, b"3", lambda: reply({}))).status_code == 200
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_strangers_never_hold_all_threads() -> None:
+    """All addresses compute one answer at a time; who has a token does not wait for them."""
+
+    async def work() -> None:
+        answers = answers_of(100)
+        gate = threading.Event()
+        begun: list[str] = []
+
+        def held(name: str) -> Response:
+            begun.append(name)
+            gate.wait(20)
+            return reply({})
+
+        asked = [
+            asyncio.create_task(answers.answer(who, False, f"{who}{n}".encode(), lambda who=who: held(who)))
+            for who in ("a", "b", "c")
+            for n in range(3)
+        ]
+        await asyncio.sleep(0.1)
+        assert (await answers.answer("token", True, b"mine", lambda: reply({}))).status_code == 200
+        assert begun == ["a"]
+        gate.set()
+        assert len(await asyncio.gather(*asked)) == 9
+        assert answers._turns == {}
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_an_older_answer_is_not_kept_beside_a_newer_one() -> None:
+    async def work() -> None:
+        answers = answers_of(100)
+        for version in (1, 2, 2, 3):
+            told = await answers.answer("a", False, b"x", lambda version=version: reply({"now": version}), version)
+            assert json.loads(bytes(told.body)) == {"now": version}
+        assert len(answers._kept) == 1
+        assert answers._size == len(b'{"now":3}')
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_a_failed_answer_is_not_kept() -> None:
+    async def work() -> None:
+        answers = answers_of(100)
+
+        def fails() -> Response:
+            raise InvalidInput("no")
+
+        for _ in range(2):
+            with pytest.raises(InvalidInput):
+                await answers.answer("a", False, b"x", fails)
+        assert (await answers.answer("a", False, b"x", lambda: reply({}))).status_code == 200
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_a_quota_is_of_a_day_and_keeps_no_address() -> None:
+    now = 0.0
+    quota = Quota(5, clock=lambda: now)
+    quota.take("203.0.113.7", 5)
+    with pytest.raises(Refused):
+        quota.take("203.0.113.7", 1)
+    quota.give_back("203.0.113.7", 2)
+    quota.take("203.0.113.7", 2)
+    quota.take("203.0.113.8", 5)
+    assert "203" not in str(quota._used)
+    now = 86_400.0
+    quota.take("203.0.113.7", 5)
+    assert len(quota._used) == 1
+
+
+def test_a_rate_forgets_whoever_is_at_rest() -> None:
+    now = 0.0
+    rate = Rate(10.0, clock=lambda: now)
+    for number in range(1000):
+        rate.take(f"caller {number}")
+    assert len(rate._left) == 1000
+    rate.charge("debtor", 1000)
+    now = 1.0
+    for number in range(600):
+        rate.take(f"another {number}")
+    assert "caller 999" not in rate._left
+    assert len(rate._left) <= 601
+    with pytest.raises(Refused):
+        rate.take("debtor")
+
+
+def test_more_than_a_bucket_holds_is_owed() -> None:
+    now = 0.0
+    rate = Rate(10.0, clock=lambda: now)
+    rate.take("one", 50)  # a bucket holds 20
+    now = 4.0
+    with pytest.raises(Refused):
+        rate.take("one", 11)
+    now = 5.0
+    rate.take("one", 20)
