@@ -116,7 +116,13 @@ def _divided(batch: Batch, names: list[str]) -> list[Batch]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.index_in(pc.cast(batch.user, pa.string()), value_set=pa.array(names, pa.string()))
+    named: Any = batch.user
+    stated = pa.array(names, pa.string())
+    # Bytes name a part by what they are; everything else by its text.
+    stated, named = (
+        (stated.cast(pa.binary()), named) if pa.types.is_binary(named.type) else (stated, pc.cast(named, pa.string()))
+    )
+    found = pc.index_in(named, value_set=stated)
     codes = np.asarray(pc.fill_null(found, len(names)))
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(names) + 1), side="right").tolist()

@@ -182,8 +182,10 @@ def _json_schema(head: bytes, location: File | StandardInput, columns: Columns) 
 
 def _json_type(value: object, name: str, location: File | StandardInput) -> Any:
     match value:
-        case bool() | float() | list() | dict():
-            kind = {bool: "a boolean", float: "a fraction", list: "a list", dict: "an object"}[type(value)]
+        case bool():
+            return pa.bool_()
+        case float() | list() | dict():
+            kind = {float: "a fraction", list: "a list", dict: "an object"}[type(value)]
             raise SourceError(
                 f"{location}: column {name!r} holds {kind}. A key or user is a whole number or text; "
                 "convert the column, or choose another."

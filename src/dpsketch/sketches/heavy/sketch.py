@@ -130,7 +130,7 @@ class HeavyHitters(Accumulator[HeavyHittersSpec]):
             State that no user of this batch is in any other batch or sketch that this one is merged with; nothing is
             then compared or remembered, and the release says that it was not checked.
         """
-        column = to_arrow(keys)
+        column = to_arrow(keys, self._spec.key_type)
         batch = fingerprint(column, self._spec.key_type)
         records = self._spec.space.parse(column)
         if self._protects_users(users, disjoint_users, counts):

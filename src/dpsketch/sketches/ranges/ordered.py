@@ -90,7 +90,7 @@ class OrderedSketch(Accumulator[SpecT]):
             State that no user of this batch is in any other batch or sketch that this one is merged with; nothing is
             then compared or remembered, and the release says that it was not checked.
         """
-        column = to_arrow(keys)
+        column = to_arrow(keys, "int")
         batch = fingerprint(column, "int")
         offsets = self._spec.domain.offsets(column)
         if self._protects_users(users, disjoint_users, counts):
