@@ -66,7 +66,9 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "a huge number in JSON": ("t.jsonl", f'{{"k": {2**63}, "b": "{SECRET}"}}\n'.encode(), "64 bits do not hold"),
     "broken JSON": ("t.jsonl", f'{{"k": "a"}}\n{{"k": "{SECRET}\n'.encode(), "not a JSON object"),
     "text in JSON lines": ("t.jsonl", f"{SECRET},1\n".encode(), "not a JSON object"),
-    "a JSON array": ("t.json", f'[{{"k": "{SECRET}"}}]\n'.encode(), "one JSON array"),
+    "an open JSON array": ("t.json", f'[{{"k": "{SECRET}"}}, '.encode(), "not a JSON object"),
+    "an array of texts": ("t.json", f'["{SECRET}"]'.encode(), "not a JSON object"),
+    "a tail behind a JSON array": ("t.json", f'[{{"k": "a"}}] {SECRET}'.encode(), "not a JSON object"),
     "a number in JSON lines": ("t.jsonl", f'{{"k": "{SECRET}"}}\n5\n'.encode(), "not a JSON object"),
     "a missing column in JSON": (
         "t.jsonl",
@@ -149,10 +151,10 @@ def test_text_that_is_not_utf8_is_refused_in_every_format(tmp_path: Path) -> Non
 
 def test_names_that_cannot_be_read(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path / "no.csv")
-    assert "is a directory" in refused(tmp_path)
+    assert "a folder without files" in refused(tmp_path)
     os.mkfifo(tmp_path / "fifo.csv")
     assert "name the source '-'" in refused(tmp_path / "fifo.csv")
-    assert "is not a source that can be read" in refused("s3://bucket/table.parquet")
+    assert "is not a source that can be read" in refused("https://example.org/table.parquet")
 
 
 def test_arguments_are_checked_before_anything_is_read() -> None:

@@ -42,6 +42,8 @@ class Columns:
         The condition under which a row is read.
     computed : tuple of RowExpression
         Columns that are computed, each under its name, which stand before those of the source.
+    elsewhere : frozenset of str
+        Columns that are not in the file: the names of its folders give them.
     """
 
     key: str | tuple[str, ...] | None = None
@@ -53,9 +55,10 @@ class Columns:
     count: str | None = None
     where: RowExpression | None = None
     computed: tuple[RowExpression, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if not self.names:
+        if not (self.names or self.elsewhere):
             raise InvalidInput("name at least one column to read: key=, user=, weight= or points=.")
         for name, value in (("key_type", self.key_type), ("user_type", self.user_type)):
             if value not in ("int", "text", None):
@@ -67,23 +70,24 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The distinct names wanted, in a fixed order."""
+        """The distinct names wanted of a file, in a fixed order."""
         own = {each.name for each in self.computed}
         wanted = [name for name in (*self.parts, self.user, self.weight, self.count, *self.points) if name not in own]
         for each in (*self.computed, *([] if self.where is None else [self.where])):
             wanted += each.columns
-        return tuple(dict.fromkeys(name for name in wanted if name is not None))
+        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The distinct names wanted as numbers, in a fixed order."""
         wanted = (self.weight, self.count, *self.points)
-        return tuple(dict.fromkeys(name for name in wanted if name is not None))
+        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
 
     @property
     def identities(self) -> tuple[str, ...]:
         """The distinct names wanted as keys or users, in a fixed order."""
-        return tuple(dict.fromkeys(name for name in (*self.parts, self.user) if name is not None))
+        wanted = (*self.parts, self.user)
+        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
 
     @property
     def asks_sql(self) -> bool:
