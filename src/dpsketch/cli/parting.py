@@ -51,7 +51,11 @@ class Parts:
     def read(cls, column: str, listed: Path | None, output: Path) -> Parts:
         """Read the list of names, one a line."""
         if listed is None:
-            raise InvalidInput("--part-by needs --parts FILE: parts are named by a public list, not by the records.")
+            raise InvalidInput(
+                "--part-by needs --parts FILE: parts are named by a public list, not by the records. Where nobody "
+                "knows their names, a histogram finds them, for its own budget: its names are then the list (dpsketch "
+                f"run histogram … --key {column}). Or count both as one key: --key {column},KEY."
+            )
         names = read_lines(listed)
         if not names or len(set(names)) < len(names):
             raise InvalidInput(f"{listed} must name one part a line, each once.")
