@@ -102,8 +102,13 @@ def test_a_density_is_asked_in_the_units_of_python(dpsketch: Any, tmp_path: Path
     assert dpsketch("query", "d.dps", "1,2", "--estimator", "median").code == 1
 
 
-def test_ranges_are_planned_at_every_number_of_bits_and_start(dpsketch: Any) -> None:
-    for bits, start in ((1, -3), (17, -1000), (63, -(2**63))):
+SOME = [(1, -3), (17, -1000)]
+MORE = [*((bits, 0) for bits in range(1, 65)), (63, -(2**63)), (40, 2**63)]
+
+
+@pytest.mark.parametrize("cases", [SOME, pytest.param(MORE, marks=pytest.mark.full)], ids=["some", "all"])
+def test_ranges_are_planned_at_every_number_of_bits_and_start(dpsketch: Any, cases: list[tuple[int, int]]) -> None:
+    for bits, start in cases:
         command = ["plan", "ranges", "--bits", bits, "--start", start, "--epsilon", "1", "--delta", "1e-6"]
         found = dpsketch(*command, "--records", "1e6")
         assert found.code == 0, found.err
@@ -119,3 +124,19 @@ def test_parts_that_nobody_can_list_are_found_by_a_histogram(dpsketch: Any, tmp_
     assert refused.code == 1
     assert "a histogram finds them" in refused.err
     assert "--key day,KEY" in refused.err
+
+
+def test_a_dry_run_says_what_the_release_will_be_worth_for_stated_numbers(dpsketch: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k\n1\n")
+    stated = ["--records", "1e5", "--keys", "2000", "--dry-run", "-o", "out.dps"]
+    for kind, shape, number in (
+        ("histogram", [], "error_of_a_count"),
+        ("counts", ["--rows", "5", "--width", "512"], "error_of_an_estimate"),
+        ("ranges", ["--bits", "16"], "error_of_a_rank"),
+    ):
+        shown = dpsketch("run", kind, "t.csv", "--key", "k", *shape, *BUDGET, *stated)
+        assert "For 100,000 records over 2,000 keys" in shown.out, shown.err
+        found = dpsketch("run", kind, "t.csv", "--key", "k", *shape, *BUDGET, *stated, "--json").json["expected"]
+        assert found["keys"] == 2000
+        assert found[number] > 0
+    assert "expected" not in dpsketch("run", kind, "t.csv", "--key", "k", *shape, *BUDGET, *stated[4:], "--json").json

@@ -14,6 +14,8 @@ from dpsketch.sketches.kinds import KINDS
 if TYPE_CHECKING:
     from dpsketch.sketches.permit import ReleasePreview
 
+DEFAULT_KEYS = 10_000
+
 __all__ = ["better_kind", "planned", "preview"]
 
 
@@ -62,10 +64,15 @@ def preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options:
         "dataset": target.dataset,
     }
     words = None
+    guess = {"records": budget.records, "keys": budget.keys or DEFAULT_KEYS}
+    expected: dict[str, float] = {}
+    if budget.records is not None and hasattr(sketch.spec, "expect"):
+        expected = sketch.spec.expect(**budget.amount, **guess)
+        answer |= {"expected": {**guess, **expected}}
     if target.ledger is not None and target.dataset is not None:
-        preview = target.ledger.preview(target.dataset, plan.guarantee.costs, unit=sketch.spec.unit, part=target.part)
-        answer["budget"] = preview.to_json()
-        words = preview.words
+        cost = target.ledger.preview(target.dataset, plan.guarantee.costs, unit=sketch.spec.unit, part=target.part)
+        answer["budget"] = cost.to_json()
+        words = cost.words
     if as_json:
         print_json(answer)
         return
@@ -82,6 +89,10 @@ def preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options:
             f"{plan.predicted_error:.4g}; collisions add to it."
         )
         print(f"Memory of the sketch: {sketch.spec.memory:,} bytes.")
+    if expected:
+        stated = f"{budget.records:,} records over {budget.keys or DEFAULT_KEYS:,} keys (the i-th as frequent as 1/i)"
+        said = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in expected.items())
+        print(f"For {stated}: {said}.")
     if words is not None:
         print(words)
     print("Nothing was read, charged or written.")
