@@ -218,21 +218,21 @@ def test_parts_of_compound_keys_have_their_canonical_texts() -> None:
 
 
 def test_records_without_a_weight_are_missing_as_those_without_a_key_are() -> None:
-    weights = [1.0, None, 3.0]
+    weights = [1.0, None, 3.0, 2.0]
     columns: dict[str, Any] = {
         "list": weights, "arrow": pa.array(weights), "pandas": pd.Series(weights), "polars": pl.Series(weights),
     }  # fmt: skip
     expected = dps.CountSketch(rows=3, width=16, unit=dps.per_record(max_weight=3))
-    expected.update(["a", None, "c"], weights=[1, 1, 3])
+    expected.update(["a", None, "c", "d"], weights=[1, 1, 3, 2])
     for name, column in columns.items():
         sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record(max_weight=3))
-        sketch.update(["a", "b", "c"], weights=column)
+        sketch.update(["a", "b", "c", "d"], weights=column)
         assert content(sketch) == content(expected), name
         users = dps.Histogram(unit=dps.per_user(2, max_weight=3))
-        users.update(pa.array(["a", "b", "c"]), users=np.array([1, 2, 3]), weights=column)
+        users.update(pa.array(["a", "b", "c", "d"]), users=np.array([1, 2, 3, 4]), weights=column)
         assert users.skipped_nulls == 1
     by_name = dps.CountSketch(rows=3, width=16, unit=dps.per_record(max_weight=3))
-    by_name.update(pd.DataFrame({"k": ["a", "b", "c"], "w": weights}).astype({"k": object}), key="k", weight="w")
+    by_name.update(pd.DataFrame({"k": ["a", "b", "c", "d"], "w": weights}).astype({"k": object}), key="k", weight="w")
     assert content(by_name) == content(expected)
     with pytest.raises(InvalidInput, match="finite"):  # of NumPy it may be the outcome of a computation
         sketch.update(["a"], weights=np.array([np.nan]))
