@@ -207,7 +207,7 @@ class RowExpressions:
         source = self._connection.from_arrow(pa.Table.from_batches([batch]))
         if numbers:
             typed = (
-                f"TRY_CAST(trim({_quoted(name)}) AS DOUBLE) AS {_quoted(name)}" if name in numbers else _quoted(name)
+                f"TRY_CAST({_quoted(name)} AS DOUBLE) AS {_quoted(name)}" if name in numbers else _quoted(name)
                 for name in batch.schema.names
             )
             source = source.project(", ".join(typed))
