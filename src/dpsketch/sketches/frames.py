@@ -86,7 +86,8 @@ def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, Resu
         keys, *more = args or (given.pop(records),)
         given |= {name: _without(given[name], missing) for name in _BESIDE if given.get(name) is not None}
         result = add(self, _without(keys, missing), *more, **given)
-        self._skipped += int(np.count_nonzero(missing))
+        if hasattr(self, "_skipped"):
+            self._skipped += int(np.count_nonzero(missing))
         return result
 
     @wraps(add)
