@@ -164,7 +164,7 @@ def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
         yield _database(source, scheme.group(1).lower())
         return
     path = Path(source)
-    if path.is_dir():
+    if _is_folder(path):
         for each in files_below(path):
             yield from _files(each, None, hive_columns(each, path))
         return
@@ -178,6 +178,14 @@ def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
         raise SourceError(f"no file matches {source!r}. Check the pattern and the directory.")
     for match in matches:
         yield from _files(match, None)
+
+
+def _is_folder(path: Path) -> bool:
+    """Say whether a path is a folder; not where this user may not look, which reading then says."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _refuse_twice(found: Sequence[Location]) -> None:
