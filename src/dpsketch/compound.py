@@ -1,6 +1,7 @@
 """Keys of several columns: a tuple in Python, one CSV row wherever it is text.
 
-A compound key is its parts' texts, in the order of the columns; a whole number is its decimal digits. Counted, stored
+A compound key is its parts' texts, in the order of the columns; a whole number is its decimal digits, and what is
+neither number nor text its canonical text (:mod:`dpsketch.canonical`). Counted, stored
 and written, it is one text: the row of a CSV file with those fields (RFC 4180), separated by commas, a field in quotes
 if, and only if, it holds a comma, a quote or an end of line, quotes doubled inside. No two tuples of one length share
 a row: ``("a,b", "c")`` is ``"a,b",c`` and ``("a", "b,c")`` is ``a,"b,c"``. A key of which any part is missing is a
@@ -92,14 +93,14 @@ def compound_column(keys: Any, columns: Sequence[str]) -> pa.Array:
 
 
 def join_parts(parts: Sequence[Any]) -> pa.ChunkedArray:
-    """Return columns of one length (whole numbers or text) as rows, null where any part is.
+    """Return columns of one length as rows of their texts, null where any part is.
 
     Examples
     --------
     >>> join_parts([["a,b", "x", None], [1, 2, 3]]).to_pylist()
     ['"a,b",1', 'x,2', None]
     """
-    texts = [_quoted(_text(to_arrow(part))) for part in parts]
+    texts = [_quoted(_text(to_arrow(part, "text"))) for part in parts]
     if len({len(text) for text in texts}) > 1:
         raise InvalidInput("the columns of a compound key have different lengths; each needs one entry a record.")
     joined = pc.binary_join_element_wise(*texts, _scalar(","), null_handling="emit_null")
@@ -119,12 +120,22 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _quoted(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    special = pc.match_substring_regex(text, '[",\r\n]')
-    if not pc.any(special).as_py():
+    if not any(map(_holds_special, text.chunks)):
         return text
+    special = pc.match_substring_regex(text, '[",\r\n]')
     doubled = pc.replace_substring(text, '"', '""')
     quote = _scalar('"')
     return pc.if_else(special, pc.binary_join_element_wise(quote, doubled, quote, _scalar("")), text)
+
+
+def _holds_special(array: pa.Array) -> bool:
+    """Say whether some text may need quotes: a look at all their bytes is faster than a pattern on each text."""
+    _, offsets, data = array.buffers()
+    if data is None:
+        return False
+    ends = np.frombuffer(offsets, np.int64)[[array.offset, array.offset + len(array)]]
+    held = data.slice(int(ends[0]), int(ends[1] - ends[0])).to_pybytes()
+    return any(mark in held for mark in (b'"', b",", b"\r", b"\n"))
 
 
 def _scalar(text: str) -> Any:
@@ -148,14 +159,26 @@ def _key(parts: Any, columns: Sequence[str]) -> CompoundKey | None:
         raise _not_tuples(columns)
     if any(part is None for part in parts):
         return None
-    whole = [isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_) for part in parts]
-    if not all(number or isinstance(part, str) for number, part in zip(whole, parts, strict=True)):
-        raise InvalidInput("a part of a compound key is text or a whole number. Convert it, as the records' were.")
-    key = CompoundKey(str(int(part)) if number else str(part) for number, part in zip(whole, parts, strict=True))
+    texts = [_part(part) for part in parts]
+    if None in texts:
+        raise InvalidInput("a part of a compound key is text, a whole number, or what has a canonical text.")
+    key = CompoundKey(text for text in texts if text is not None)
     with suppress(UnicodeError):
         str(key).encode()
         return key
     raise InvalidInput("a part of a compound key is not valid Unicode (half of a surrogate pair).")
+
+
+def _part(part: Any) -> str | None:
+    """Return the text of one part, None if it has none."""
+    if isinstance(part, str):
+        return str(part)
+    if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
+        return str(int(part))
+    with suppress(InvalidInput):
+        found: str | None = _text(to_arrow([part], "text"))[0].as_py()
+        return found
+    return None
 
 
 def _not_tuples(columns: Sequence[str]) -> InvalidInput:

@@ -5,8 +5,9 @@ integer key. It is the same on every machine and in every engine, and does not d
 afterwards, one row at a time, through :func:`row_keys`.
 
 An integer key is a 64-bit pattern. A signed integer is taken in two's complement and an unsigned one as it is, so −1
-and 2⁶⁴ − 1 are one key; integers outside [−2⁶³, 2⁶⁴) are refused. Bytes are a text key with those bytes. A missing key
-(an Arrow null, a masked element, None, or a NaN in a list or an object column) is dropped and counted.
+and 2⁶⁴ − 1 are one key; integers outside [−2⁶³, 2⁶⁴) are refused. Bytes are a text key with those bytes. Keys of other
+types (dates, booleans, decimals and so on) are one of the two by :mod:`dpsketch.canonical`. A missing key (an Arrow
+null, a masked element, None, a NaN) is dropped and counted.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, Literal
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,7 @@ import pyarrow as pa
 
 from dpsketch import threads
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
+from dpsketch.canonical import canonical, is_canonical
 from dpsketch.errors import InvalidInput, SpecMismatch
 
 __all__ = [
@@ -78,14 +82,15 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
     ----------
     keys : sequence
         A list, tuple or other sequence; a NumPy array; an Arrow array, chunked or not, sliced or not, with or without a
-        dictionary; a pandas Series or Index; a polars Series. Integers, text or bytes, all of one kind.
+        dictionary; a pandas Series or Index; a polars Series. Integers, text or bytes, all of one kind, or what
+        :mod:`dpsketch.canonical` makes one of them.
     key_type : {"int", "text"}, optional
         What the keys must be. A batch without a type (an empty list, nothing but nulls) fits either.
 
     Raises
     ------
     InvalidInput
-        If the keys are floats, booleans, dates, decimals, nested, of mixed types, or integers that 64 bits do not hold.
+        If the keys are nested, durations, of mixed types, floats in a list, or integers that 64 bits do not hold.
     SpecMismatch
         If the keys are not of the ``key_type`` asked for.
 
@@ -119,7 +124,7 @@ def typed_column(keys: Any, key_type: KeyType | None = None) -> tuple[pa.Chunked
 
     Both are as in :class:`KeyBatch`; keys that are not of the ``key_type`` asked for are refused.
     """
-    column = to_arrow(keys)
+    column = to_arrow(keys, key_type)
     found = key_type_of(column.type)
     if key_type is not None and found is not None and found != key_type:
         raise SpecMismatch(
@@ -179,8 +184,35 @@ def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[
     return keys
 
 
-def to_arrow(keys: Any) -> pa.ChunkedArray:
-    """View or convert any accepted container as a chunked Arrow array."""
+def to_arrow(keys: Any, key_type: KeyType | None = None) -> pa.ChunkedArray:
+    """View or convert any accepted container as a chunked Arrow array of whole numbers or text.
+
+    ``key_type`` says what is asked for: decimals may be either. See :mod:`dpsketch.canonical`.
+    """
+    column = _any_to_arrow(keys)
+    return column if is_canonical(column.type) else _canonical(column, key_type, has_schema(keys))
+
+
+def _canonical(column: pa.ChunkedArray, key_type: KeyType | None, declared: bool) -> pa.ChunkedArray:
+    kind, found = column.type, None
+    if kind == TEXT_FINGERPRINTS:
+        return column
+    # How many digits a list's decimals have after the point is no schema.
+    wanted = key_type or (None if declared else "text")
+    fits = True
+    try:
+        chunks = [canonical(chunk, wanted) for chunk in column.chunks or [pa.array([], column.type)]]
+        found = None if None in chunks else chunks
+    except pa.ArrowInvalid:
+        fits = False
+    if not fits:
+        raise InvalidInput("an integer key lies outside [-2**63, 2**64). Pass such keys as text.")
+    if found is None:
+        raise _uncountable(kind)
+    return pa.chunked_array(found)
+
+
+def _any_to_arrow(keys: Any) -> pa.ChunkedArray:
     column: Any = None
     pandas = sys.modules.get("pandas")
     if isinstance(keys, pa.Array | pa.ChunkedArray):
@@ -228,7 +260,8 @@ def has_schema(keys: Any) -> bool:
         return False
     if any(hasattr(keys, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__arrow_array__")):
         return True
-    return hasattr(keys, "__array__") and bool(np.asarray(keys).dtype.kind != "O")
+    # NumPy's floats are what an empty array is, and what integers with gaps become.
+    return hasattr(keys, "__array__") and np.asarray(keys).dtype.kind not in "Of"
 
 
 def _holds_objects(keys: Any) -> bool:
@@ -248,6 +281,16 @@ def _from_numpy(keys: npt.NDArray[Any]) -> Any:
         return pa.Array.from_buffers(pa.from_numpy_dtype(native.dtype), len(native), [None, pa.py_buffer(native)])
     if keys.dtype == np.float64 and len(keys) == 0:
         return pa.nulls(0)  # what np.array([]) is
+    if keys.dtype.kind == "M":
+        unit = np.datetime_data(keys.dtype)[0]
+        kind = {"Y": "D", "M": "D", "W": "D", "D": "D", "h": "s", "m": "s"}.get(unit, unit)
+        keys = keys.astype(f"datetime64[{kind}]")
+    if keys.dtype.kind in "bfM":
+        column: Any = None
+        with suppress(pa.ArrowException):
+            column = pa.array(np.ascontiguousarray(keys, keys.dtype.newbyteorder("=")))
+        if column is not None:
+            return column
     raise _uncountable(keys.dtype.name)
 
 
@@ -258,6 +301,8 @@ def _from_sequence(keys: Any) -> Any:
     with suppress(pa.ArrowException, OverflowError, UnicodeError):
         if kinds == {int}:
             return _from_numpy(np.array(keys, np.int64))
+        if kinds == {UUID}:
+            return pa.array(list(map(str, keys)), pa.string())
         if kinds == {str} and len(keys) <= _SHORT_LIST and "pandas" not in sys.modules:
             builder = pa.lib.StringBuilder()
             builder.append_values(keys)
@@ -265,10 +310,30 @@ def _from_sequence(keys: Any) -> Any:
         column = pa.array(keys, from_pandas=True)
     if column is None:
         return _from_large_integers(keys)
-    # Arrow reads NumPy's booleans among integers as 0 and 1.
-    if pa.types.is_integer(column.type) and any(issubclass(kind, bool | np.bool_) for kind in kinds):
-        raise _uncountable("bool")
+    _refuse_mixed(column.type, keys, kinds)
     return column
+
+
+def _refuse_mixed(kind: pa.DataType, keys: Any, kinds: set[type]) -> None:
+    """Refuse objects of which Arrow makes one type although they are several: it would change some of them.
+
+    It reads NumPy's booleans among integers as 0 and 1, times among dates as dates, and local times as UTC.
+    """
+    if pa.types.is_floating(kind) and not (isinstance(keys, np.ndarray) and keys.dtype.kind == "f"):
+        raise _uncountable("float in a list, which declares no type")
+    if pa.types.is_integer(kind):
+        mixed = any(issubclass(each, bool | np.bool_) for each in kinds)
+    elif is_canonical(kind):
+        mixed = False
+    else:
+        values = [key for key in keys if key is not None and key == key]  # neither None, nor NaN or NaT
+        zones = {key.tzinfo is None for key in values if isinstance(key, datetime)}
+        times = all(isinstance(key, datetime) for key in values)  # pandas' Timestamp is one
+        mixed = len(zones) > 1 or (not times and len(set(map(type, values))) > 1)
+    if mixed:
+        raise InvalidInput(
+            "the keys are of mixed types; expected all of one. Convert them, so that equal keys have equal values."
+        )
 
 
 def _from_large_integers(keys: Iterable[Any]) -> Any:
@@ -306,8 +371,7 @@ def key_type_of(kind: pa.DataType) -> KeyType | None:
         return "text"
     if _is_text(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
         return "text"
-    # What follows the name may describe the data (a decimal's digits, a struct's fields).
-    raise _uncountable(str(kind).split("<")[0].split("(")[0].split("[")[0])
+    raise _uncountable(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -321,9 +385,11 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _uncountable(kind: str) -> InvalidInput:
+def _uncountable(kind: pa.DataType | str) -> InvalidInput:
+    # What follows the name may describe the data (a decimal's digits, a struct's fields).
+    name = str(kind).split("<")[0].split("(")[0].split("[")[0]
     return InvalidInput(
-        f"keys of type {kind} cannot be counted; expected integers or text. "
+        f"keys of type {name} cannot be counted; expected integers, text, or a date, time, boolean, decimal or UUID. "
         "Convert them first, so that equal keys have equal values."
     )
 

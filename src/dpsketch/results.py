@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import operator
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -198,11 +199,16 @@ class Estimates:
         """Hand the table of :meth:`to_arrow` to whatever reads Arrow's stream interface."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def to_arrow(self) -> pa.Table:
-        """Return an Arrow table with the columns key, value, low, high; keys of mixed types are text."""
+    def to_arrow(self, *, key_columns: Sequence[str] = ()) -> pa.Table:
+        """Return an Arrow table with the columns key, value, low, high; keys of mixed types are text.
+
+        ``key_columns`` is as for :meth:`to_csv`.
+        """
         import pyarrow as pa
 
-        return pa.table({"key": _arrow_keys(self.key), "value": self.value, "low": self.low, "high": self.high})
+        parts = {name: pa.array([key[i] for key in self.key], pa.string()) for i, name in enumerate(key_columns)}
+        keys = parts or {"key": _arrow_keys(self.key)}
+        return pa.table({**keys, "value": self.value, "low": self.low, "high": self.high})
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars frame with the columns of :meth:`to_arrow`."""
@@ -241,6 +247,25 @@ class Estimates:
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")
         return None
 
+    def to_markdown(self, *, key_columns: Sequence[str] = ()) -> str:
+        r"""Return the table in Markdown; ``key_columns`` is as for :meth:`to_csv`.
+
+        Examples
+        --------
+        >>> print(Estimates(["a|b"], *np.array([[5.0], [3.0], [7.0]]), 0.95).to_markdown())
+        | key | value | low | high |
+        |---|---:|---:|---:|
+        | a\|b | 5 | 3 | 7 |
+        <BLANKLINE>
+        """
+        names = [*(key_columns or _COLUMNS[:1]), *_COLUMNS[1:]]
+        keys = self.key if key_columns else [(text,) for text in _texts(self.key)]
+        rows = [names, ["---"] * (len(names) - 3) + ["---:"] * 3]
+        rows += [[*key, *map(number_text, row[1:])] for key, row in zip(keys, self.rows(), strict=True)]
+        lines = ["| " + " | ".join(map(_markdown, row)) + " |" for row in rows]
+        lines[1] = lines[1].replace(" ", "")
+        return "\n".join(lines) + "\n"
+
     def plot(self, *, n: int = 20) -> Figure:
         """Draw the first ``n`` rows as bars with their intervals."""
         shown = self[: whole_number("n", n, low=1, high=1000)]
@@ -259,6 +284,12 @@ def _arrow_keys(keys: Sequence[Any]) -> Any:
 
 def _texts(keys: Sequence[Any]) -> list[str]:
     return [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in keys]
+
+
+def _markdown(text: str) -> str:
+    """Return a cell of a table: what would end it, or be taken for markup, is escaped."""
+    bare = re.sub(r"[\r\n]+", " ", text)
+    return re.sub(r"([\\|`*_<\[])", r"\\\1", bare) if bare.strip("-:") else bare
 
 
 def _cut(text: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import typer.main
 
@@ -29,19 +28,16 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the records that the README speaks of, and a ledger of its own."""
+    """An empty folder, and a ledger of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
-    (tmp_path / "visits.csv").write_text("url,visitor\n" + "/index.html,1\n/about.html,1\n/index.html,2\n" * 50)
-    (tmp_path / "urls.txt").write_text("/index.html\n/about.html\n/help.html\n")
     return tmp_path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
-    """Some pages speak of keys and counts that a reader brings along."""
-    brought = {"keys": np.arange(100), "counts": np.arange(100) + 1, "keys_of_interest": np.arange(50)}
-    run_page(page, {"__name__": "__main__", **brought})
+    """From an empty folder, as a reader begins."""
+    run_page(page, {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

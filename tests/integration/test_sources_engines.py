@@ -150,9 +150,8 @@ def test_what_goes_wrong_in_postgresql_quotes_no_record(tables: str) -> None:
         "?query=SELECT x FROM secrets": "a column does not exist",
         "?query=SELEC k FROM secrets": "the SQL has a syntax error",
         "?query=SELECT k::integer AS k FROM secrets": "could not be read: InvalidTextRepresentation",
-        "?query=SELECT f AS k FROM secrets": "has the type double",
-        "?query=SELECT b AS k FROM secrets": "has the type bool",
-        "?query=SELECT t AS k FROM secrets": "has the type timestamp",
+        "?query=SELECT ARRAY[f] AS k FROM secrets": "has the type list",
+        "?query=SELECT t - t AS k FROM secrets": "has the type duration",
         "?query=SELECT k, k FROM secrets": "two columns named 'k'",
         "?query=SELECT k AS K FROM secrets; SELECT 1": "syntax error",
     }
@@ -182,8 +181,7 @@ def test_what_goes_wrong_in_sqlite_quotes_no_record(tmp_path: Path) -> None:
     assert "syntax error" in refused(f"{good}?query=SELECT k FROM")
     assert "mixes types" in refused(database("mixed.db", 1, SECRET) + "?table=my table")
     assert "mixes types" in refused(database("later.db", *[1] * 200, SECRET) + "?table=my table", batch_rows=100)
-    assert "has the type double" in refused(database("float.db", 1, 2.5) + "?table=my table")
-    assert "not UTF-8" in refused(database("blob.db", SECRET.encode() + b"\xff") + "?table=my table")
+    assert "mixes types" in refused(database("float.db", 1, 2.5) + "?table=my table")
     bad = f"CAST(x'{SECRET.encode().hex()}ff' AS TEXT)"
     assert "not UTF-8" in refused(f"{good}?query=SELECT {bad} AS k")
     assert "does not exist" in refused(f"sqlite:///{tmp_path}/none.db?table=t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ import dpsketch as dps
 from dpsketch import cli, files, local
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
 from dpsketch.privacy import Unit
+from dpsketch.sketches.specs import with_key_columns
 from sensitive import everything, everything_in
 
 pytest.importorskip("pyspark")
@@ -118,6 +120,37 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
     built = cluster.build(frame, start().spec, **columns)
     assert everything(built) == everything(expected)
     assert built.skipped_nulls == expected.skipped_nulls
+
+
+@pytest.mark.parametrize("unit", [RECORD, pytest.param(USER, marks=pytest.mark.full)])
+def test_a_key_of_several_columns_is_one_text_on_the_cluster_too(frame: Any, table: pa.Table, unit: Unit) -> None:
+    """Texts with commas, quotes and ends of line; dates and booleans by their canonical texts."""
+    from pyspark.sql import functions
+
+    odd = ['a,"b"', "c\nd", '"', "\r", ",", "plain"]
+    picked = functions.element_at(
+        functions.array(*map(functions.lit, odd)), (functions.col("small") % 6 + 1).cast("int")
+    )
+    wider = frame.withColumn("odd", picked).withColumn("day", functions.lit("2026-11-15").cast("date"))
+    wider = wider.withColumn("even", functions.col("small") % 2 == 0)
+    small = table.column("small").to_pylist()
+    here = table.append_column("odd", pa.array([odd[n % 6] for n in small]))
+    here = here.append_column("day", pa.array([datetime.date(2026, 11, 15)] * len(small)))
+    here = here.append_column("even", pa.array([n % 2 == 0 for n in small]))
+    names = ("text", "odd", "day", "even", "int")
+    given = {} if unit is RECORD else {"user": "user"}
+    for make in (counts, lambda unit: dps.Histogram(unit=unit)):
+        spec = with_key_columns(make(unit).spec, names)
+        built = cluster.build(wider, spec, key=names, **given)
+        expected = type(built).from_spec(spec)
+        expected.update(here, key=names, **given)
+        assert everything(built) == everything(expected)
+    day = cluster.build(wider, counts().spec, key="day")
+    alone = counts()
+    alone.update(here, key="day")
+    assert everything(day) == everything(alone)
+    with pytest.raises(InvalidInput, match="a date or a boolean"):
+        cluster.build(wider, with_key_columns(counts().spec, ("text", "x")), key=("text", "x"))
 
 
 def test_moments_agree_to_rounding(frame: Any, table: pa.Table) -> None:

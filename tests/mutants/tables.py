@@ -6,6 +6,46 @@ from tests.mutants.gate import Mutant
 
 SOURCES = [
     Mutant(
+        "float-keys-rounded",
+        "canonical.py",
+        "pc.equal(pc.floor(values), values)",
+        "pc.is_finite(values)",
+        "tests/unit/test_canonical_keys.py",
+        "a number with a fraction is counted as another key",
+    ),
+    Mutant(
+        "zones-forgotten",
+        "canonical.py",
+        'return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")',
+        "return text",
+        "tests/unit/test_canonical_keys.py",
+        "a local time and one in UTC are one key",
+    ),
+    Mutant(
+        "weights-of-others",
+        "sketches/frames.py",
+        "given |= {name: _without(given[name], missing)",
+        "given |= {name: _without(given[name], missing[::-1])",
+        "tests/unit/test_canonical_keys.py",
+        "a missing weight moves the weights of other records",
+    ),
+    Mutant(
+        "comparison-of-one-interval",
+        "cli/combining.py",
+        "each = (1 + confidence) / 2",
+        "each = confidence",
+        "tests/cli/test_two_releases.py",
+        "the interval of a difference holds less often than it says",
+    ),
+    Mutant(
+        "numpy-floats-declared",
+        "hashing.py",
+        'dtype.kind not in "Of"',
+        'dtype.kind not in "O"',
+        "tests/unit/test_canonical_keys.py",
+        "a header tells whether there were records",
+    ),
+    Mutant(
         "option-given-twice",
         "cli/once.py",
         "if times > 1 and",

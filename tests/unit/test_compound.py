@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -156,7 +155,7 @@ def test_an_update_that_is_refused_states_no_columns(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KEYED)
 @pytest.mark.parametrize(
-    "asked", [["a,b"], [("a",)], [("a", "b", "c")], [None], [("a", None)], [("a", 1.5)], [("a", True)], "ab", [b"ab"]]
+    "asked", [["a,b"], [("a",)], [("a", "b", "c")], [None], [("a", None)], [("a", 1.5)], [("a", ["b"])], "ab", [b"ab"]]
 )
 def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str, asked: Any) -> None:
     sketch = KEYED[kind]()
@@ -174,8 +173,8 @@ def test_names_that_are_no_two_columns_are_refused(key: Any) -> None:
 
 
 def test_parts_that_are_no_keys_and_kinds_that_take_none_are_refused() -> None:
-    for part in (pa.array([1.5]), pa.array([True]), pa.array([b"\xff"]), pd.Timestamp("2026-01-01")):
-        frame = pa.table({"o": ["a"], "d": part if isinstance(part, pa.Array) else [part]})
+    for part in (pa.array([["a"]]), pa.array([b"\xff"]), pa.array([1], pa.duration("s"))):
+        frame = pa.table({"o": ["a"], "d": part})
         with pytest.raises(InvalidInput):
             dps.Histogram(unit=RECORD).update(frame, key=("o", "d"))
     refusing = (
@@ -251,5 +250,5 @@ def test_tasks_refuse_columns_that_are_not_those_of_the_sketch() -> None:
     for sketch, key in ((compound, "o"), (compound, ("o", "n")), (dps.Histogram(unit=RECORD), ("o", "d"))):
         with pytest.raises(InvalidInput, match="key_columns are not the columns"):
             building.build_files(None, ["t.csv"], sketch, key=key)
-    with pytest.raises(InvalidInput, match="one column here"):
-        building.build(None, compound, key=("o", "d"))
+        with pytest.raises(InvalidInput, match="key_columns are not the columns"):
+            building.build(None, sketch, key=key)

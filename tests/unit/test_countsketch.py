@@ -109,11 +109,10 @@ def test_null_keys_are_skipped_with_their_weights_and_counted() -> None:
     ("arguments", "message"),
     [
         ({"keys": [1.5]}, "cannot be counted"),
-        ({"keys": [True]}, "cannot be counted"),
+        ({"keys": [True, 1]}, "types"),
         ({"keys": ["a", 1]}, "type"),
-        ({"keys": np.array([1.0, np.nan])}, "cannot be counted"),
-        ({"keys": ["a"], "weights": [None]}, "null"),
-        ({"keys": ["a"], "weights": pa.array([None], pa.int64())}, "null"),
+        ({"keys": np.array([1j])}, "cannot be counted"),
+        ({"keys": ["a"], "weights": np.array([None])}, "null"),
     ],
 )
 def test_keys_of_another_kind_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:

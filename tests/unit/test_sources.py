@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,12 @@ def test_unsigned_keys_are_the_same_patterns_everywhere(tmp_path: Path) -> None:
         (pa.array(["a", None], pa.large_string()), ["a", None]),
         (pa.array(["a", "é"], pa.string_view()), ["a", "é"]),
         (pa.array(["a", "b", "a", None]).dictionary_encode(), ["a", "b", "a", None]),
-        (pa.array([b"a", b"b"]), ["a", "b"]),
+        (pa.array([b"a", b"\xff"]), [b"a", b"\xff"]),
+        (pa.array([1.0, 2.5, None]), [1, None, None]),
+        (pa.array([True, False]), ["true", "false"]),
+        (pa.array([0, 86_400_000_000], pa.timestamp("us")), ["1970-01-01 00:00:00", "1970-01-02 00:00:00"]),
+        (pa.array([0, 1], pa.date32()), ["1970-01-01", "1970-01-02"]),
+        (pa.array([Decimal("1.50"), Decimal("2.00")], pa.decimal128(20, 2)), ["1.5", "2"]),
         (pa.array([None, None], pa.string()), [None, None]),
     ],
 )
@@ -166,7 +172,7 @@ def test_types_that_are_keys(suffix: str, column: pa.Array, expected: list[Any],
     path = write(pa.table({"k": column}), tmp_path / f"keys.{suffix}")
     batch = next(open_source([str(path)], Columns(key="k")))
     assert batch.key is not None
-    assert batch.key.type in (pa.int64(), pa.string())
+    assert batch.key.type in (pa.int64(), pa.string(), pa.binary())
     assert batch.key.to_pylist() == expected
 
 
@@ -221,7 +227,8 @@ def test_parquet_columns_are_found_by_their_exact_name(tmp_path: Path) -> None:
 def test_weights_and_points_are_numbers(suffix: str, tmp_path: Path) -> None:
     table = pa.table({"k": [1, 2], "w": [1, None], "t": ["0.5", SECRET], "big": [2**53 + 1, -1], "f": [0.5, -1.5]})
     path = write(table, tmp_path / f"w.{suffix}")
-    assert "lacks a weight" in refused(path, columns=Columns(key="k", weight="w"))
+    (batch,) = open_source([str(path)], Columns(key="k", weight="w"))
+    assert (batch.weight.to_pylist(), batch.rows, batch.skipped) == ([1.0], 1, 1)
     message = refused(path, columns=Columns(key="k", weight="t"))
     assert "number" in message
     assert "'t'" in message

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines
-from dpsketch.cli.output import print_estimates, print_json, print_names, say
+from dpsketch.cli.forms import Forms
+from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines, with_groups
+from dpsketch.cli.output import print_json, print_names, say
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.release import Release
 
-__all__ = ["Confidence", "inspect", "plot", "query", "top"]
+__all__ = ["Confidence", "ReleaseFile", "inspect", "plot", "query", "top"]
 
 _SHOWN = 20
 
@@ -25,14 +26,17 @@ KeyTypeOption = Annotated[
     KeyKind | None,
     typer.Option("--key-type", help="Read keys as int or text, where the release does not say; text by default."),
 ]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, one row a key; a compound key has its columns.")]
 DecodeOption = Annotated[
     bool, typer.Option("--decode", help="counts, heavy: estimate all keys given together, which is more accurate.")
 ]
-EstimatorOption = Annotated[str | None, typer.Option("--estimator", help="counts: robust, median or mean.")]
+EstimatorOption = Annotated[
+    str | None, typer.Option("--estimator", help="counts: robust, median or mean; density: density or sum.")
+]
 
 
+@with_groups(forms=Forms)
 def query(
+    forms: Forms,
     file: ReleaseFile,
     keys: Annotated[
         list[str] | None,
@@ -43,8 +47,6 @@ def query(
     estimator: EstimatorOption = None,
     key_type: KeyTypeOption = None,
     decoded: DecodeOption = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
 ) -> None:
     """Ask a release: estimates with intervals, and the guarantee they come with.
 
@@ -53,7 +55,7 @@ def query(
     from dpsketch.answers import answer, decode
     from dpsketch.kinds import load
 
-    _one_form(as_json, as_csv)
+    forms.check()
     release = load(file)
     asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
     stated = _stated(key_type, release)
@@ -63,10 +65,12 @@ def query(
         found = decode(release, asked, confidence, stated)
     else:
         found = answer(release, asked, confidence, estimator, stated)
-    print_estimates(found, release.guarantee, as_json=as_json, as_csv=as_csv, key_columns=release.key_columns)
+    forms.show(found, release.guarantee, release.key_columns)
 
 
+@with_groups(forms=Forms)
 def top(
+    forms: Forms,
     file: ReleaseFile,
     n: Annotated[
         int | None, typer.Option("-n", "--number", help="How many keys. Default: 20, or all that pass --threshold.")
@@ -78,8 +82,6 @@ def top(
     confidence: Confidence = 0.95,
     key_type: KeyTypeOption = None,
     decoded: DecodeOption = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
 ) -> None:
     """List the most frequent keys, with intervals that hold for all of them at once.
 
@@ -88,18 +90,18 @@ def top(
     from dpsketch import answers
     from dpsketch.kinds import load
 
-    _one_form(as_json, as_csv)
+    forms.check()
     release = load(file)
     if (names := release.bare_names) is not None:
         if threshold is not None or decoded:
             raise InvalidInput("this release has names and no counts: drop --threshold and --decode.")
-        print_names(names, release.guarantee, as_json=as_json)
+        print_names(names, release.guarantee, as_json=forms.as_json)
         return
     listed = None if candidates is None else read_lines(candidates)
     most = _SHOWN if n is None and threshold is None else n
     stated = _stated(key_type, release)
     found = answers.top(release, most, listed, confidence, stated, threshold=threshold, decoded=decoded)
-    print_estimates(found, release.guarantee, as_json=as_json, as_csv=as_csv, key_columns=release.key_columns)
+    forms.show(found, release.guarantee, release.key_columns)
 
 
 def inspect(
@@ -156,11 +158,6 @@ def plot(
         listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release), release.key_columns)
     plots.save(release.picture(listed, n), output)
     say(f"Wrote {output}.")
-
-
-def _one_form(as_json: bool, as_csv: bool) -> None:
-    if as_json and as_csv:
-        raise InvalidInput("--json and --csv are two forms of one answer: choose one.")
 
 
 def _stated(key_type: KeyKind | None, release: Release) -> KeyType | None:

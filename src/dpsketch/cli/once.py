@@ -26,11 +26,10 @@ def options_once(command: Any) -> Any:
         parsed = parser.parse_args
 
         def parse_args(args: list[str]) -> Any:
-            words = list(args)
             try:
                 found, rest, order = parsed(args=args)
             except _UsageError as error:
-                if getattr(error, "option_name", None) and any(map(_NEGATIVE.match, words)):
+                if _NEGATIVE.match(getattr(error, "option_name", None) or ""):
                     raise typer.BadParameter(_MINUS, ctx=context) from None
                 raise
             # An argument comes up once, however many values it has.

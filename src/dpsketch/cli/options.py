@@ -210,6 +210,10 @@ class Budget:
     records: Annotated[
         int | None, typer.Option("--records", parser=whole, help="About how many records there are, as you state it.")
     ] = None
+    keys: Annotated[
+        int | None,
+        typer.Option("--keys", parser=whole, help="With --dry-run: about how many distinct keys, as you state it."),
+    ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Release even if the budget protects hardly anyone.")] = False
 
     # Those options of the kinds' rows that shape a release and were stated, by name.

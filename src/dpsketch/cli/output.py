@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpsketch.results import Estimates
     from dpsketch.sources import Progress
 
-__all__ = ["print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
+__all__ = ["beside", "print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
 
 
 def print_json(value: Any) -> None:
@@ -50,15 +50,8 @@ def table(columns: list[str], rows: list[list[str]], *, title: str | None = None
     Console(width=width).print(drawn)
 
 
-def print_estimates(
-    estimates: Estimates,
-    guarantee: Guarantee,
-    *,
-    as_json: bool,
-    as_csv: bool = False,
-    key_columns: Sequence[str] = (),
-) -> None:
-    """Print estimates with their intervals, and the guarantee they come with; as CSV, that on standard error."""
+def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool) -> None:
+    """Print estimates with their intervals, and the guarantee they come with."""
     if as_json:
         print_json(
             {
@@ -70,10 +63,12 @@ def print_estimates(
             }
         )
         return
-    if as_csv:
-        sys.stdout.write(estimates.to_csv(key_columns=key_columns))
-    else:
-        _print_table(estimates)
+    _print_table(estimates)
+    beside(estimates, guarantee)
+
+
+def beside(estimates: Estimates, guarantee: Guarantee) -> None:
+    """Say what goes with an answer: its note, what it counts, and the guarantee."""
     if estimates.note:
         say(estimates.note[:1].upper() + estimates.note[1:])
     if estimates.counts is not None:

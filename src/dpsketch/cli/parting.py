@@ -51,7 +51,11 @@ class Parts:
     def read(cls, column: str, listed: Path | None, output: Path) -> Parts:
         """Read the list of names, one a line."""
         if listed is None:
-            raise InvalidInput("--part-by needs --parts FILE: parts are named by a public list, not by the records.")
+            raise InvalidInput(
+                "--part-by needs --parts FILE: parts are named by a public list, not by the records. Where nobody "
+                "knows their names, a histogram finds them, for its own budget: its names are then the list (dpsketch "
+                f"run histogram … --key {column}). Or count both as one key: --key {column},KEY."
+            )
         names = read_lines(listed)
         if not names or len(set(names)) < len(names):
             raise InvalidInput(f"{listed} must name one part a line, each once.")
@@ -116,7 +120,13 @@ def _divided(batch: Batch, names: list[str]) -> list[Batch]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.index_in(pc.cast(batch.user, pa.string()), value_set=pa.array(names, pa.string()))
+    named: Any = batch.user
+    stated = pa.array(names, pa.string())
+    # Bytes name a part by what they are; everything else by its text.
+    stated, named = (
+        (stated.cast(pa.binary()), named) if pa.types.is_binary(named.type) else (stated, pc.cast(named, pa.string()))
+    )
+    found = pc.index_in(named, value_set=stated)
     codes = np.asarray(pc.fill_null(found, len(names)))
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(names) + 1), side="right").tolist()

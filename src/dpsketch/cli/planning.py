@@ -65,7 +65,8 @@ def plan(
     p: Annotated[float | None, typer.Option("--p", help="moment: the exponent.")] = None,
     dim: Annotated[int, typer.Option("--dim", help="density: the number of coordinates.")] = 2,
     similarity: Annotated[float, typer.Option("--similarity", help="density: mean kernel value, a guess.")] = 0.1,
-    bits: Annotated[int, typer.Option("--bits", help="ranges: values lie in [0, 2^bits).")] = 32,
+    bits: Annotated[int, typer.Option("--bits", help="ranges: values lie in [start, start + 2^bits).")] = 32,
+    start: Annotated[int, typer.Option("--start", help="ranges: the smallest value.")] = 0,
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="ranges: all that will be asked, as in 0.5,0.9.")
     ] = None,
@@ -130,6 +131,7 @@ def plan(
         dim=dim,
         similarity=similarity,
         bits=bits,
+        start=start,
         listed=listed,
         quantiles=None if quantiles is None else listed_shares(quantiles),
     )

@@ -31,6 +31,7 @@ def propose(
     dim: int = 2,
     similarity: float = 0.1,
     bits: int = 32,
+    start: int = 0,
     listed: bool = False,
     quantiles: Sequence[Any] | None = None,
 ) -> Proposal:
@@ -55,8 +56,8 @@ def propose(
         moment: the exponent.
     dim, similarity
         density: coordinates, and a guess at the mean similarity of the records to a query point.
-    bits : int
-        ranges: values lie in [0, 2^bits).
+    bits, start : int
+        ranges: values lie in [start, start + 2^bits).
     listed : bool
         histogram: whether a public list of all keys will be given.
     quantiles : sequence of numbers, optional
@@ -93,7 +94,8 @@ def propose(
         raise InvalidInput(f"there are plans for {', '.join(planned())}, not for {kind!r}.")
     own = {
         "threshold": threshold, "key_bits": key_bits, "key_bytes": key_bytes, "p": p, "dim": dim,
-        "similarity": similarity, "bits": bits, "listed": listed, "quantiles": quantiles, "limit": limit,
+        "similarity": similarity, "bits": bits, "start": whole_number("start", start), "listed": listed,
+        "quantiles": quantiles, "limit": limit,
         "memory": DEFAULT_MEMORY if limit is None else limit,
     }  # fmt: skip
     taken = inspect.signature(row.plan).parameters

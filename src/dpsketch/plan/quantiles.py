@@ -47,7 +47,11 @@ def plan_quantiles(amount: Amount, guess: Guess, spec: QuantileSpec, target_erro
         raise out_of_reach(target_error, error, "whatever the size")
     return Proposal(
         kind="ranges",
-        shape={"bits": spec.bits, "quantiles": ",".join(map(_decimal, spec.quantiles))},
+        shape={
+            "bits": spec.bits,
+            **({"start": spec.start} if spec.start else {}),
+            "quantiles": ",".join(map(_decimal, spec.quantiles)),
+        },
         budget=amount.budget,
         error=error,
         error_of="the rank of a named quantile, about",

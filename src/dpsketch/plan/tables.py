@@ -171,31 +171,34 @@ def plan_ranges(
     target_error: float | None,
     memory: int,
     bits: int,
+    start: int,
     quantiles: Sequence[Any] | None,
     limit: int | None,
 ) -> Proposal:
     """Propose named quantiles where there are some and they do better than a tree, and else a tree."""
     if quantiles is None:
-        return _plan_tree(amount, guess, target_error=target_error, memory=memory, bits=bits)
-    spec, budget = QuantileSpec(bits, amount.unit, tuple(quantiles)), Budget(**amount.budget)
+        return _plan_tree(amount, guess, target_error=target_error, memory=memory, bits=bits, start=start)
+    spec, budget = QuantileSpec(bits, amount.unit, tuple(quantiles), start=start), Budget(**amount.budget)
     better = naming_pays(spec, budget, guess.records)
     if better and (limit is None or spec.memory <= limit):
         named = plan_quantiles(amount, guess, spec, target_error)
         noise = tree_spec(spec, budget).predict_rank_error(records=guess.records, **amount.budget).noise
         note = f"Naming these quantiles pays: a tree, which answers any, has a noise of {noise:.3g} in a rank."
         return replace(named, notes=(note,))
-    tree = _plan_tree(amount, guess, target_error=target_error, memory=memory, bits=bits)
+    tree = _plan_tree(amount, guess, target_error=target_error, memory=memory, bits=bits, start=start)
     note = "A tree answers these quantiles, and all others, at least as well: leave --quantiles out."
     if better:
         note = f"Naming these quantiles would do better than a tree, and take {spec.memory:,} bytes."
     return replace(tree, notes=(*tree.notes, note))
 
 
-def _plan_tree(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, bits: int) -> Proposal:
+def _plan_tree(
+    amount: Amount, guess: Guess, *, target_error: float | None, memory: int, bits: int, start: int
+) -> Proposal:
     """Propose rows and width of the levels of a RangeSketch; up to 16 bits it has no tables and nothing is chosen."""
 
     def spec_of(table: Table) -> RangeSketchSpec:
-        return RangeSketchSpec(bits=bits, unit=amount.unit, rows=table.rows, width=table.width)
+        return RangeSketchSpec(bits=bits, unit=amount.unit, start=start, rows=table.rows, width=table.width)
 
     def error(table: Table) -> float:
         return spec_of(table).predict_rank_error(records=guess.records, span=float(guess.keys), **amount.budget).typical
@@ -207,7 +210,9 @@ def _plan_tree(amount: Amount, guess: Guess, *, target_error: float | None, memo
         rows, most_cells = _ROWS[2:], (memory - (smallest.memory - 8 * cells)) // (8 * smallest.tables)
     tables, _ = screen(error, rows, most_cells, target_error)
     spec = spec_of(tables[0])
-    shape: Shape = {"bits": bits, "rows": spec.rows, "width": spec.width} if spec.tables else {"bits": bits}
+    shape: Shape = {"bits": bits, **({"start": start} if start else {})}
+    if spec.tables:
+        shape |= {"rows": spec.rows, "width": spec.width}
     return Proposal(
         kind="ranges",
         shape=shape,

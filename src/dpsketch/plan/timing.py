@@ -42,11 +42,13 @@ def _timed(sketch: Any, unit: Any, first: int, batch: int, dim: int | None) -> f
     if dim is None:
         # Of an ordered domain no value may lie outside.
         things: Any = order * 2654435761 % min(65521, 1 << getattr(sketch.spec, "bits", 16))
+        start = getattr(sketch.spec, "start", 0)
+        things = things + start if start < 1 << 62 else things.astype(np.uint64) + np.uint64(start)
         if sketch.spec.key_type == "text":
             things = [str(key) for key in things]
     else:
         things = np.sin(np.outer(order, np.arange(1, dim + 1)))
     extra = {"users": first + np.arange(batch) // unit.max_keys} if unit.level == "user" else {}
-    start = time.perf_counter()
+    began = time.perf_counter()
     sketch.update(things, **extra)
-    return time.perf_counter() - start
+    return time.perf_counter() - began

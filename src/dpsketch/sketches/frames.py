@@ -1,18 +1,21 @@
 """Records by column name: a frame and the names of its columns, instead of the columns one by one.
 
 A method that adds records takes columns. :func:`takes_frames` lets it also take a frame: pandas, polars, an Arrow
-table, record batch or reader, a DuckDB relation, whatever has Arrow's stream interface. It is read once, so that a key
-and its user come from one row. The method itself sees columns in either case.
+table, record batch or reader, a DuckDB relation, whatever has Arrow's stream interface; or an iterator of such frames,
+which are one change together. A frame is read once, so that a key and its user come from one row. The method itself
+sees columns in either case, without the records that lack a weight: they count as those do that lack a key.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch.compound import compound_column, join_parts
@@ -24,6 +27,7 @@ P = ParamSpec("P")
 ResultT = TypeVar("ResultT", covariant=True)
 
 # What names a column, and the argument that takes the column itself.
+_BESIDE = ("users", "weights", "counts")
 _COLUMNS = {"key": "keys", "points": "points", "user": "users", "weight": "weights", "count": "counts"}
 
 
@@ -68,10 +72,23 @@ def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, Resu
     """Let a method that adds records take a frame as well, with the names of its columns.
 
     The names are ``key`` (or ``points``), one or several, ``user``, ``weight`` and ``count``, as far as the method
-    takes such columns. Several columns as one ``key`` are a compound key (:mod:`dpsketch.compound`).
+    takes such columns. Several columns as one ``key`` are a compound key (:mod:`dpsketch.compound`). Of an iterator of
+    frames, where the unit is a user, each user's records lie in one frame, unless the kind takes users in several
+    updates.
     """
     _, records, *others = inspect.signature(add).parameters
     takes = {records, *others}
+
+    def add_weighed(self: Any, *args: Any, **given: Any) -> Any:
+        missing = _missing(given.get("weights")) if records == "keys" and (args or records in given) else None
+        if missing is None:
+            return add(self, *args, **given)
+        keys, *more = args or (given.pop(records),)
+        given |= {name: _without(given[name], missing) for name in _BESIDE if given.get(name) is not None}
+        result = add(self, _without(keys, missing), *more, **given)
+        if hasattr(self, "_skipped"):
+            self._skipped += int(np.count_nonzero(missing))
+        return result
 
     @wraps(add)
     def add_either(self: Any, *args: Any, **given: Any) -> Any:
@@ -88,19 +105,60 @@ def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, Resu
                 self._check_columns(compound)
             elif getattr(self, "key_columns", ()):
                 raise _not_one_column(self.key_columns)
-            columns = _read(frame, named)
-            result = add(self, columns.pop(records), *more, **columns, **given)
+            result: Any = None
+            for piece in _frames(frame):
+                columns = _read(piece, named)
+                result = add_weighed(self, columns.pop(records), *more, **columns, **given)
             if compound:
                 self._note_columns(compound)
             return result
         if compound := getattr(self, "key_columns", ()):
             keys, *more = args or (given.pop(records, None),)
-            return add(self, compound_column(keys, compound), *more, **given)
+            return add_weighed(self, compound_column(keys, compound), *more, **given)
         if records == "keys" and _is_frame(args[0] if args else given.get(records)):
             raise InvalidInput("this is a frame: say which column holds the keys, as in update(frame, key='url').")
-        return add(self, *args, **given)
+        return add_weighed(self, *args, **given)
 
     return cast(_Method[P, ResultT], add_either)
+
+
+def _frames(frame: Any) -> Iterator[Any]:
+    """Go through the frames of an iterator, or the one frame that this is."""
+    if not isinstance(frame, Iterator) or hasattr(frame, "__arrow_c_stream__"):
+        yield frame
+        return
+    piece = None
+    for piece in frame:
+        yield piece
+    if piece is None:
+        raise InvalidInput(
+            "the iterator gave no frame. Give one, without rows where there are no records: it has types."
+        )
+
+
+def _missing(weights: Any) -> npt.NDArray[np.bool_] | None:
+    """Say which weights are missing, None if none is: nulls, None in a list, and pandas' NaN, which is its null."""
+    found: Any = None
+    if isinstance(weights, pa.Array | pa.ChunkedArray):
+        found = np.asarray(weights.is_null()) if weights.null_count else None
+    elif _is_instance(weights, "pandas", "Series"):
+        found = weights.isna().to_numpy(bool)
+    elif _is_instance(weights, "polars", "Series"):
+        found = weights.is_null().to_numpy()
+    elif isinstance(weights, list | tuple):
+        found = np.array([weight is None for weight in weights], bool)
+    return found if found is not None and found.any() else None
+
+
+def _without(column: Any, missing: npt.NDArray[np.bool_]) -> Any:
+    """Return a column of whatever library without some of its rows."""
+    if len(column) != len(missing):
+        raise InvalidInput("the columns have different lengths; each needs one entry a record.")
+    if isinstance(column, list | tuple):
+        return [value for value, gone in zip(column, missing, strict=True) if not gone]
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return column.filter(pa.array(~missing))
+    return column.filter(~missing) if _is_instance(column, "polars", "Series") else column[~missing]
 
 
 def _check(

@@ -345,6 +345,7 @@ KINDS: dict[str, Kind] = {
                 _SEED,
                 Option("kernel", str, "density: euclidean, manhattan or angular."),
                 Option("bandwidth", float, "density: how far a point reaches."),
+                Option("power", int, "density: the kernel's power; a larger one is narrower."),
                 Option("bounds", str, "density: public limits of each coordinate, as in 0:10,-5:5."),
             ),
             plan_path="dpsketch.plan.sizes:plan_density",

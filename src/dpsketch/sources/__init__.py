@@ -2,16 +2,18 @@
 
 A source is one of
 
-- a file: CSV (``.csv``), TSV (``.tsv``, ``.tab``), JSON lines (``.jsonl``, ``.ndjson``, ``.json``), Parquet
-  (``.parquet``, ``.pq``) or Arrow (``.arrow``, ``.feather``, ``.ipc``, ``.arrows``); CSV, TSV and JSON lines also
-  compressed, with ``.gz``, ``.bz2`` or ``.zst`` behind the name;
+- a file: CSV (``.csv``), TSV (``.tsv``, ``.tab``), JSON lines or one array of objects (``.jsonl``, ``.ndjson``,
+  ``.json``), Parquet (``.parquet``, ``.pq``) or Arrow (``.arrow``, ``.feather``, ``.ipc``, ``.arrows``); CSV, TSV and
+  JSON also compressed, with ``.gz``, ``.bz2`` or ``.zst`` behind the name, or several of them in a ``.zip``;
+- a folder: all files below it, but for hidden ones; folders named ``column=value`` in it are columns of text;
 - a glob, such as ``logs/*.parquet``;
+- a file, folder or glob of an object store: ``s3://bucket/logs/``, ``gs://bucket/logs/*.parquet``;
 - ``-``, standard input, in the format that ``stdin_format`` names;
 - a database: ``sqlite:///path.db?table=NAME``, ``postgresql://user@host/base?table=NAME`` (or ``SCHEMA.NAME``), or
   ``…?query=SELECT …``. The query is the rest of the string as it stands; one without any space is percent-decoded.
 
-All of them give the same keys. A whole number is an ``int64``, text is a ``string``; floats, booleans, dates and bytes
-are refused as keys and users. CSV and TSV have no types: there a key or a user is text, unless its type is asked for.
+All of them give the same keys, by :mod:`dpsketch.canonical`. CSV and TSV have no types: there a key or a user is text,
+unless its type is asked for.
 
 The rules of CSV and TSV, for files and pipes alike: UTF-8, with or without a byte-order mark; a header row; fields
 quoted with ``"``, doubled inside; quoted fields may hold separators and line ends; blank lines are skipped. An unquoted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ def read_parquet(
         yield from _spooled(location, columns, batch_rows, temp_directory)
         return
     yield from _read_parquet(
-        location.path, str(location), location.size, columns, batch_rows, groups=location.row_groups
+        location.seekable, str(location), location.size, columns, batch_rows, groups=location.row_groups
     )
 
 
 def _read_parquet(
-    path: Path,
+    source: Callable[[], Any],
     place: str,
     size: int,
     columns: Columns,
@@ -51,7 +51,7 @@ def _read_parquet(
 
     # Read in slices: a row group's column may be as large as the file.
     def opened() -> pyarrow.parquet.ParquetFile:
-        return pyarrow.parquet.ParquetFile(path, buffer_size=_READ_AT_ONCE, pre_buffer=False)
+        return pyarrow.parquet.ParquetFile(source(), buffer_size=_READ_AT_ONCE, pre_buffer=False)
 
     with guarded(opened, explain) as file:
         names = guarded(lambda: file.schema_arrow.names, explain)
@@ -79,7 +79,7 @@ def read_arrow(
     """Read an Arrow file or stream."""
     match location:
         case File():
-            yield from _read_arrow_file(location.path, str(location), location.size, columns)
+            yield from _read_arrow_file(location.seekable, str(location), location.size, columns)
         case StandardInput():
             stream = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
             with closing(stream):
@@ -91,12 +91,16 @@ def read_arrow(
                 yield from _read_arrow_pipe(stream, str(location), columns)
 
 
-def _read_arrow_file(path: Path, place: str, size: int, columns: Columns) -> Iterator[Piece]:
+def _read_arrow_file(seekable: Callable[[], Any], place: str, size: int, columns: Columns) -> Iterator[Piece]:
     def explain(error: Exception) -> SourceError:
         return unreadable(place, error)
 
-    # Mapped: a batch may be as large as the file, and this way the system can take its pages back.
-    with guarded(lambda: pa.memory_map(str(path)), explain) as source:
+    def opened_source() -> Any:
+        # Mapped: a batch may be as large as the file, and this way the system can take its pages back.
+        found = seekable()
+        return pa.memory_map(str(found)) if isinstance(found, Path) else found
+
+    with guarded(opened_source, explain) as source:
         as_file = guarded(lambda: source.read(len(_FILE_MAGIC)) == _FILE_MAGIC, explain)
         opened = pyarrow.ipc.open_file if as_file else pyarrow.ipc.open_stream
 
@@ -154,9 +158,9 @@ def _spooled(
 
         size = guarded(spool, explain)
         if location.format == "parquet":
-            yield from _read_parquet(path, str(location), size, columns, batch_rows)
+            yield from _read_parquet(lambda: path, str(location), size, columns, batch_rows)
         else:
-            yield from _read_arrow_file(path, str(location), size, columns)
+            yield from _read_arrow_file(lambda: path, str(location), size, columns)
 
 
 def _check_piped(head: bytes, location: StandardInput) -> None:

@@ -9,9 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import pyarrow as pa
 
+from dpsketch.canonical import is_canonical
 from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import HEAD_BYTES, Database, magic
@@ -21,8 +23,8 @@ from dpsketch.sources.text import Piece
 # Rows are Python objects here, of some hundred bytes each.
 _MOST_ROWS = 32768
 
-# PostgreSQL's names of types: bigint, smallint, integer, oid; numeric.
-_INTEGER_CODES = (20, 21, 23, 26)
+# PostgreSQL's names of types: bigint, smallint, integer, oid, real, double precision; numeric.
+_INTEGER_CODES = (20, 21, 23, 26, 700, 701)
 _NUMERIC_CODE = 1700
 
 # Messages of the drivers quote values; the codes of SQLSTATE and the first words of SQLite do not.
@@ -158,7 +160,7 @@ def _key_type(result: Any, kinds: dict[str, Any], name: str) -> KeyType:
     described = next((each for each in result.cursor.description or () if each[0] == name), None)
     code, scale = (None, None) if described is None else (described[1], described[5])
     whole = code in _INTEGER_CODES or (code == _NUMERIC_CODE and scale == 0)
-    return "int" if whole or isinstance(kinds.get(name), sqlalchemy.Integer) else "text"
+    return "int" if whole or isinstance(kinds.get(name), sqlalchemy.Integer | sqlalchemy.Float) else "text"
 
 
 def _check_names(names: list[str], columns: Columns, location: Database) -> None:
@@ -170,16 +172,22 @@ def _check_names(names: list[str], columns: Columns, location: Database) -> None
 
 
 def _column(values: Sequence[Any], name: str, location: Database) -> Any:
+    def array() -> Any:
+        found = pa.array([str(value) if isinstance(value, UUID) else value for value in values])
+        # Arrow reads dates of a mixture as times, and booleans as numbers.
+        if not is_canonical(found.type) and len({type(value) for value in values} - {type(None)}) > 1:
+            raise _mixed(name, location)
+        return found
+
     return guarded(
-        lambda: pa.array(values),
+        array,
         lambda _: _mixed(name, location),
     )
 
 
 def _mixed(name: str, location: Database) -> SourceError:
     return SourceError(
-        f"{location}: column {name!r} mixes types, or holds one that is neither a number nor text. "
-        "Convert it in a query, with CAST."
+        f"{location}: column {name!r} mixes types, or holds one that is no key. Convert it in a query, with CAST."
     )
 
 

@@ -207,16 +207,12 @@ class RowExpressions:
         source = self._connection.from_arrow(pa.Table.from_batches([batch]))
         if numbers:
             typed = (
-                f"TRY_CAST(trim({_quoted(name)}) AS DOUBLE) AS {_quoted(name)}" if name in numbers else _quoted(name)
+                f"TRY_CAST({_quoted(name)} AS DOUBLE) AS {_quoted(name)}" if name in numbers else _quoted(name)
                 for name in batch.schema.names
             )
             source = source.project(", ".join(typed))
         wanted = ", ".join(f"(\n{each.text}\n) AS c{i}" for i, each in enumerate(self._all))
-        result = source.project(wanted)
-        if self._computed:
-            kinds = result.limit(0).to_arrow_table().schema.types
-            result = result.project(", ".join(_as_key(i, kind) for i, kind in enumerate(kinds)))
-        return result.to_arrow_table()
+        return source.project(wanted).to_arrow_table()
 
 
 def _row_by_row() -> Any:
@@ -225,11 +221,6 @@ def _row_by_row() -> Any:
     connection.execute("SET threads = 1")
     connection.execute("SET enable_external_access = false")
     return connection
-
-
-def _as_key(i: int, kind: Any) -> str:
-    """Say how a column is written that was computed: dates and times as ISO text, all else as it is."""
-    return f"CAST(c{i} AS VARCHAR) AS c{i}" if pa.types.is_temporal(kind) else f"c{i}"
 
 
 def _one_batch(table: Any) -> Any:

@@ -55,7 +55,7 @@ def unreadable(place: str, error: Exception) -> SourceError:
         case PermissionError():
             return SourceError(f"{place} may not be read by this user. Change its permissions, or run as its owner.")
         case IsADirectoryError():
-            return SourceError(f"{place} is a directory. Name its files, with a glob such as 'directory/*.parquet'.")
+            return SourceError(f"{place} is a directory, and a file was expected. Check the name.")
         case MemoryError():
             return SourceError(f"{place} needs more memory than there is. Write it in smaller row groups or batches.")
         case OSError(errno=int(number)):

@@ -1,16 +1,24 @@
-"""From the strings a caller gives to the files, pipes and tables they mean, each checked before anything is read."""
+"""From the strings a caller gives to the files, pipes and tables they mean, each checked before anything is read.
+
+A folder stands for all files below it; folders named ``column=value`` in it, as Hive writes them, are columns of text.
+A zip archive stands for the text files in it. ``s3://`` and ``gs://`` name files and folders of object stores, with the
+credentials that their own tools use.
+"""
 
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, assert_never, get_args
+from typing import Any, Literal, assert_never, get_args
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded, unreadable
+from dpsketch.sources.folders import Constants, files_below, hive_columns, is_hidden
+from dpsketch.sources.stores import OBJECT_STORES, Store
 
 Format = Literal["csv", "tsv", "jsonl", "parquet", "arrow"]
 Compression = Literal["gzip", "bz2", "zstd"]
@@ -37,6 +45,7 @@ _SUFFIXES: dict[str, Format] = {
     ".arrows": "arrow",
 }
 _COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 # Letters alone could begin a header row: such a mark counts only with the control byte that follows it.
 _MAGIC: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("Parquet", re.compile(rb"PAR1[^\t\n\r -\xff]")),
@@ -58,7 +67,22 @@ HEAD_BYTES = 16
 class File:
     """A regular file, its format and compression known by its name and confirmed by its first bytes.
 
-    ``row_groups`` names those that are read of a Parquet file, the first and the one after the last; None means all.
+    Attributes
+    ----------
+    path : Path
+        Where it lies; in an object store, the bucket and what is below it.
+    format, compression : str
+        What it holds.
+    size : int
+        In bytes.
+    row_groups : tuple of int, or None
+        Those that are read of a Parquet file, the first and the one after the last; None means all.
+    constants : tuple of pairs
+        Columns that the names of its folders give, with this file's value; None is a missing one.
+    store : Store or None
+        The object store that it lies in.
+    member : str or None
+        Its name in the zip archive at ``path``.
     """
 
     path: Path
@@ -66,9 +90,24 @@ class File:
     compression: Compression | None
     size: int
     row_groups: tuple[int, int] | None = None
+    constants: tuple[tuple[str, str | None], ...] = ()
+    store: Store | None = None
+    member: str | None = None
 
     def __str__(self) -> str:
-        return f"{str(self.path)!r} ({FORMAT_NAMES[self.format]})"
+        place = str(self.path) if self.store is None else self.store.address(self.path)
+        return f"{place if self.member is None else f'{place}/{self.member}'!r} ({FORMAT_NAMES[self.format]})"
+
+    def opened(self) -> Any:
+        """Open its bytes, unpacked if it is in an archive, for reading from the beginning."""
+        if self.member is None:
+            return self.path.open("rb", buffering=0) if self.store is None else self.store.opened(self.path)
+        with zipfile.ZipFile(self.path if self.store is None else self.store.opened(self.path)) as archive:
+            return archive.open(self.member)  # which keeps the archive open
+
+    def seekable(self) -> Any:
+        """Return what Arrow reads it from, here and there."""
+        return self.path if self.store is None else self.store.opened(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +155,21 @@ def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
         yield StandardInput(stdin_format)
         return
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", source)
+    if scheme is not None and scheme.group(1).lower() in OBJECT_STORES:
+        store, base, found = Store.listed(source)
+        for path in found:
+            yield from _files(path, store, hive_columns(path, base))
+        return
     if scheme is not None:
         yield _database(source, scheme.group(1).lower())
         return
     path = Path(source)
+    if _is_folder(path):
+        for each in files_below(path):
+            yield from _files(each, None, hive_columns(each, path))
+        return
     if not re.search(r"[*?\[]", source) or path.exists():
-        yield _file(path)
+        yield from _files(path, None)
         return
     hidden = path.name.startswith(".")
     matches = [match for match in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if match.is_file()]
@@ -129,7 +177,15 @@ def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
     if not matches:
         raise SourceError(f"no file matches {source!r}. Check the pattern and the directory.")
     for match in matches:
-        yield _file(match)
+        yield from _files(match, None)
+
+
+def _is_folder(path: Path) -> bool:
+    """Say whether a path is a folder; not where this user may not look, which reading then says."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _refuse_twice(found: Sequence[Location]) -> None:
@@ -137,45 +193,80 @@ def _refuse_twice(found: Sequence[Location]) -> None:
     seen = set()
     for location in found:
         identity: object = location
-        if isinstance(location, File):
+        if isinstance(location, File) and location.store is None:
             status = location.path.stat()
-            identity = (status.st_dev, status.st_ino)
+            identity = (status.st_dev, status.st_ino, location.member)
+        elif isinstance(location, File):
+            identity = (str(location.path), location.member)
         if identity in seen:
             raise SourceError(f"{location} is given twice, and each record would count twice. Name it once.")
         seen.add(identity)
 
 
-def _file(path: Path) -> File:
-    compression = _COMPRESSIONS.get(path.suffix.lower())
-    suffix = (Path(path.stem).suffix if compression else path.suffix).lower()
-    place = repr(str(path))
+def _files(path: Path, store: Store | None, constants: Constants = ()) -> Iterator[File]:
+    """Return the file at a path, or those in it if it is a zip archive."""
+    if path.suffix.lower() != ".zip":
+        yield replace(_file(path, store), constants=constants)
+        return
+    place = repr(str(path) if store is None else store.address(path))
+
+    def members() -> list[zipfile.ZipInfo]:
+        with zipfile.ZipFile(path if store is None else store.opened(path)) as archive:
+            return [each for each in archive.infolist() if not (each.is_dir() or is_hidden(Path(each.filename)))]
+
+    for member in guarded(members, lambda error: unreadable(place, error)):
+        inside = Path(member.filename)
+        kind, compression = _named(inside, repr(f"{path.name}/{member.filename}"), b"")
+        if compression or kind in ("parquet", "arrow") or member.flag_bits & 1:
+            raise SourceError(
+                f"{place} holds a file that is packed twice, encrypted, or not text. Unpack the archive, and name "
+                "its files."
+            )
+        yield File(path, kind, None, member.file_size, constants=constants, store=store, member=member.filename)
+
+
+def _file(path: Path, store: Store | None) -> File:
+    place = repr(str(path) if store is None else store.address(path))
 
     def first_bytes() -> tuple[int, bytes]:
+        if store is not None:
+            with store.opened(path) as stream:
+                return stream.size(), stream.read(HEAD_BYTES)
         if not path.exists():
             raise FileNotFoundError
-        if path.is_dir():
-            raise IsADirectoryError
         if not path.is_file():
             raise SourceError(f"{place} is not a regular file. Pipe it in, and name the source '-'.")
         with path.open("rb") as stream:
             return path.stat().st_size, stream.read(HEAD_BYTES)
 
     size, head = guarded(first_bytes, lambda error: unreadable(place, error))
-    if suffix not in _SUFFIXES:
-        holds = magic(head)
-        raise SourceError(
-            f"{place} has a name that says nothing about its format{f' (it looks like {holds})' if holds else ''}. "
-            f"Known endings are {', '.join(_SUFFIXES)}, for text also followed by {', '.join(_COMPRESSIONS)}."
-        )
-    kind = _SUFFIXES[suffix]
+    kind, compression = _named(path, place, head)
     if compression and kind in ("parquet", "arrow"):
         raise SourceError(f"{place} is compressed as a whole, which {FORMAT_NAMES[kind]} is never. Unpack it first.")
     # JSON lines have no header: without a line they hold no record, and nothing is missing.
     if not size and (kind != "jsonl" or compression):
         raise SourceError(f"{place} is empty: not even its columns are named. Check how it was written.")
-    file = File(path, kind, compression, size)
+    file = File(path, kind, compression, size, store=store)
     check_magic(head, file, compression or kind)
     return file
+
+
+def _named(path: Path, place: str, head: bytes) -> tuple[Format, Compression | None]:
+    """Return what a file holds by its name."""
+    compression = _COMPRESSIONS.get(path.suffix.lower())
+    suffix = (Path(path.stem).suffix if compression else path.suffix).lower()
+    if suffix in _SPREADSHEETS:
+        raise SourceError(
+            f"{place} is a spreadsheet, whose cells have no declared types. Save the sheet as CSV in UTF-8; or in "
+            "Python: update(pandas.read_excel(…), key=…)."
+        )
+    if suffix not in _SUFFIXES:
+        holds = magic(head)
+        raise SourceError(
+            f"{place} has a name that says nothing about its format{f' (it looks like {holds})' if holds else ''}. "
+            f"Known endings are {', '.join(_SUFFIXES)}, for text also followed by {', '.join(_COMPRESSIONS)}, and .zip."
+        )
+    return _SUFFIXES[suffix], compression
 
 
 def magic(head: bytes) -> str | None:
@@ -213,7 +304,8 @@ def _database(source: str, scheme: str) -> Database:
     if system not in ("sqlite", "postgresql", "postgres"):
         raise SourceError(
             f"{scheme}:// is not a source that can be read. "
-            "Name a file, '-', or a database as sqlite:///path.db?table=NAME or postgresql://…?table=NAME."
+            "Name a file, a folder, '-', s3://bucket/… or gs://bucket/…, or a database as "
+            "sqlite:///path.db?table=NAME or postgresql://…?table=NAME."
         )
     if bool(marker) == bool(tables) or len(tables) > 1 or "" in tables or (marker and not query.strip()):
         raise SourceError(

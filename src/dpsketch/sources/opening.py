@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import assert_never
+from dataclasses import replace
+from typing import Any, assert_never
+
+import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.columnar import read_arrow, read_parquet
@@ -116,8 +119,11 @@ def _read(
         place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"), keys=text)
         if columns.asks_sql and kind not in _WITH_SQL:
             raise _without_sql(location)
-        for read, done in _pieces(location, columns, batch_rows, temp_directory):
-            piece = expressions.applied(read, place)
+        constants = location.constants if isinstance(location, File) else ()
+        beside = {name: value for name, value in constants if name in columns.names}
+        of_file = replace(columns, elsewhere=frozenset(beside)) if beside else columns
+        for read, done in _pieces(location, of_file, batch_rows, temp_directory):
+            piece = expressions.applied(_with_constants(read, beside), place)
             rows += piece.num_rows
             # A piece without rows declares the types of its columns.
             for start in range(0, max(1, piece.num_rows), batch_rows):
@@ -134,6 +140,13 @@ def _read(
         yield last
     if progress is not None:
         progress(Progress(rows, rows, "rows") if by_rows else Progress(before, before, "bytes"))
+
+
+def _with_constants(batch: Any, constants: Mapping[str, str | None]) -> Any:
+    """Return a batch with columns that are the same in all its rows."""
+    for name, value in constants.items():
+        batch = batch.append_column(name, pa.array([value] * batch.num_rows, pa.string()))
+    return batch
 
 
 def _without_sql(location: Location) -> SourceError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsketch.canonical import canonical
 from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded
@@ -31,16 +32,18 @@ class Columns:
     points : tuple of str
         Numeric columns, the coordinates of a point.
     key_type, user_type : {"int", "text"} or None
-        How keys (users) are read. None takes what the source declares: the schema of Parquet and Arrow, the types of a
-        database's columns. CSV and TSV declare nothing and give text. JSON lines and SQLite's queries declare nothing
-        either: their keys are text too, a number its decimal digits, and their users are what the values are, since
-        the type of users is never published.
+        How keys (users) are read. None takes what the source declares (:mod:`dpsketch.canonical`): the schema of
+        Parquet and Arrow, the types of a database's columns. CSV and TSV declare nothing and give text. JSON lines and
+        SQLite's queries declare nothing either: their keys are text too, a number its decimal digits, and their users
+        are what the values are, since the type of users is never published.
     count : str or None
         The column that says how many equal records a row stands for.
     where : RowExpression or None
         The condition under which a row is read.
     computed : tuple of RowExpression
         Columns that are computed, each under its name, which stand before those of the source.
+    elsewhere : frozenset of str
+        Columns that are not in the file: the names of its folders give them.
     """
 
     key: str | tuple[str, ...] | None = None
@@ -52,9 +55,10 @@ class Columns:
     count: str | None = None
     where: RowExpression | None = None
     computed: tuple[RowExpression, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if not self.names:
+        if not (self.names or self.elsewhere):
             raise InvalidInput("name at least one column to read: key=, user=, weight= or points=.")
         for name, value in (("key_type", self.key_type), ("user_type", self.user_type)):
             if value not in ("int", "text", None):
@@ -66,23 +70,24 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The distinct names wanted, in a fixed order."""
+        """The distinct names wanted of a file, in a fixed order."""
         own = {each.name for each in self.computed}
         wanted = [name for name in (*self.parts, self.user, self.weight, self.count, *self.points) if name not in own]
         for each in (*self.computed, *([] if self.where is None else [self.where])):
             wanted += each.columns
-        return tuple(dict.fromkeys(name for name in wanted if name is not None))
+        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """The distinct names wanted as numbers, in a fixed order."""
         wanted = (self.weight, self.count, *self.points)
-        return tuple(dict.fromkeys(name for name in wanted if name is not None))
+        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
 
     @property
     def identities(self) -> tuple[str, ...]:
         """The distinct names wanted as keys or users, in a fixed order."""
-        return tuple(dict.fromkeys(name for name in (*self.parts, self.user) if name is not None))
+        wanted = (*self.parts, self.user)
+        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
 
     @property
     def asks_sql(self) -> bool:
@@ -107,9 +112,10 @@ class Batch:
     Attributes
     ----------
     key : pyarrow.Array or None
-        ``int64`` or ``string``; a missing key is null. It is ``null`` while no source has shown a key that is not.
+        ``int64``, ``string``, or ``binary`` where the source declares bytes; a missing key is null. It is ``null``
+        while no source has shown a key that is not.
     user : pyarrow.Array or None
-        ``int64`` or ``string``, never null.
+        As keys are, never null.
     weight : pyarrow.Array or None
         ``float64``, never null.
     points : tuple of pyarrow.Array
@@ -117,7 +123,7 @@ class Batch:
     rows : int
         The length of every array. It is 0 in a last batch that only reports ``skipped``.
     skipped : int
-        Records left out since the batch before: without a user or a count, or with a missing coordinate.
+        Records left out since the batch before: without a user, a weight or a count, or with a missing coordinate.
     count : pyarrow.Array or None
         ``int64``, never null nor negative: so many equal records each row stands for.
     """
@@ -176,6 +182,7 @@ class Shaper:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._kinds: dict[str, tuple[KeyType, Place]] = {}
+        self._types: dict[str, Any] = {}  # text, or bytes where a source declares those
         self._skipped = 0
         self._returned = False
 
@@ -187,7 +194,7 @@ class Shaper:
         points = [_number(raw[name], name, "coordinates", place) for name in columns.points]
         weight = None if columns.weight is None else _number(raw[columns.weight], columns.weight, "weights", place)
         count = None if columns.count is None else _count(raw[columns.count], columns.count, place)
-        needed = [column for column in (user, count, *points) if column is not None]
+        needed = [column for column in (user, weight, count, *points) if column is not None]
         if any(column.null_count for column in needed):
             keep = reduce(pc.and_, (column.is_valid() for column in needed))
             key, user, weight, count, *points = [
@@ -196,10 +203,6 @@ class Shaper:
             left = int(pc.sum(keep).as_py() or 0)
             self._skipped += rows - left
             rows = left
-        if weight is not None and weight.null_count:
-            raise SourceError(
-                f"{place}: column {columns.weight!r} lacks a weight. Fill it in, or leave the record out."
-            )
         if not rows:
             return None
         self._returned = True
@@ -209,8 +212,9 @@ class Shaper:
         columns = self._columns
         if not isinstance(columns.key, tuple):
             return self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
-        parts = [identities(raw[name], name, "key", "text", place) for name in columns.key]
+        parts = [_string(identities(raw[name], name, "key", "text", place), name, place) for name in columns.key]
         self._kinds.setdefault("key", ("text", place))
+        self._types.setdefault("key", pa.string())
         wide = SourceError(
             f"{place}: the columns of the key hold too much text in one batch. Write smaller row groups."
         )
@@ -231,7 +235,7 @@ class Shaper:
         if not skipped and self._returned:
             return None
         key, user = (
-            None if name is None else pa.array([], _ARROW_TYPES[self._kinds[role][0]] if role in self._kinds else None)
+            None if name is None else pa.array([], self._types.get(role))
             for role, name in (("key", self._columns.key), ("user", self._columns.user))
         )
         weight = None if self._columns.weight is None else pa.array([], pa.float64())
@@ -247,11 +251,12 @@ class Shaper:
         column = identities(raw[name], name, role, asked, place)
         if pa.types.is_null(column.type):
             known = self._kinds.get(role)
-            return column if known is None else column.cast(_ARROW_TYPES[known[0]])
+            return column if known is None else column.cast(self._types[role])
         kind: KeyType = "int" if pa.types.is_integer(column.type) else "text"
         before, where = self._kinds.setdefault(role, (kind, place))
         if before == kind:
-            return column
+            held = self._types.setdefault(role, column.type)
+            return column if held == column.type else _string(column, name, place).cast(held)
         if where == place:
             raise _mixed(name, role, place)
         raise SourceError(
@@ -261,14 +266,10 @@ class Shaper:
 
 
 _ARROW_TYPES = {"int": pa.int64(), "text": pa.string()}
-# Bytes are a text key with those bytes, as in dpsketch.hashing; the cast checks that they are UTF-8.
-_TEXT_KINDS = (
-    pa.types.is_large_string,
-    pa.types.is_string_view,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_binary_view,
-)
+_TEXTS = (pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
+)  # fmt: skip
 _WORDS = {"int": "whole numbers", "text": "text"}
 
 
@@ -280,24 +281,28 @@ def _mixed(name: str, role: str, place: Place) -> SourceError:
 
 
 def identities(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
-    """Return a column of keys or users as ``int64``, as ``string``, or as ``null`` if it holds nothing else."""
+    """Return a column of keys or users by :mod:`dpsketch.canonical`, or as ``null`` if it holds nothing else."""
     plain = _plain(column, name, place)
-    kind = plain.type
-    if pa.types.is_null(kind):
+    if pa.types.is_null(plain.type):
         return plain if asked is None else plain.cast(_ARROW_TYPES[asked])
-    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
-        if asked == "text":
-            return plain.cast(pa.string())
-        if pa.types.is_uint64(kind):  # an integer key is a pattern of 64 bits, see dpsketch.hashing
-            return plain.view(pa.int64())
-        return _cast(plain, pa.int64(), f"{place}: column {name!r} holds a number that 64 bits do not hold.")
-    if pa.types.is_string(kind):
-        wrong = f"{place}: column {name!r} holds something that is not a whole 64-bit number. Correct it, or read the "
-        return _parse(plain, _whole, f"{wrong}{role}s as text.") if asked == "int" else plain
-    raise SourceError(
-        f"{place}: column {name!r} has the type {kind}. A {role} is a whole number or text; "
-        "convert the column, or choose another."
+    keys = guarded(
+        lambda: canonical(plain, asked),
+        lambda _: SourceError(f"{place}: column {name!r} holds a number that 64 bits do not hold."),
     )
+    if keys is None:
+        raise SourceError(
+            f"{place}: column {name!r} has the type {plain.type}. A {role} is a whole number, text, a date, a time, a "
+            "boolean, a decimal or a UUID; convert the column, or choose another."
+        )
+    if pa.types.is_integer(keys.type):
+        if asked == "text":
+            return keys.cast(pa.string())
+        # An integer key is a pattern of 64 bits, see dpsketch.hashing.
+        return keys.view(pa.int64()) if pa.types.is_uint64(keys.type) else keys.cast(pa.int64())
+    if asked == "int":
+        wrong = f"{place}: column {name!r} holds something that is not a whole 64-bit number. Correct it, or read the "
+        return _parse(_string(keys, name, place), _whole, f"{wrong}{role}s as text.")
+    return keys if pa.types.is_binary(keys.type) else keys.cast(pa.string())
 
 
 def _number(column: Any, name: str, role: str, place: Place) -> Any:
@@ -341,7 +346,9 @@ def _plain(column: Any, name: str, place: Place) -> Any:
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        return array.cast(pa.string()) if any(is_kind(array.type) for is_kind in _TEXT_KINDS) else array
+        if any(is_kind(array.type) for is_kind in _BYTES):
+            return array.cast(pa.binary())  # bytes are the text key with those bytes, as in dpsketch.hashing
+        return array.cast(pa.string()) if any(is_kind(array.type) for is_kind in _TEXTS) else array
 
     def explain(error: Exception) -> SourceError:
         if "UTF8" in str(error):
@@ -349,6 +356,11 @@ def _plain(column: Any, name: str, place: Place) -> Any:
         return SourceError(f"{place}: column {name!r} is damaged ({type(error).__name__}). Write the source anew.")
 
     return guarded(unpack, explain)
+
+
+def _string(column: Any, name: str, place: Place) -> Any:
+    wrong = f"{place}: column {name!r} holds bytes that are not UTF-8, where text is needed. Convert it, as by hex()."
+    return _cast(column, pa.string(), wrong)
 
 
 def _cast(column: Any, kind: Any, wrong: str, *, safe: bool = True) -> Any:

@@ -39,8 +39,8 @@ def split_files(sources: Sequence[str], *, part_bytes: int) -> list[tuple[File, 
 
 def _files(sources: Sequence[str]) -> Iterator[File]:
     for location in locate(sources, "csv"):
-        if not isinstance(location, File):
-            raise InvalidInput(f"{location} cannot be shared out among tasks. Write it to files first.")
+        if not isinstance(location, File) or location.store is not None or location.constants or location.member:
+            raise InvalidInput(f"{location} cannot be shared out among tasks. Name files that every machine can open.")
         yield replace(location, path=location.path.resolve())
 
 

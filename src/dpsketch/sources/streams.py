@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from typing import Any
 
@@ -41,7 +42,7 @@ class ByteStream:
         compression = None
         match location:
             case File():
-                raw = location.path.open("rb", buffering=0)
+                raw = location.opened()
                 compression = location.compression
             case StandardInput():
                 # Unbuffered: a thread that waits inside sys.stdin's buffer at exit would abort the interpreter.
@@ -82,6 +83,74 @@ class ByteStream:
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
+
+
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},"]')
+
+
+class ArrayAsLines:
+    """The bytes of one JSON array as lines, an element each; it is read as a :class:`ByteStream` is."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._ahead = b""  # read, and not yet a line or part of one
+        self._ready = b""
+        self._depth = 0
+        self.closed = False
+
+    @property
+    def done(self) -> int:
+        """Bytes read from the file or pipe so far."""
+        return self._stream.done
+
+    def peek(self, size: int) -> bytes:
+        """Return the next ``size`` bytes, or all that are left, without taking them."""
+        self._fill(size)
+        return self._ready[:size]
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next ``size`` bytes, fewer only at the end; all of them if ``size`` is negative."""
+        wanted = sys.maxsize if size < 0 else size
+        self._fill(wanted)
+        taken, self._ready = self._ready[:wanted], self._ready[wanted:]
+        return taken
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        self.closed = True
+        self._stream.close()
+
+    def _fill(self, size: int) -> None:
+        parts = [self._ready]
+        held = len(self._ready)
+        while held < size and (block := self._stream.read(1 << 20)):
+            parts.append(self._lines(self._ahead + block))
+            held += len(parts[-1])
+        self._ready = b"".join(parts)
+        if held < size and (self._depth or self._ahead.strip()):
+            raise ValueError("the array does not end, or something follows it")
+
+    def _lines(self, text: bytes) -> bytes:
+        """Return what a block adds to the lines: no ends of line, brackets of the array, or commas between elements."""
+        # Raw ends of line are in no JSON string, and mean nothing outside of one.
+        text = text.replace(b"\r", b" ").replace(b"\n", b" ")
+        kept: list[bytes] = []
+        start = 0
+        for token in _TOKENS.finditer(text):
+            mark = token.group()
+            if mark == b'"':  # a string that goes on in the next block
+                self._ahead = text[token.start() :]
+                return b"".join([*kept, text[start : token.start()]])
+            if mark in b"[{" and len(mark) == 1:
+                self._depth += 1
+            elif mark in b"]}" and len(mark) == 1:
+                self._depth -= 1
+            outermost = (mark == b"[" and self._depth == 1) or (mark == b"]" and self._depth == 0)
+            if outermost or (mark == b"," and self._depth == 1):
+                kept.append(text[start : token.start()] + (b"" if mark == b"[" else b"\n"))
+                start = token.end()
+        self._ahead = b""
+        return b"".join([*kept, text[start:]])
 
 
 def _has_descriptor() -> bool:

@@ -16,7 +16,7 @@ from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import File, StandardInput, check_magic
 from dpsketch.sources.records import Columns
-from dpsketch.sources.streams import ByteStream
+from dpsketch.sources.streams import ArrayAsLines, ByteStream
 
 _BLOCK = 2 << 20  # one row has to fit; larger blocks are not faster
 _HEAD = 1 << 20
@@ -44,6 +44,7 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
         check_magic(head, location, location.format)
         names, rest = guarded(lambda: _header(head, location, options), explain)
         _check_header(names, columns, location)
+        wanted = list(columns.names) or [name for name in names if name][:1]  # folders may name all that is wanted
         if len(head) < _HEAD and not rest.strip(b"\r\n"):
             # Arrow refuses a header without an end of line.
             yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
@@ -54,8 +55,8 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
                 read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
                 parse_options=options,
                 convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=list(columns.names),
-                    column_types=dict.fromkeys(columns.names, pa.string()),
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pa.string()),
                     null_values=[""],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
@@ -84,7 +85,7 @@ def _header(head: bytes, location: File | StandardInput, options: Any) -> tuple[
     if len(header) == len(text) and len(head) == _HEAD:
         raise SourceError(f"{location} has a first row of more than a megabyte. Check its line ends and quotes.")
     if re.match(rb'\s*\{\s*"', header):
-        raise SourceError(f"{location} holds JSON. Name it .jsonl, with one object a line, or convert it.")
+        raise SourceError(f"{location} holds JSON. Name it .json, or .jsonl with one object a line.")
     return pyarrow.csv.read_csv(io.BytesIO(header + b"\n"), parse_options=options).schema.names, text[len(header) :]
 
 
@@ -118,11 +119,12 @@ def _explain_separated(error: Exception, location: File | StandardInput, odd_row
 
 
 def read_json_lines(location: File | StandardInput, columns: Columns) -> Iterator[Piece]:
-    """Read JSON lines: keys and users as the whole numbers or text they begin with, other columns as numbers.
+    """Read JSON lines, or one array of objects: keys and users as what they begin with, other columns as numbers.
 
     Values are no schema: keys become text afterwards, unless whole numbers are asked for (:class:`Columns`).
     """
-    stream = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
+    whole = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
+    stream: ByteStream | ArrayAsLines = whole
 
     def explain(error: Exception) -> SourceError:
         return _explain_json(error, location, columns)
@@ -130,6 +132,11 @@ def read_json_lines(location: File | StandardInput, columns: Columns) -> Iterato
     try:
         head = guarded(lambda: stream.peek(_HEAD), explain)
         check_magic(head, location, location.format)
+        if head.removeprefix(_BOM).lstrip()[:1] == b"[":
+            if head.startswith(_BOM):
+                whole.read(len(_BOM))
+            stream = ArrayAsLines(whole)
+            head = guarded(lambda: stream.peek(_HEAD), explain)
         if len(head) < _HEAD and not head.removeprefix(_BOM).strip():
             yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
             return
@@ -153,8 +160,6 @@ def _json_schema(head: bytes, location: File | StandardInput, columns: Columns) 
     whole = len(head) < _HEAD
     text = head.removeprefix(_BOM)
     lines = text.splitlines() if whole else text.splitlines()[:-1]
-    if text.lstrip()[:1] == b"[":
-        raise SourceError(f"{location} holds one JSON array. Write one object a line instead.")
     seen: dict[str, None] = {}
     types: dict[str, Any] = dict.fromkeys(columns.numbers, pa.float64())
     for line in lines:
@@ -169,6 +174,8 @@ def _json_schema(head: bytes, location: File | StandardInput, columns: Columns) 
                 types[name] = _json_type(record[name], name, location)
         if all(name in types and name in seen for name in columns.names):
             break
+    if not columns.names:
+        raise SourceError(f"{location}: name a column of the file beside those of its folders.")
     if not seen:
         what = "holds objects without a field" if whole else "has a first line of more than a megabyte"
         raise SourceError(f"{location} {what}. Write one object a line.")
@@ -182,8 +189,10 @@ def _json_schema(head: bytes, location: File | StandardInput, columns: Columns) 
 
 def _json_type(value: object, name: str, location: File | StandardInput) -> Any:
     match value:
-        case bool() | float() | list() | dict():
-            kind = {bool: "a boolean", float: "a fraction", list: "a list", dict: "an object"}[type(value)]
+        case bool():
+            return pa.bool_()
+        case float() | list() | dict():
+            kind = {float: "a fraction", list: "a list", dict: "an object"}[type(value)]
             raise SourceError(
                 f"{location}: column {name!r} holds {kind}. A key or user is a whole number or text; "
                 "convert the column, or choose another."
@@ -216,4 +225,7 @@ def _explain_json(error: Exception, location: File | StandardInput, columns: Col
         return SourceError(f"{location} is not UTF-8 throughout. Convert it to UTF-8.")
     if isinstance(error, OSError | EOFError | MemoryError):
         return unreadable(str(location), error)
-    return SourceError(f"{location} has a line that is not a JSON object. Write one object a line, and nothing else.")
+    return SourceError(
+        f"{location} has a line that is not a JSON object. Write one object a line, or one array of objects, and "
+        "nothing else."
+    )

@@ -47,7 +47,7 @@ def build(
     frame: DataFrame,
     into: Any,
     *,
-    key: str | None = None,
+    key: str | Sequence[str] | None = None,
     user: str | None = None,
     weight: str | None = None,
     points: Sequence[str] = (),
@@ -69,7 +69,8 @@ def build(
         A spec (or a protocol) starts a new sketch (or collector). To one that is given the records are added, or
         nothing if anything fails. A moment sketch's secret travels to the executors with the task.
     key, user, weight : str, optional
-        Columns, as ``update`` takes them: keys and users are integers or text, weights numbers. ``user`` is needed
+        Columns, as ``update`` takes them: keys are integers, text, bytes, dates or booleans, users integers or text,
+        weights numbers. Several columns as one ``key`` are those of the spec's ``key_columns``. ``user`` is needed
         where the unit is a user: the records are then shuffled and sorted by it, by exact value.
     points : sequence of str, optional
         For a density: the columns of the coordinates (for sets, of the one column of arrays).
@@ -106,7 +107,7 @@ def build(
     sketch = _started(into)
     points = [points] if isinstance(points, str) else list(points)
     if not isinstance(key, str | None):
-        raise InvalidInput("a DataFrame's key is one column here: compute it in Spark, or count files (build_files).")
+        key = tuple(key)
     _check_columns(sketch, key)
     if fixed_partitions and (user is not None or not sketch.in_order):
         raise InvalidInput(

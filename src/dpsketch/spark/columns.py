@@ -49,7 +49,13 @@ def user_columns(names: Sequence[str]) -> list[str]:
 
 
 def select(
-    frame: DataFrame, sketch: Any, *, key: str | None, user: str | None, weight: str | None, points: Sequence[str]
+    frame: DataFrame,
+    sketch: Any,
+    *,
+    key: str | tuple[str, ...] | None,
+    user: str | None,
+    weight: str | None,
+    points: Sequence[str],
 ) -> Selected:
     """Choose the columns that a sketch needs, and check that their types are those of keys, users and numbers."""
     kind = KINDS[sketch.kind]
@@ -91,20 +97,41 @@ def select(
     )
 
 
-def _key(frame: DataFrame, name: str, *, hashed: bool) -> tuple[str, Column, pa.Array]:
-    kind = _type(frame, name)
-    column = _column(name)
-    if isinstance(kind, _INTEGERS):
-        return "key_int", column.cast("long"), pa.array([], pa.int64())
-    if not isinstance(kind, types.StringType | types.BinaryType):
-        raise _refused(name, kind, "a key is a whole number or text")
-    if isinstance(kind, types.StringType):
-        column = column.cast("string")  # without a collation, under which unequal texts would be equal
+def _key(frame: DataFrame, name: str | tuple[str, ...], *, hashed: bool) -> tuple[str, Column, pa.Array]:
+    if isinstance(name, tuple):
+        column = _row([_text(frame, part) for part in name])
+    else:
+        kind = _type(frame, name)
+        if isinstance(kind, _INTEGERS):
+            return "key_int", _column(name).cast("long"), pa.array([], pa.int64())
+        column = _column(name) if isinstance(kind, types.BinaryType) else _text(frame, name)
     if not hashed:
         return "key_text", column, pa.array([], pa.string())
     # Spark's hash of a null is its seed, which looks like a key.
     prints = functions.when(column.isNotNull(), functions.xxhash64(column))
     return "key_hash", prints, text_fingerprints(pa.array([], pa.int64()))
+
+
+def _text(frame: DataFrame, name: str) -> Column:
+    """Return a column's canonical text, where Spark writes it so: see :mod:`dpsketch.canonical`."""
+    kind = _type(frame, name)
+    if not isinstance(kind, (*_INTEGERS, types.StringType, types.DateType, types.BooleanType)):
+        raise _refused(name, kind, "a key is a whole number, text, a date or a boolean")
+    return _column(name).cast("string")  # without a collation, under which unequal texts would be equal
+
+
+def _row(parts: list[Column]) -> Column:
+    """Return the CSV row of a compound key (:mod:`dpsketch.compound`), null where any part is."""
+    quote = functions.lit('"')
+    fields = [
+        functions.when(
+            part.rlike('[",\\r\\n]'),
+            functions.concat(quote, functions.replace(part, quote, functions.lit('""')), quote),
+        ).otherwise(part)
+        for part in parts
+    ]
+    between = [each for field in fields for each in (functions.lit(","), field)]
+    return functions.concat(*between[1:])
 
 
 def _set(frame: DataFrame, points: Sequence[str], user: str | None) -> tuple[Column, pa.Array]:

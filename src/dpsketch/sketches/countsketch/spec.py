@@ -121,6 +121,11 @@ class CountSketchSpec(StoredSpec):
         # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
         return ReleasePreview(calibrated.guarantee(self.unit), scale, scale / math.sqrt(0.95 * self.rows))
 
+    def expect(self, *, records: float, keys: int, **budget: Any) -> dict[str, float]:
+        """Say in a few numbers what a release is worth for so many records and keys, the i-th as frequent as 1/i."""
+        found = self.predict(records=records, keys=keys, skew=1.0, **budget)
+        return {"error_of_an_estimate": found.error, "half_width_of_its_interval": found.half_width}
+
     def predict(
         self,
         *,

@@ -24,6 +24,8 @@ def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_ty
         parameters["bandwidth"] = shape.pop("bandwidth")
     elif name in ("euclidean", "manhattan"):
         raise InvalidInput("say how far a point reaches: --bandwidth, in the units of the columns.")
+    if "power" in shape:
+        parameters["power"] = shape.pop("power")
     bounds = _bounds(shape.pop("bounds", None))
     kernel = kernels.named(name, **parameters)
     return DensitySketch(kernel=kernel, **shape, unit=unit, bounds=bounds, columns=columns)

@@ -232,11 +232,21 @@ class PrivateDensity(Release):
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:
-        """Estimate the density at points, each written as in 1.5,2."""
+        """Estimate the density at points, each written as in 1.5,2; or kernel sums, with the estimator "sum"."""
         require_keys(asked)
+        if estimator not in (None, "density", "sum"):
+            raise InvalidInput("of a density the estimator is density, a mean similarity, or sum, that of all records.")
         written = [str(one) for one in asked]
-        found = self.density([_point(text, self.spec.dim) for text in written], confidence=confidence)
-        return replace(found, key=written)
+        points = [_point(text, self.spec.dim) for text in written]
+        if estimator == "sum":
+            return replace(self.estimate(points, confidence=confidence), key=written)
+        found = self.density(points, confidence=confidence)
+        return replace(
+            found,
+            key=written,
+            note="a density is the mean similarity of the records, density() in Python; "
+            "--estimator sum gives their sum, as estimate() does.",
+        )
 
     def plot(self) -> Figure:
         """Draw the density: of one column as a curve, of two as a map."""

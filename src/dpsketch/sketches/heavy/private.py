@@ -251,7 +251,7 @@ class PrivateHeavyHitters(KeyedRelease):
 
     def _column(self, keys: Any) -> Any:
         """Read keys to look up, refusing those that no record of the spec can have."""
-        column = to_arrow(self._looked_up(keys)[1])
+        column = to_arrow(self._looked_up(keys)[1], self.spec.key_type)
         if column.null_count:
             raise InvalidInput("a null is not a key that can be looked up.")
         fingerprint(column[:0], self.spec.key_type)

@@ -109,7 +109,7 @@ class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitte
         return f"<HeavyHitters {shape}, spec {fingerprint_of(spec)}, sensitive>"
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        column = to_arrow(keys)
+        column = to_arrow(keys, self._spec.key_type)
         batch = fingerprint(column, self._spec.key_type)
         records = self._spec.space.parse(column)
         if self._protects_users(users, disjoint_users, counts):

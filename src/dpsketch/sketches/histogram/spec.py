@@ -95,6 +95,21 @@ class HistogramSpec(StoredSpec):
             hashed=hashed and self.key_type != "int",
         )
 
+    def expect(self, *, records: float, keys: int, **budget: Any) -> dict[str, float]:
+        """Say in a few numbers what a release is worth for so many records and keys, the i-th as frequent as 1/i.
+
+        Without δ > 0 that is for a public list of all of them.
+        """
+        from dpsketch.sketches.guessing import guessed_counts
+        from dpsketch.sketches.histogram.predict import Holdings, predict
+
+        mechanism = self.mechanism(**budget, keys=None if budget.get("delta") or budget.get("rho") else ())
+        found = predict(mechanism, Holdings.of(guessed_counts(records, keys, 1.0, None), self.unit, None))
+        names = (
+            {} if mechanism.cutoff is None else {"names_found": found.found, "threshold": self.grid * mechanism.cutoff}
+        )
+        return {"error_of_a_count": self.grid * found.error, **names}
+
     def preview(self, **options: Any) -> ReleasePreview:
         """Say what a release at this budget, with these options, would promise, and how far off a listed count is."""
         mechanism = self.mechanism(**options)

@@ -67,7 +67,7 @@ class OrderedSketch(KeyedPartial, PlainSketch[SpecT, ReleaseT]):
         return "int"
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        column = to_arrow(keys)
+        column = to_arrow(keys, "int")
         batch = fingerprint(column, "int")
         offsets = self._spec.domain.offsets(column)
         if self._protects_users(users, disjoint_users, counts):

@@ -210,6 +210,10 @@ class RangeSketchSpec:
         scale = self.grid * math.sqrt(calibrated.law(DENSE).variance)
         return ReleasePreview(calibrated.guarantee(self.unit), scale, self.grid * predicted)
 
+    def expect(self, *, records: float, keys: int, **budget: Any) -> dict[str, float]:
+        """Say in a number what a release is worth for so many records, spread over so many values."""
+        return {"error_of_a_rank": self.predict_rank_error(records=records, span=float(keys), **budget).typical}
+
     def predict_rank_error(
         self,
         *,

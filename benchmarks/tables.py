@@ -1,0 +1,64 @@
+"""What a condition and a compound key cost over a CSV file: ``python -m benchmarks.tables [MEGABYTES]``.
+
+Each run is a process of its own, alternately without and with them. Printed are wall time, processor time (which other
+work on the machine does not stretch) and the most memory held.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+
+_ROW_BYTES = 31
+_PLAIN = ["--key", "origin"]
+_ASKED = ["--key", "origin,dest", "--where", "carrier = 'UA' and distance > 500"]
+
+
+def write(path: Path, megabytes: int) -> None:
+    """Write flights of five columns, about a fifth of them is United's and longer than 500 miles."""
+    rows = megabytes * 1_000_000 // _ROW_BYTES
+    duckdb.sql(f"""
+        COPY (
+            SELECT ['UA', 'B6', 'DL', 'AA'][1 + (hash(i) % 4)::BIGINT] AS carrier,
+                'A' || (hash(i * 3) % 300) AS origin, 'B' || (hash(i * 7) % 300) AS dest,
+                hash(i * 11) % 3000 AS distance, i % 1000000 AS flight
+            FROM range({rows}) t(i)
+        ) TO '{path}' (FORMAT csv, HEADER)
+    """)
+
+
+def measured(path: Path, options: list[str], output: Path) -> tuple[float, float, int]:
+    """Run a histogram over the file; return seconds of the clock and of the processor, and megabytes held at most."""
+    command = [sys.executable, "-m", "dpsketch", "run", "histogram", str(path), *options]
+    command += ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "--overwrite", "-o", str(output)]
+    began = time.perf_counter()
+    child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, command
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
+
+
+def main() -> None:
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    with tempfile.TemporaryDirectory() as folder:
+        path, output = Path(folder, "flights.csv"), Path(folder, "out.dps")
+        write(path, megabytes)
+        print(f"{path.stat().st_size / 1e6:,.0f} MB")
+        best = {}
+        for name, options in [("plain", _PLAIN), ("asked", _ASKED)] * 2:
+            wall, processor, memory = measured(path, options, output)
+            print(f"{name}: {wall:.1f} s of the clock, {processor:.1f} s of the processor, {memory} MB at most")
+            best[name] = min(best.get(name, (wall, processor)), (wall, processor))
+        ratios = [asked / plain for asked, plain in zip(best["asked"], best["plain"], strict=True)]
+        print(f"a condition and a compound key: {ratios[0]:.2f} times the clock, {ratios[1]:.2f} times the processor")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Folders, Hive's partitions, archives and JSON arrays give the records of their files."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsketch.errors import InvalidInput
+from dpsketch.sources import Columns, open_source, parse_expression, split_files
+from reading import records, refused
+
+ROWS = [("a", 1), ("b", 2), ("a", 3), ("é,\n", 4)]
+
+
+def csv(rows: list[tuple[str, int]] = ROWS) -> str:
+    return "k,n\n" + "".join(f'"{key}",{number}\n' for key, number in rows)
+
+
+def keys(source: object, **columns: Any) -> list[Any]:
+    return [row[0] for row in records(str(source), columns=Columns(**{"key": "k", **columns}))]
+
+
+def test_a_folder_is_all_files_below_it_but_hidden_ones(tmp_path: Path) -> None:
+    below = tmp_path / "logs" / "2026"
+    below.mkdir(parents=True)
+    (tmp_path / "logs" / "a.csv").write_text(csv(ROWS[:1]))
+    (below / "b.csv.gz").write_bytes(gzip.compress(csv(ROWS[1:2]).encode()))
+    pa.parquet.write_table(pa.table({"k": ["c"]}), below / "part-0.snappy.parquet")
+    for hidden in ("_SUCCESS", ".a.csv.crc", "_metadata"):
+        (tmp_path / "logs" / hidden).write_text("k\nnever\n")
+    assert sorted(keys(tmp_path / "logs")) == ["a", "b", "c"]
+    (below / "notes.txt").write_text("k\nx\n")
+    assert "says nothing about its format" in refused(tmp_path / "logs")
+
+
+def test_folders_named_by_hive_are_columns(tmp_path: Path) -> None:
+    table = pa.table({"k": ["a", "b", "c", "d"], "day": ["2026-11-15", "2026-11-16", None, "a/b c"], "n": [1, 2, 3, 4]})
+    by_day = pa.dataset.partitioning(pa.schema([("day", pa.string())]), flavor="hive")
+    pa.dataset.write_dataset(table, tmp_path / "t", format="parquet", partitioning=by_day)
+    found = records(str(tmp_path / "t"), columns=Columns(key="k", user="day"))
+    assert sorted(found) == [("a", "2026-11-15"), ("b", "2026-11-16"), ("d", "a/b c")]  # one has no user
+    assert {str(key) for key in keys(tmp_path / "t", key="day")} == {"2026-11-15", "2026-11-16", "None", "a/b c"}
+    assert "2026-11-15,a" in keys(tmp_path / "t", key=("day", "k"))
+    where = parse_expression("day = '2026-11-16'", "--where")
+    assert keys(tmp_path / "t", where=where) == ["b"]
+    assert "has no column 'nowhere'" in refused(str(tmp_path / "t"), columns=Columns(key="nowhere"))
+
+
+def test_columns_of_folders_stand_beside_those_of_text_files(tmp_path: Path) -> None:
+    for year in (2025, 2026):
+        (tmp_path / f"year={year}").mkdir()
+        (tmp_path / f"year={year}" / "t.csv").write_text(csv(ROWS[:2]))
+    assert keys(tmp_path, key="year") == ["2025", "2025", "2026", "2026"]
+    assert keys(tmp_path, key="year", key_type="int") == [2025, 2025, 2026, 2026]
+    assert keys(tmp_path, key=("year", "k"))[0] == "2025,a"
+    with pytest.raises(InvalidInput, match="cannot be shared out"):
+        split_files([str(tmp_path)], part_bytes=1)
+
+
+def test_an_archive_is_the_text_files_in_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", csv(ROWS[:2]))
+        archive.writestr("deeper/b.tsv", "k\tn\nz\t1\n")
+        archive.writestr("__MACOSX/._a.csv", "rubbish")
+    assert keys(tmp_path / "t.zip") == ["a", "b", "z"]
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("a.parquet", b"PAR1")
+    assert "Unpack the archive" in refused(tmp_path / "p.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.csv.gz", gzip.compress(b"k\n1\n"))
+    assert "Unpack the archive" in refused(tmp_path / "x.zip")
+    (tmp_path / "broken.zip").write_bytes((tmp_path / "t.zip").read_bytes()[:40])
+    assert "damaged" in refused(tmp_path / "broken.zip")
+
+
+@pytest.mark.parametrize("pack", [lambda data: data, gzip.compress, bz2.compress])
+def test_a_json_array_is_its_lines(pack: Any, tmp_path: Path) -> None:
+    suffix = {gzip.compress: ".gz", bz2.compress: ".bz2"}.get(pack, "")
+    path = tmp_path / f"t.json{suffix}"
+    objects = [{"k": key, "n": number, "deep": [{"k": "no"}, "],["]} for key, number in ROWS]
+    for written in (
+        json.dumps(objects),
+        json.dumps(objects, indent=2),
+        json.dumps(objects, indent=1, ensure_ascii=False),
+    ):
+        path.write_bytes(pack(b"\xef\xbb\xbf" + written.encode()))
+        assert records(str(path), columns=Columns(key="k", weight="n")) == ROWS
+    path.write_bytes(pack(b" [ ] \n"))
+    assert keys(path) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=8), indent=st.sampled_from([None, 0, 2]))
+def test_any_text_survives_in_a_json_array(texts: list[str], indent: int | None, tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("json") / "t.json"
+    path.write_text(json.dumps([{"k": text} for text in texts], indent=indent))
+    assert keys(path) == texts
+
+
+def test_a_json_array_of_several_blocks(tmp_path: Path) -> None:
+    """Its strings cross the ends of blocks."""
+    texts = [f'"{i}\\' * 40 for i in range(30_000)]
+    (tmp_path / "t.json").write_text(json.dumps([{"k": text} for text in texts]))
+    assert (tmp_path / "t.json").stat().st_size > 3 << 20
+    assert keys(tmp_path / "t.json") == texts
+
+
+def test_a_spreadsheet_gets_a_sentence_that_says_how_to_convert(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04")
+    assert "Save the sheet as CSV" in refused(tmp_path / "t.xlsx")
+
+
+def test_a_file_is_not_read_twice_through_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(csv())
+    assert "given twice" in refused(str(tmp_path), str(tmp_path / "a.csv"))
+    assert next(open_source([str(tmp_path)], Columns(key="k"))).rows == len(ROWS)
