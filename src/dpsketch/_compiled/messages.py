@@ -166,6 +166,8 @@ def _expect(
     parts = len(weights)
     nearest = -0.5 * reading * reading / (scales[parts - 1] + variance)
     least = _NOTHING if signed or reading > 0.0 else _NOTHING_AT_ALL
+    # A part's density at the reading times that of what it leaves of the count at zero: the same for every part.
+    edge = 0.0 if signed else 2.0 * _DENSITY * math.exp(-0.5 * reading * reading / variance - nearest)
     total = 0.0
     mean = 0.0
     square = 0.0
@@ -174,7 +176,8 @@ def _expect(
         exponent = -0.5 * reading * reading / spread - nearest
         share = 0.0
         if exponent > least:
-            share = weights[k] / math.sqrt(spread) * math.exp(exponent)
+            root = weights[k] / math.sqrt(spread)
+            share = root * math.exp(exponent)
             kept = scales[k] / spread
             if share > _SMALL * total and kept > 0.0:
                 centre = kept * reading
@@ -188,14 +191,12 @@ def _expect(
                         share *= 2.0
                         first, second = centre, rest + centre * centre
                     elif ratio < _BELOW:
-                        share *= 2.0 * _DENSITY * math.exp(-0.5 * ratio * ratio) / -ratio
+                        share = root * edge / -ratio
                         first = -deviation / ratio
                         second = 2.0 * first * first
                     else:
-                        below = 0.5 * math.erfc(-ratio * _ROOT_HALF)
-                        hazard = _DENSITY * math.exp(-0.5 * ratio * ratio) / below
-                        share *= 2.0 * below
-                        first = centre + deviation * hazard
+                        share *= math.erfc(-ratio * _ROOT_HALF)
+                        first = centre + deviation * root * edge / share if share > 0.0 else 0.0
                         second = rest + centre * first
                 mean += share * first
                 square += share * second

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled import messages
 from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
@@ -73,6 +75,8 @@ _OWN = 0.75
 # Noise that rounds to nothing still has to be divided by.
 _LEAST_SCALE = 1e-4
 _CHUNK = 1 << 16
+# A thread is not worth starting for fewer keys.
+_LEAST_PART = 1 << 11
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,23 +286,28 @@ class _Exchange:
         moving = (
             np.arange(len(self._places)) if everyone else np.flatnonzero(self._changes > _MOVING * self._tolerance())
         )
-        messages.sweep(
-            self._places,
-            self._signs,
-            self._messages,
-            self._variances,
-            moving,
-            self._remaining.ravel(),
-            self._spreads.ravel(),
-            self._scale**2,
-            self._shares,
-            self._variances_of_parts,
-            self._signed,
-            _FREEDOM,
-            1.0 if self.sweeps == 0 else _STEP,
-            self._changes,
-            self._shares_of_keys,
-        )
+
+        def renew(part: slice) -> None:
+            messages.sweep(
+                self._places,
+                self._signs,
+                self._messages,
+                self._variances,
+                moving[part],
+                self._remaining.ravel(),
+                self._spreads.ravel(),
+                self._scale**2,
+                self._shares,
+                self._variances_of_parts,
+                self._signed,
+                _FREEDOM,
+                1.0 if self.sweeps == 0 else _STEP,
+                self._changes,
+                self._shares_of_keys,
+            )
+
+        # Every key writes its own messages only, so that the bits do not depend on the number of threads.
+        threads.run([partial(renew, part) for part in threads.parts(len(moving), _LEAST_PART)])
         sums = self._shares_of_keys.sum(axis=0, dtype=np.float64)
         self._shares = (sums + 0.5) / (sums.sum() + 0.5 * len(sums))
         self.sweeps += 1
