@@ -2,7 +2,8 @@
 
 The keys whose median passes five standard errors are fitted together, their part is subtracted, and more stand out on
 what is left. The rest is read off that. Pseudo-keys on what is left, enlarged for the freedom that the fit had, say
-whether it helped; where they do not, nothing is fitted. It has no interval that covers its heaviest keys, because
+whether it helped; where they do not, nothing is fitted, and neither with fewer than three rows, where a heavy count
+would be divided among all who share its cell. It has no interval that covers its heaviest keys, because
 what it leaves is smaller than what a key met.
 """
 
@@ -25,6 +26,7 @@ from dpsketch.sketches.countsketch.locating import (
 Floats = npt.NDArray[np.float64]
 Prints = npt.NDArray[np.uint64]
 
+LEAST_ROWS = 3
 ROUNDS = 12
 STANDS_OUT = 5.0
 LARGEST_FIT = 0.4
@@ -37,7 +39,7 @@ def fitted(private: PrivateCountSketch, keys: npt.NDArray[np.int64]) -> Floats:
     prints, rows = fingerprint(keys).fingerprints, row_keys(private.spec.seed, private.spec.rows)
     best, least = finished(table, table, np.empty(0, np.int64), np.empty(0), prints, rows, scale)
     chosen, fit, left = np.empty(0, np.int64), np.empty(0), table
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if len(rows) >= LEAST_ROWS else 0):
         estimates = located(left, prints, rows, MEDIAN)
         estimates[chosen] += fit
         error = float(np.quantile(np.abs(MEDIAN(pseudo_cells(left))), 0.6827))
