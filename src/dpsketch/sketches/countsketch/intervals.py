@@ -19,6 +19,7 @@ __all__ = ["error_quantile", "half_width", "normal_quantile"]
 
 # A quantile is read off pseudo-keys only where at least so many of them lie beyond it.
 _BEYOND = 20
+_TAIL_GROWTH = 1.1
 # Degrees of freedom from which on a series gives Student's quantile.
 _MANY = 10_000
 
@@ -41,14 +42,17 @@ def error_quantile(
     The table is taken for that many independent cells and one, by default for as many as it has.
 
     Beyond what 20,000 of those can tell (as for a thousand intervals at once) the median's closed form takes over,
-    enlarged by the ratio of the two where both are known.
+    enlarged by the ratio of the two where both are known; for what decoding left, with degrees of freedom given, also
+    reduced by it.
     """
     limit = 1 - _BEYOND / PSEUDO_KEYS
     allowance = _allowance(table.size - 1 if freedom is None else freedom, confidence)
     if confidence <= limit:
         return allowance * _tail_quantile(errors, confidence)
     ratio = _tail_quantile(errors, limit) / max(_median_half_width(table, limit), 1e-12)
-    return max(1.0, ratio) * allowance * _median_half_width(table, confidence)
+    # What is read off what decoding left has the median's tail, within a tenth, down to one in a million.
+    least = 1.0 if freedom is None else min(1.0, _TAIL_GROWTH * ratio)
+    return max(least, ratio) * allowance * _median_half_width(table, confidence)
 
 
 def normal_quantile(confidence: float) -> float:
