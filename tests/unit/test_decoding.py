@@ -75,7 +75,7 @@ def test_a_message_does_not_use_its_own_cell() -> None:
     assert np.all(difference[[0, 1, 3, 4]] > 0)
 
 
-@pytest.mark.parametrize(("rows", "width"), [(1, 1024), (1, 4096), (2, 512)])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1024), (1, 4096)])
 def test_too_few_rows_are_answered_plainly(rows: int, width: int) -> None:
     counts = np.r_[100_000, np.full(20, 1000), np.zeros(3000, np.int64)]
     sketch = dps.CountSketch(rows=rows, width=width, unit=dps.per_record())
