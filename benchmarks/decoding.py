@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more, large ones fewer) and keeps
 the figures in results/decoding.json; ``--quick`` takes a tenth of the seeds and keeps nothing; ``--only WORDS`` takes
-the cases whose name has these words; ``--page`` prints the table of the page on decoding; ``--picture FILE`` draws it.
+the cases whose name has these words; ``--page`` prints the table of the page on decoding, ``--picture FILE`` draws it.
 
 A case holds if each group of keys is covered by 94% of its 95% intervals (all keys; the 30 heaviest; ranks 100–300;
 keys that are not there), or by no less than three standard errors between tables below 95%, and if the error is at
@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
+from benchmarks.drawing import draw_decoding
 from benchmarks.guarded_fit import fitted
 from dpsketch import noise
 
@@ -280,9 +281,11 @@ def line(row: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-HEAD = """\
-| case | seeds | median | `estimate` | fit | `decode` | bound | heaviest 30: fit | `decode` | covered: all | heaviest 30 | ranks 100–300 | absent |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""  # noqa: E501
+COLUMNS = (
+    *("case", "seeds", "median", "`estimate`", "fit", "`decode`", "bound", "heaviest 30: fit", "`decode`"),
+    *("covered: all", "heaviest 30", "ranks 100–300", "absent"),
+)
+HEAD = "| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1)
 
 
 def main(arguments: list[str]) -> None:
@@ -297,7 +300,7 @@ def main(arguments: list[str]) -> None:
     if asked.page:
         print(HEAD, *map(line, kept.values()), sep="\n")
     elif asked.picture:
-        draw(list(kept.values()), asked.picture)
+        draw_decoding(list(kept.values()), Path(asked.picture))
     else:
         print(HEAD)
         chosen = [case for case in cases() if asked.only in case.title]
