@@ -36,7 +36,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 KEPT = Path(__file__).parent / "results" / "decoding.json"
-FIRST_SEED = 5000
+FIRST_SEED = 8000
 SEEDS, MANY_SEEDS, FEW_SEEDS = 40, 200, 5
 # σ of a histogram with ε = 1 and δ = 1e-6.
 SCALE = 4.22

@@ -9,7 +9,8 @@ No cell is cleared by a message that has used that cell. So what is left of the 
 errors seen on it need no allowance for the freedom of a fit: pseudo-keys meet in it what a key meets. This is exact as
 long as two keys share no two cells, and nearly so in wide tables. With fewer than three rows there is nothing to hold
 out; there, and wherever pseudo-keys do not have less error than on the table as it was, the answer is that of plain
-estimation. In a narrow table many keys share cells, so that intervals are wider.
+estimation. In a narrow table many keys share two cells and more; there intervals are those of plain estimation, widened
+to lie around the value.
 
 The prior of a count is a mixture of a zero and half-normal laws of all scales (normal ones where counts may be
 negative), whose shares are learned from all keys. It moves the messages that a key sends, and so other keys' readings,
@@ -53,6 +54,8 @@ Shown = Literal["limited", "unshrunk", "posterior_mean"]
 
 # Tables with fewer rows are not decoded jointly.
 LEAST_ROWS = 3
+# In a narrower table keys share so many cells that a row is not held out from the others: intervals are plain ones.
+_NARROW = 64
 _SWEEPS = 40
 # After so many sweeps, so many rounds of four that gain nothing end the exchange.
 _YOUTH = 12
@@ -118,6 +121,8 @@ class Decoded:
         What each candidate's other rows say of its count, in each row, and the variance of that.
     prior : _Prior
         The law of counts that was learned; where plain estimation was better, one to begin with.
+    plain : Decoded or None
+        Of a narrow table: what plain estimation says.
     """
 
     values: Floats
@@ -131,6 +136,7 @@ class Decoded:
     messages: Floats
     variances: Floats
     prior: _Prior
+    plain: Decoded | None = None
 
     @property
     def error(self) -> float:
@@ -147,7 +153,10 @@ class Decoded:
         freedom = self.remaining.shape[1] - 1
         quantile = root * error_quantile(np.abs(self.scores) / root, cells, confidence, freedom)
         # No estimate is better than the mean of rows that collide with nothing.
-        return np.maximum(quantile * self.errors, normal_quantile(confidence) * self.noise_scale / root)
+        half: Floats = np.maximum(quantile * self.errors, normal_quantile(confidence) * self.noise_scale / root)
+        if self.plain is not None:
+            half = np.maximum(half, np.abs(self.values - self.plain.values) + self.plain.half_widths(confidence))
+        return half
 
     def shown(self, what: Shown) -> Floats:
         """Return what is shown of each candidate; of plain estimates, they themselves unless the mean is asked for."""
@@ -241,7 +250,9 @@ def joint_decode(
                 kept = None  # let go before the next is kept: messages are most of what decoding holds
                 kept, least, wasted = attempt.copied(), _SWEEP_GAIN * attempt.error, 0
             settled = settled or (wasted >= _PATIENCE and not exchange.is_young)
-    return plain if kept is None else exchange.decoded(kept)
+    if kept is None:
+        return plain
+    return replace(exchange.decoded(kept), plain=plain if table.shape[1] < _NARROW else None)
 
 
 def _plain(counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> Decoded:
