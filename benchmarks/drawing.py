@@ -28,6 +28,26 @@ def draw_ratios(rows: Sequence[dict[str, Any]], path: Path) -> None:
     plots.save(figure, path)
 
 
+def draw_decoding(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw the errors of each case on a logarithmic axis: the median, the former fit, decode, and the bound."""
+    figure = plots.new_figure(9, 1.5 + 0.27 * len(rows))
+    axes = figure.subplots()
+    places = list(range(len(rows) - 1, -1, -1))
+    marks = {"median": ("o", "#8a8a8a"), "fit": ("D", "#1f77b4"), "decode": ("s", "#d1495b")}
+    names = {"median": "median", "fit": "least-squares fit", "decode": "decode"}
+    for method, (marker, colour) in marks.items():
+        values = [row["errors"][f"{method}, all"] for row in rows]
+        axes.plot(values, places, marker, color=colour, markersize=6, label=names[method])
+    bounds = [row["bound"] for row in rows]
+    axes.plot(bounds, places, "k|", markersize=11, label="bound: noise of a histogram")
+    axes.set_yticks(places, [f"{row['case']} ({row['seeds']})" for row in rows], fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlabel("root mean square error over all candidates (seeds in brackets)")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.5 / (1.5 + 0.27 * len(rows)) - 0.04), ncols=4, fontsize=8)
+    plots.save(figure, path)
+
+
 def draw_growth(
     series: Mapping[str, tuple[str, Sequence[float], Mapping[str, Sequence[float]]]], path: Path, unit: str
 ) -> None:

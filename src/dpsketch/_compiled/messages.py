@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
 
-__all__ = ["gather", "read", "sweep"]
+__all__ = ["expect", "gather", "read", "sweep"]
 
 Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int32]
@@ -30,6 +30,9 @@ _BELOW = -25.0
 _NOTHING = -40.0
 _NOTHING_AT_ALL = -700.0
 _SMALL = 1e-9
+# How much a change of a message's variance counts beside a change of the message. A key whose variances still fall is
+# not done: as long as they are large, the cells of others are trusted less than they could be.
+_SPREADING = 0.005
 
 
 @kernel
@@ -166,6 +169,8 @@ def _expect(
     parts = len(weights)
     nearest = -0.5 * reading * reading / (scales[parts - 1] + variance)
     least = _NOTHING if signed or reading > 0.0 else _NOTHING_AT_ALL
+    # A part's density at the reading times that of what it leaves of the count at zero: the same for every part.
+    edge = 0.0 if signed else 2.0 * _DENSITY * math.exp(-0.5 * reading * reading / variance - nearest)
     total = 0.0
     mean = 0.0
     square = 0.0
@@ -174,7 +179,8 @@ def _expect(
         exponent = -0.5 * reading * reading / spread - nearest
         share = 0.0
         if exponent > least:
-            share = weights[k] / math.sqrt(spread) * math.exp(exponent)
+            root = weights[k] / math.sqrt(spread)
+            share = root * math.exp(exponent)
             kept = scales[k] / spread
             if share > _SMALL * total and kept > 0.0:
                 centre = kept * reading
@@ -188,14 +194,12 @@ def _expect(
                         share *= 2.0
                         first, second = centre, rest + centre * centre
                     elif ratio < _BELOW:
-                        share *= 2.0 * _DENSITY * math.exp(-0.5 * ratio * ratio) / -ratio
+                        share = root * edge / -ratio
                         first = -deviation / ratio
                         second = 2.0 * first * first
                     else:
-                        below = 0.5 * math.erfc(-ratio * _ROOT_HALF)
-                        hazard = _DENSITY * math.exp(-0.5 * ratio * ratio) / below
-                        share *= 2.0 * below
-                        first = centre + deviation * hazard
+                        share *= math.erfc(-ratio * _ROOT_HALF)
+                        first = centre + deviation * root * edge / share if share > 0.0 else 0.0
                         second = rest + centre * first
                 mean += share * first
                 square += share * second
@@ -209,6 +213,18 @@ def _expect(
         shares[k] /= total
     mean /= total
     return mean, max(square / total - mean * mean, 0.0)
+
+
+@kernel
+def expect(readings: Floats, variances: Floats, weights: Floats, scales: Floats, signed: bool) -> tuple[Floats, Floats]:
+    """Return the mean of each key's count given its reading, and how many keys each part of the prior has."""
+    means = np.empty(len(readings))
+    counts = np.zeros(len(weights))
+    parts = np.empty(len(weights))
+    for i in range(len(readings)):
+        means[i], _ = _expect(readings[i], variances[i], weights, scales, signed, parts)
+        counts += parts
+    return means, counts
 
 
 @kernel
@@ -249,8 +265,8 @@ def sweep(
 ) -> None:
     """Renew the messages of the keys visited, in place.
 
-    Fill in by how much each key's messages had to change, in mean square, and how much of the key each part of the
-    prior has.
+    Fill in by how much each key's messages had to change, in mean square, with a small part of what their variances
+    had to, and how much of the key each part of the prior has.
     """
     rows = cells.shape[1]
     values = np.empty(rows)
@@ -270,7 +286,7 @@ def sweep(
         change = 0.0
         for r in range(rows):
             mean, variance = _expect(others[r], other_errors[r], weights, scales, signed, parts)
-            change += (mean - messages[i, r]) ** 2
+            change += (mean - messages[i, r]) ** 2 + _SPREADING * abs(variance - variances[i, r])
             messages[i, r] += step * (mean - messages[i, r])
             variances[i, r] += step * (variance - variances[i, r])
         changes[i] = change / rows

@@ -19,6 +19,7 @@ __all__ = ["error_quantile", "half_width", "normal_quantile"]
 
 # A quantile is read off pseudo-keys only where at least so many of them lie beyond it.
 _BEYOND = 20
+_TAIL_GROWTH = 1.1
 # Degrees of freedom from which on a series gives Student's quantile.
 _MANY = 10_000
 
@@ -29,21 +30,29 @@ def half_width(table: Cells, location: Location, confidence: float) -> float:
     For the median it is a closed form, for others the quantile of their error on pseudo-keys.
     """
     if location == MEDIAN:
-        return _allowance(table, confidence) * _median_half_width(table, confidence)
+        return _allowance(table.size - 1, confidence) * _median_half_width(table, confidence)
     return error_quantile(np.abs(location(pseudo_cells(table))), table, confidence)
 
 
-def error_quantile(errors: npt.NDArray[np.float64], table: Cells, confidence: float) -> float:
+def error_quantile(
+    errors: npt.NDArray[np.float64], table: Cells, confidence: float, freedom: int | None = None
+) -> float:
     """Return what errors stay within with this probability, given those of pseudo-keys on a table.
 
+    The table is taken for that many independent cells and one, by default for as many as it has.
+
     Beyond what 20,000 of those can tell (as for a thousand intervals at once) the median's closed form takes over,
-    enlarged by the ratio of the two where both are known.
+    enlarged by the ratio of the two where both are known; for what decoding left, with degrees of freedom given, also
+    reduced by it.
     """
     limit = 1 - _BEYOND / PSEUDO_KEYS
+    allowance = _allowance(table.size - 1 if freedom is None else freedom, confidence)
     if confidence <= limit:
-        return _allowance(table, confidence) * _tail_quantile(errors, confidence)
+        return allowance * _tail_quantile(errors, confidence)
     ratio = _tail_quantile(errors, limit) / max(_median_half_width(table, limit), 1e-12)
-    return max(1.0, ratio) * _allowance(table, confidence) * _median_half_width(table, confidence)
+    # What is read off what decoding left has the median's tail, within a tenth, down to one in a million.
+    least = 1.0 if freedom is None else min(1.0, _TAIL_GROWTH * ratio)
+    return max(least, ratio) * allowance * _median_half_width(table, confidence)
 
 
 def normal_quantile(confidence: float) -> float:
@@ -52,14 +61,14 @@ def normal_quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(level) if level < 1 else math.inf
 
 
-def _allowance(table: Cells, confidence: float) -> float:
+def _allowance(freedom: int, confidence: float) -> float:
     """Return by how much a quantile grows because a table's few cells show the law of the errors by chance only.
 
-    It is the ratio of Student's quantile, with a degree of freedom less than there are cells, to the normal one. Where
+    It is the ratio of Student's quantile, with so many degrees of freedom, to the normal one. Where
     those are many it is a series in their inverse (Abramowitz and Stegun, 26.7.5), right to 1e-11, and SciPy, which
     takes longer to load than all else that a question needs, is left alone.
     """
-    freedom, z = max(1, table.size - 1), normal_quantile(confidence)
+    freedom, z = max(1, freedom), normal_quantile(confidence)
     if freedom >= _MANY and z < math.inf:
         first = (z**2 + 1) / 4
         second = (5 * z**4 + 16 * z**2 + 3) / 96

@@ -1,0 +1,319 @@
+"""Joint decoding through ``decode``, beside the median, ``estimate``, the former fit, and a bound.
+
+``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more, large ones fewer) and keeps
+the figures in results/decoding.json; ``--quick`` takes a tenth of the seeds and keeps nothing; ``--only WORDS`` takes
+the cases whose name has these words; ``--page`` prints the table of the page on decoding, ``--picture FILE`` draws it.
+
+A case holds if each group of keys is covered by 94% of its 95% intervals (all keys; the 30 heaviest; ranks 100–300;
+keys that are not there), or by no less than three standard errors between tables below 95%, and if the error is at
+most 3% above the better of ``estimate`` and the fit. No decoder can beat the noise that a histogram would have at the
+same budget without any sketch: the bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dpsketch as dps
+from benchmarks.drawing import draw_decoding
+from benchmarks.guarded_fit import fitted
+from dpsketch import noise
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+KEPT = Path(__file__).parent / "results" / "decoding.json"
+FIRST_SEED = 8000
+SEEDS, MANY_SEEDS, FEW_SEEDS = 40, 200, 5
+# σ of a histogram with ε = 1 and δ = 1e-6.
+SCALE = 4.22
+WORSE = 1.03
+LEAST = 94.0
+GROUPS = ("all", "heaviest 30", "ranks 100–300", "absent")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Counts of candidates, absent ones included, and of keys that nobody lists."""
+
+    counts: Integers
+    unlisted: Integers
+
+
+def zipf(skew: float, keys: int = 5000) -> Callable[[np.random.Generator], Data]:
+    """10⁶ records, and a quarter as many absent keys as there are others."""
+
+    def make(rng: np.random.Generator) -> Data:
+        shares = np.arange(1, keys + 1) ** -skew
+        counts = rng.multinomial(10**6, shares / shares.sum())
+        return Data(np.append(counts, np.zeros(keys // 4, np.int64)), np.empty(0, np.int64))
+
+    return make
+
+
+def half_unlisted(keys: int = 5000) -> Callable[[np.random.Generator], Data]:
+    """10⁶ records of which every second key is not among the candidates."""
+
+    def make(rng: np.random.Generator) -> Data:
+        counts = zipf(1.05, 2 * keys)(rng).counts[: 2 * keys]
+        return Data(np.append(counts[::2], np.zeros(keys // 4, np.int64)), counts[1::2])
+
+    return make
+
+
+def constant(counts: npt.ArrayLike) -> Callable[[np.random.Generator], Data]:
+    """Return the same counts for every seed."""
+    held = np.asarray(counts).astype(np.int64)
+    return lambda _: Data(held, np.empty(0, np.int64))
+
+
+def equal(present: int, count: int, absent: int) -> Callable[[np.random.Generator], Data]:
+    """Keys of one count."""
+    return constant(np.append(np.full(present, count), np.zeros(absent)))
+
+
+GEOMETRIC = constant(np.append(np.floor(2.0**19 * 0.9 ** np.arange(130)), np.zeros(4870)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A law, a table, a budget.
+
+    ``epsilon`` is that of a Gaussian release with δ = 1e-6 at ε = 1, ten times the noise at 0.1; where ``pure``, of
+    a release with Laplace noise. ``seeds`` are those of the full form.
+    """
+
+    name: str
+    data: Callable[[np.random.Generator], Data]
+    rows: int
+    width: int
+    epsilon: float = 1.0
+    pure: bool = False
+    seeds: int = SEEDS
+
+    @property
+    def title(self) -> str:
+        """The case in words."""
+        more = ("" if self.epsilon == 1 else f", ε = {self.epsilon:g}") + (", Laplace" if self.pure else "")
+        return f"{self.name} {self.rows}×{self.width}{more}"
+
+    @property
+    def bound(self) -> float:
+        """The noise of a histogram at the same budget."""
+        return math.sqrt(2) / self.epsilon if self.pure else SCALE / self.epsilon
+
+    def release(self, seed: int) -> tuple[Any, Integers, Integers]:
+        """Return a release, its candidates, and their counts."""
+        rng = np.random.default_rng(seed)
+        data = self.data(rng)
+        keys = rng.choice(2**48, len(data.counts) + len(data.unlisted), replace=False)
+        counts = np.append(data.counts, data.unlisted)
+        sketch = dps.CountSketch(rows=self.rows, width=self.width, unit=dps.per_record(), seed=seed)
+        sketch.update(keys[counts > 0], counts=counts[counts > 0])
+        with noise.seeded_noise_for_tests_only(seed):
+            private = (
+                sketch.release(epsilon=self.epsilon, delta=0)
+                if self.pure
+                else sketch.release(rho=self.epsilon**2 / (2 * SCALE**2))
+            )
+        return private, keys[: len(data.counts)], data.counts
+
+
+@cache
+def baskets(name: str, most: int) -> tuple[Integers, Integers]:
+    """Return users and keys of a set of baskets, of which each user keeps so many keys."""
+    root = Path(os.environ["DPSKETCH_DATA"]) / "sets"
+    with lzma.open(next(root.glob(f"{name}*.dat.xz")), "rt") as lines:
+        kept = [list(dict.fromkeys(line.split()))[:most] for line in lines]
+    users = np.repeat(np.arange(len(kept)), [len(items) for items in kept])
+    return users, np.array([int(item) for items in kept for item in items])
+
+
+@dataclass(frozen=True)
+class Baskets(Case):
+    """Real baskets: a unit is a user with at most ``most`` keys."""
+
+    most: int = 10
+
+    @property
+    def bound(self) -> float:
+        """The noise of a histogram of users with so many keys."""
+        return math.sqrt(self.most) * SCALE / self.epsilon
+
+    def release(self, seed: int) -> tuple[Any, Integers, Integers]:
+        """Return a release, its candidates (a fifth of them absent), and their counts."""
+        users, items = baskets(self.name.split()[0], self.most)
+        keys, counts = np.unique(items, return_counts=True)
+        absent = keys.max() + 1 + np.arange(len(keys) // 4)
+        unit = dps.per_user(max_keys=self.most)
+        sketch = dps.CountSketch(rows=self.rows, width=self.width, unit=unit, seed=seed)
+        sketch.update(items, users=users)
+        with noise.seeded_noise_for_tests_only(seed):
+            private = sketch.release(rho=self.epsilon**2 / (2 * SCALE**2))
+        return private, np.append(keys, absent), np.append(counts, np.zeros(len(absent), np.int64))
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases."""
+    yield Case("Zipf 1.05", zipf(1.05), 1, 1024)
+    yield Case("Zipf 1.05", zipf(1.05), 3, 256)
+    yield Case("Zipf 1.05", zipf(1.05), 3, 1024)
+    yield Case("Zipf 1.05", zipf(1.05), 3, 1024, 0.1)
+    yield Case("Zipf 1.05", zipf(1.05), 3, 1024, 10)
+    yield Case("Zipf 1.05", zipf(1.05), 5, 1024)
+    yield Case("Zipf 1.05", zipf(1.05), 5, 8192)
+    yield Case("Zipf 1.05", zipf(1.05), 7, 4096)
+    yield Case("Zipf 1.05", zipf(1.05), 11, 2000)
+    yield Case("Zipf 0.8", zipf(0.8), 3, 256)
+    yield Case("Zipf 0.8", zipf(0.8), 5, 1024)
+    yield Case("Zipf 0.8", zipf(0.8), 7, 4096)
+    yield Case("Zipf 1.3", zipf(1.3), 3, 1024)
+    yield Case("flat", equal(2500, 50, 2500), 5, 1024)
+    yield Case("flat", equal(2500, 50, 2500), 5, 8192)
+    yield Case("50 equal heavy", equal(50, 20_000, 4950), 3, 256)
+    yield Case("geometric", GEOMETRIC, 3, 256)
+    yield Case("half unlisted", half_unlisted(), 3, 256)
+    yield Case("half unlisted", half_unlisted(), 3, 1024)
+    yield Case("half unlisted", half_unlisted(), 5, 1024)
+    yield Case("half unlisted", half_unlisted(), 11, 2000)
+    yield Case("half unlisted, 20,000 keys", half_unlisted(20_000), 3, 1024)
+    yield Case("Zipf 1.05, 20,000 keys", zipf(1.05, 20_000), 3, 1024)
+    yield Case("Zipf 1.05, 20,000 keys", zipf(1.05, 20_000), 5, 1024)
+    yield Case("Zipf 1.05", zipf(1.05), 7, 4096, 0.1)
+    for width in (8, 16, 32, 64, 128, 256):
+        seeds = MANY_SEEDS if width < 64 else SEEDS
+        yield Case("6 equal keys, 200 absent", equal(6, 5000, 200), 3, width, seeds=seeds)
+        yield Case("6 equal keys, none absent", equal(6, 5000, 0), 3, width, seeds=seeds)
+        yield Case("Zipf 1.05, 250 keys", zipf(1.05, 200), 5, width, seeds=seeds)
+    yield Case("Zipf 1.05", zipf(1.05), 3, 1024, 1.0, True)
+    yield Case("Zipf 1.05", zipf(1.05), 5, 1024, 1.0, True)
+    yield Case("Zipf 1.05", zipf(1.05), 7, 4096, 0.1, True)
+    yield Case("flat", equal(2500, 50, 2500), 5, 1024, 1.0, True)
+    for name in ("retail", "kosarak"):
+        seeds = SEEDS if name == "retail" else 20
+        yield Baskets(f"{name} users", zipf(1.0), 5, 1024, seeds=seeds)
+        yield Baskets(f"{name} users", zipf(1.0), 3, 4096, seeds=seeds)
+    for rows in (3, 5):
+        yield Case("Zipf 1.05, 10⁵ keys", zipf(1.05, 80_000), rows, 1024, seeds=FEW_SEEDS)
+    yield Case("Zipf 1.05, 10⁶ keys", zipf(1.05, 800_000), 5, 1024, seeds=1)
+
+
+def groups(counts: Integers) -> dict[str, Integers]:
+    """Return the places of the keys of each group."""
+    order, present = np.argsort(-counts, kind="stable"), int(np.count_nonzero(counts))
+    return {
+        "all": np.arange(len(counts)),
+        "heaviest 30": order[: min(30, present)],
+        "ranks 100–300": order[99:300] if present >= 300 else order[:0],
+        "absent": np.flatnonzero(counts == 0),
+    }
+
+
+def measured(case: Case, seeds: range) -> dict[str, Any]:
+    """Return root mean square errors of each method and, of ``decode``, what each group's intervals cover."""
+    squares: dict[str, list[float]] = {}
+    covered: dict[str, list[float]] = {group: [] for group in GROUPS}
+    for seed in seeds:
+        private, keys, counts = case.release(seed)
+        found = private.decode(keys)
+        values = {
+            "median": private.estimate(keys, estimator="median").value,
+            "estimate": private.estimate(keys).value,
+            "fit": fitted(private, keys),
+            "decode": found.value,
+        }
+        hit = (found.low <= counts) & (counts <= found.high)
+        for group, places in groups(counts).items():
+            if len(places):
+                covered[group].append(float(hit[places].mean()))
+                for method, value in values.items():
+                    error = float(np.mean((value[places] - counts[places]) ** 2))
+                    squares.setdefault(f"{method}, {group}", []).append(error)
+    errors = {name: math.sqrt(np.mean(each)) for name, each in squares.items()}
+    shares = {group: 100 * float(np.mean(each)) for group, each in covered.items() if each}
+    strays = {
+        group: 100 * float(np.std(each, ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else math.inf
+        for group, each in covered.items()
+        if each
+    }
+    return {
+        "case": case.title,
+        "seeds": len(seeds),
+        "bound": case.bound,
+        "errors": errors,
+        "covered": shares,
+        "strays": {group: stray for group, stray in strays.items() if math.isfinite(stray)},
+    }
+
+
+def shortcomings(row: dict[str, Any]) -> list[str]:
+    """Return what a case falls short of."""
+    errors, short = row["errors"], []
+    better = min(errors["estimate, all"], errors["fit, all"])
+    if errors["decode, all"] > WORSE * better:
+        short.append(f"error {errors['decode, all'] / better:.3f} times the better of estimate and the fit")
+    for group, share in row["covered"].items():
+        if share < min(LEAST, 95 - 3 * row["strays"].get(group, 0.0)):
+            short.append(f"{group}: {share:.1f}% covered")
+    return short
+
+
+def line(row: dict[str, Any]) -> str:
+    """Return a case as a row of the page's table."""
+    errors, covered = row["errors"], row["covered"]
+    figures = [f"{errors[f'{method}, all']:,.3g}" for method in ("median", "estimate", "fit", "decode")]
+    heaviest = [f"{errors[f'{method}, heaviest 30']:,.3g}" for method in ("fit", "decode")]
+    shares = [f"{covered[group]:.1f}" if group in covered else "–" for group in GROUPS]
+    cells = [row["case"], str(row["seeds"]), *figures, f"{row['bound']:.3g}", *heaviest, *shares]
+    return "| " + " | ".join(cells) + " |"
+
+
+COLUMNS = (
+    *("case", "seeds", "median", "`estimate`", "fit", "`decode`", "bound", "heaviest 30: fit", "`decode`"),
+    *("covered: all", "heaviest 30", "ranks 100–300", "absent"),
+)
+HEAD = "| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, or print or draw what was measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the seeds; nothing is kept")
+    parser.add_argument("--only", default="", help="the cases whose name has these words")
+    parser.add_argument("--page", action="store_true", help="print the table of what was kept")
+    parser.add_argument("--picture", help="draw what was kept")
+    asked = parser.parse_args(arguments)
+    kept = {row["case"]: row for row in json.loads(KEPT.read_text())} if KEPT.exists() else {}
+    if asked.page:
+        print(HEAD, *map(line, kept.values()), sep="\n")
+    elif asked.picture:
+        draw_decoding(list(kept.values()), Path(asked.picture))
+    else:
+        print(HEAD)
+        chosen = [case for case in cases() if asked.only in case.title]
+        for case in chosen:
+            seeds = max(1, case.seeds // 10) if asked.quick else case.seeds
+            row = measured(case, range(FIRST_SEED, FIRST_SEED + seeds))
+            print(line(row), *shortcomings(row), flush=True)
+            if not asked.quick:
+                kept[case.title] = row
+                order = [one.title for one in cases()]
+                rows = sorted(kept.values(), key=lambda one: order.index(one["case"]))
+                KEPT.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
