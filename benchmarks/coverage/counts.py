@@ -55,7 +55,7 @@ def one_number(shape: str, budget: str) -> Iterator[Case]:
         yield Answer.of("inner_product, signed weights", counts @ weights, private.inner_product(keys, weights))
         yield Answer.of("second_moment", np.sum(counts.astype(float) ** 2), private.second_moment())
 
-    yield Case("CountSketch", f"{shape}, 5×128", budget, RELEASES, trial)
+    yield Case("CountSketch", f"{shape}, 250 keys, 5×128", budget, RELEASES, trial)
 
 
 def one_row(width: int, budget: str) -> Iterator[Case]:

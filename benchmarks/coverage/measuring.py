@@ -68,6 +68,11 @@ class Case:
     releases: int
     trial: Callable[[int], Iterator[Answer]]
 
+    @property
+    def name(self) -> str:
+        """What it is called: no two cases have one name."""
+        return f"{self.kind}, {self.setting}, {self.budget}"
+
 
 @dataclass
 class Row:
@@ -91,7 +96,12 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON-ready values."""
-        return asdict(self) | {"short": self.short}
+        return asdict(self) | {"waste": None if math.isnan(self.waste) else self.waste}
+
+    @classmethod
+    def from_json(cls, written: dict[str, Any]) -> Row:
+        """Return the row that :meth:`to_json` wrote."""
+        return cls(**written | {"waste": math.nan if written["waste"] is None else written["waste"]})
 
 
 @dataclass

@@ -59,6 +59,27 @@ def ranges(name: str, shape: Shape, bits: int, width: int, budget: str) -> Itera
     yield Case("RangeSketch", f"{name}, {bits} bits, 5×{width:,}", budget, RELEASES, trial)
 
 
+def named(name: str, shape: Shape, budget: str) -> Iterator[Case]:
+    """Quantiles that were named beforehand: intervals of values, and bounds on ranks."""
+    shares = SHARES[1:-1]
+
+    def trial(seed: int) -> Iterator[Answer]:
+        ordered = np.sort(shape(np.random.default_rng(seed), 12))
+        sketch = dps.RangeSketch(bits=12, unit=dps.per_record(), quantiles=shares.round(1), interval_share=0.5)
+        sketch.update(ordered)
+        private = sketch.release(**BUDGETS[budget])
+        found = private.quantiles()
+        value, low, high = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
+        yield Answer("quantiles", quantile_truths(ordered)[1:-1], value, low, high)
+        below, upto = (np.searchsorted(ordered, value, side) for side in ("left", "right"))
+        wanted = np.round(shares * len(ordered))
+        off = np.maximum(0, np.maximum(below - wanted, wanted - upto))
+        bound = np.array([one.rank_error for one in found])
+        yield Answer("rank_error", np.zeros(len(off)), off, off - bound, off + bound)
+
+    yield Case("QuantileSketch", f"{name}, 9 quantiles, 12 bits", budget, RELEASES, trial)
+
+
 def moments(p: float, size: int, budget: str) -> Iterator[Case]:
     """One estimator after the other on data of their own: a release ends the sketch."""
 
@@ -116,6 +137,8 @@ def cases() -> Iterator[Case]:
         # Narrower, so that the lower levels are sketched.
         for name in ("lognormal", "ten spikes"):
             yield from ranges(name, (SMOOTH | TIES)[name], 14, 256, budget)
+        for name in ("lognormal", "ten spikes"):
+            yield from named(name, (SMOOTH | TIES)[name], budget)
         for p, size in ((0.25, 50), (1.0, 50), (1.0, 10)):
             yield from moments(p, size, budget)
         yield from profile(budget)
