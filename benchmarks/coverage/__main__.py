@@ -16,17 +16,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 os.environ.setdefault("DPSKETCH_THREADS", "1")
 
 from benchmarks.coverage import page, stored
-from benchmarks.coverage.cases import all_cases, of_family
-from benchmarks.coverage.measuring import Row, measure
-
-
-def _measured(family: str, place: int, quick: bool) -> list[Row]:
-    """Run in a process of its own, so that what is loaded is what this case needs."""
-    case = of_family(family)[place]
-    rows = measure(case, quick=quick)
-    if not quick:
-        stored.keep(case, rows)
-    return rows
+from benchmarks.coverage.cases import all_cases, measured
+from benchmarks.coverage.measuring import Row
 
 
 def main() -> int:
@@ -45,13 +36,16 @@ def main() -> int:
     start = time.monotonic()
     pool = ProcessPoolExecutor(asked.processes, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     with pool:
-        jobs = {pool.submit(_measured, family, place, asked.quick): case for family, place, case in wanted}
+        jobs = {pool.submit(measured, family, place, asked.quick): case for family, place, case in wanted}
         for done, job in enumerate(as_completed(jobs), start=1):
-            rows += job.result()
-            for row in job.result():
+            # One that fails leaves its case without a result, and the others go on.
+            failure = job.exception()
+            found = [] if failure else job.result()
+            rows += found
+            for row in found:
                 print(page.line(row), flush=True)
-            passed = time.monotonic() - start
-            print(f"{done}/{len(jobs)} {jobs[job].name} ({passed:.0f} s)", file=sys.stderr, flush=True)
+            words = f"{jobs[job].name} ({time.monotonic() - start:.0f} s)"
+            print(f"{done}/{len(jobs)} {words}{f': {failure}' if failure else ''}", file=sys.stderr, flush=True)
     missing = 0
     if not asked.quick:
         results = [stored.result_of(case) for _, _, case in all_cases()]

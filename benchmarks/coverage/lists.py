@@ -48,7 +48,7 @@ def heavy(shape: str, budget: str, rows: int) -> Iterator[Case]:
 
 def sparse(budget: str, expected: int, largest: int) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
-        keys = np.arange(2000) * 523 + seed
+        keys = np.arange(2000) * 521 + seed
         counts = np.random.default_rng(seed).integers(1, largest + 1, len(keys))
         histogram = dps.SparseHistogram(unit=dps.per_record(), domain=2**20, expected_keys=expected, seed=seed)
         histogram.update(keys, counts=counts)
@@ -65,7 +65,7 @@ def sparse(budget: str, expected: int, largest: int) -> Iterator[Case]:
 
 def small_values(budget: str) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
-        keys = np.arange(2000) * 523 + seed
+        keys = np.arange(2000) * 521 + seed
         counts = np.random.default_rng(seed).integers(1, 31, len(keys))
         histogram = dps.SparseHistogram(
             unit=dps.per_record(), domain=2**20, expected_keys=2000, max_value=30, seed=seed

@@ -96,12 +96,12 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON-ready values."""
-        return asdict(self) | {"waste": None if math.isnan(self.waste) else self.waste}
+        return asdict(self) | {"waste": self.waste if math.isfinite(self.waste) else str(self.waste)}
 
     @classmethod
     def from_json(cls, written: dict[str, Any]) -> Row:
         """Return the row that :meth:`to_json` wrote."""
-        return cls(**written | {"waste": math.nan if written["waste"] is None else written["waste"]})
+        return cls(**written | {"waste": float(written["waste"])})
 
 
 @dataclass

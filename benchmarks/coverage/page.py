@@ -23,7 +23,7 @@ OLDER = " °"
 def line(row: Row, *, current: bool = True) -> str:
     """Return one row of the table; one that is older than the code is marked."""
     covered = f"**{row.covered:.1f}**" if row.short else f"{row.covered:.1f}"
-    width = "–" if math.isnan(row.waste) else f"{row.waste:.2f}"
+    width = "∞" if math.isinf(row.waste) else "–" if math.isnan(row.waste) else f"{row.waste:.2f}"
     counts = f"{row.releases:,} × {row.intervals / row.releases:,.0f}"
     answer = row.answer if current else row.answer + OLDER
     cells = (row.kind, answer, row.setting, row.budget, f"{row.nominal:.0f}", covered, width)

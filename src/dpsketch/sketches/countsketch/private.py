@@ -174,7 +174,13 @@ class PrivateCountSketch(KeyedRelease):
         return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
-        """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1)."""
+        """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1).
+
+        Accuracy
+        --------
+        Unbiased over the hash functions. A table of one row with at most 1/(1 − ``confidence``) counters says how large
+        the answer may be for one key alone; for several the interval has no ends.
+        """
         confidence = probability("confidence", confidence)
         _, prints = self._fingerprints(keys)
         weights = real_numbers("values", values, len(prints))
@@ -190,9 +196,15 @@ class PrivateCountSketch(KeyedRelease):
         return _scaled(found, self.spec.grid)
 
     def second_moment(self, *, confidence: float = 0.95) -> Estimate:
-        """Estimate F₂, the sum of all squared counts, listed keys or not."""
+        """Estimate F₂, the sum of all squared counts, listed keys or not.
+
+        Accuracy
+        --------
+        Unbiased over the hash functions. In a table of one row the interval is Chebyshev's, and of at most
+        2/(1 − ``confidence``) counters it has no upper end: a few large keys may have cancelled one another.
+        """
         confidence = probability("confidence", confidence)
-        found = second_moment(self.table, noise_variance=self._noise_variance, confidence=confidence)
+        found = second_moment(self.table, noise=self.noise, confidence=confidence)
         return _scaled(found, self.spec.grid**2)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
