@@ -9,7 +9,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.coverage.data import SHAPES, Integers
-from benchmarks.coverage.measuring import BUDGETS, CHEAP_RELEASES, RELEASES, SEEDS, Answer, Case
+from benchmarks.coverage.measuring import BUDGETS, RELEASES, SEEDS, Answer, Case
 
 
 def looked_up(found: Any, keys: Integers, counts: Integers) -> Integers:
@@ -60,7 +60,7 @@ def sparse(budget: str, expected: int, largest: int) -> Iterator[Case]:
         top = private.top(10, candidates=keys[:500])
         yield Answer.of("top 10 of 500, jointly", looked_up(top, keys, counts), top, joint=True)
 
-    yield Case("SparseHistogram", f"2,000 keys to {largest}, {expected:,} expected", budget, CHEAP_RELEASES, trial)
+    yield Case("SparseHistogram", f"2,000 keys to {largest}, {expected:,} expected", budget, RELEASES, trial)
 
 
 def small_values(budget: str) -> Iterator[Case]:

@@ -15,10 +15,8 @@ NOMINAL = 95.0
 LEAST = 94.0
 # A row holds if it reaches the least; where three standard errors below nominal is lower, chance may take that much.
 ALLOWED = 3.0
-# So many releases of one statement (their standard error is half a percent), and of one statement that costs little (it
-# is a third, so that three of them fit between nominal and the least).
+# So many releases of one statement: their standard error is half a percent.
 RELEASES = 2000
-CHEAP_RELEASES = 4300
 # So many releases of 2,000 keys each.
 SEEDS = 20
 # The quick form makes one in so many releases.
