@@ -189,6 +189,14 @@ INTERVALS = [
         "a row in which keys cancel is given an upper end",
     ),
     Mutant(
+        "interval-trusts-its-search",
+        "sketches/ranges/private.py",
+        "_SEARCHED = 1.05",
+        "_SEARCHED = 1.0",
+        "tests/statistical/test_ranges_accuracy.py -k search_misses",
+        "the interval of a quantile forgets the values that its search did not look at",
+    ),
+    Mutant(
         "interval-forgets-picking",
         "sketches/heavy/private.py",
         "return (near + 2 * math.sqrt(near)) * error / 2",
