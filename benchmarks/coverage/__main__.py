@@ -48,10 +48,10 @@ def main() -> int:
             print(f"{done}/{len(jobs)} {words}{f': {failure}' if failure else ''}", file=sys.stderr, flush=True)
     missing = 0
     if not asked.quick:
-        results = [stored.result_of(case) for _, _, case in all_cases()]
-        page.write([each for each in results if each is not None])
-        missing = sum(each is None for each in results)
-        rows = [row for each in results if each is not None for row in each.rows]
+        results = {case.name: stored.result_of(case) for _, _, case in all_cases()}
+        page.write(results)
+        missing = sum(each is None for each in results.values())
+        rows = [row for each in results.values() if each is not None for row in each.rows]
     short = [row for row in rows if row.short]
     print(f"{len(rows)} rows, {len(short)} below their limit; {missing} cases have none.")
     for row in short:

@@ -30,12 +30,15 @@ def line(row: Row, *, current: bool = True) -> str:
     return f"| {' | '.join(cells)} | {row.limit:.1f} | {counts} |"
 
 
-def write(results: list[Result], page: Path = PAGE) -> None:
-    """Put the table into the page's generated block."""
+def write(results: dict[str, Result | None], page: Path = PAGE) -> None:
+    """Put the table into the page's generated block: results by the names of their cases, None where there is none."""
     text = page.read_text()
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    older = sum(len(each.rows) for each in results if not each.current)
-    words = f"{older} rows, marked °, are older than the code that they are about.\n\n" if older else ""
-    table = _HEAD + "\n".join(line(row, current=each.current) for each in results for row in each.rows)
+    known = [each for each in results.values() if each is not None]
+    older = sum(len(each.rows) for each in known if not each.current)
+    missing = [f"*{name}*" for name, each in results.items() if each is None]
+    words = f"{older:,} rows, marked °, are older than the code that they are about.\n\n" if older else ""
+    words += f"Not measured yet: {'; '.join(missing)}.\n\n" if missing else ""
+    table = _HEAD + "\n".join(line(row, current=each.current) for each in known for row in each.rows)
     page.write_text(f"{before}{BEGIN}\n\n{words}{table}\n\n{END}{after}")

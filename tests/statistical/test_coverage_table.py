@@ -95,15 +95,16 @@ def test_the_page_keeps_what_is_written_by_hand_and_marks_rows_older_than_the_co
     copy = tmp_path / "coverage.md"
     copy.write_text(page.PAGE.read_text())
     rows = measure(fake(0.9))
-    page.write([stored.Result(rows, current=True)], copy)
+    page.write({"one": stored.Result(rows, current=True)}, copy)
     once = copy.read_text()
-    page.write([stored.Result(rows, current=True)], copy)
+    page.write({"one": stored.Result(rows, current=True)}, copy)
     assert copy.read_text() == once
     assert "| Fake | fake | made up | none | 95 | **" in once
     assert once.startswith(page.PAGE.read_text().split(page.BEGIN)[0])
-    page.write([stored.Result(rows, current=True), stored.Result(rows, current=False)], copy)
+    page.write({"one": stored.Result(rows, current=True), "two": stored.Result(rows, False), "three": None}, copy)
     assert "| Fake | fake ° |" in copy.read_text()
     assert "1 rows, marked °, are older than the code" in copy.read_text()
+    assert "Not measured yet: *three*." in copy.read_text()
 
 
 def test_a_stored_result_is_read_back_and_is_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
