@@ -64,7 +64,8 @@ def few_cells(rows: int, width: int, budget: str) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
         keys, counts = named_keys(seed, 40), SHAPES["flat"](np.random.default_rng(seed))[:40]
         private = built(seed, keys, counts, rows, width).release(**BUDGETS[budget])
-        yield Answer.of("estimate", counts, private.estimate(keys))
+        if seed < RELEASES // 4:
+            yield Answer.of("estimate", counts, private.estimate(keys))
         yield Answer.of("second_moment", np.sum(counts.astype(float) ** 2), private.second_moment())
         yield Answer.of("inner_product, total of 8 keys", counts[:8].sum(), private.inner_product(keys[:8], np.ones(8)))
 
