@@ -44,14 +44,22 @@ class Spread:
     freedom: float
 
 
-def mean_of_rows(cells: Cells, order: npt.NDArray[np.intp], noise: Noise) -> Spread:
+def mean_of_rows(
+    cells: Cells, order: npt.NDArray[np.intp], keys: npt.NDArray[np.uint64], noise: Noise, confidence: float
+) -> Spread:
     """Return the mean over the rows, whose variance is at least that of the noise.
 
-    Differences of neighbours share rows, which costs a third of the degrees of freedom.
+    Differences of neighbours share rows, which costs a third of the degrees of freedom. Groups of stratified rows, of
+    which each is spread as evenly as all (see :func:`median_of_means`), may differ by more than neighbouring rows show:
+    near a tight cluster whole stretches of them cut it. So the larger of the two variances counts.
     """
     rows = cells.shape[1]
     steps = np.diff(cells[:, order].astype(np.float64), axis=1)
     variances = np.sum(steps**2, axis=1) / (2 * (rows - 1) * rows)
+    most = _most_groups(rows, confidence)
+    if most > 1:
+        shown = _means(cells, _dealt(order, keys, most), most).var(axis=1, ddof=1) / most
+        variances = np.maximum(variances, shown)
     freedom = max(1.0, 2 / 3 * (rows - 1))
     return Spread(cells.mean(axis=1), np.maximum(variances, noise.variance / rows), freedom)
 
@@ -69,17 +77,14 @@ def median_of_means(
     most √rows/γ groups keep that below an eighth of the median's own standard deviation; where the counters are so
     skewed that one group is left, it is the mean.
     """
-    mean = mean_of_rows(cells, order, noise)
+    mean = mean_of_rows(cells, order, keys, noise, confidence)
     values, variances = mean.values.copy(), mean.variances.copy()
-    most = _most_groups(cells.shape[1], confidence)
-    chosen = _groups(cells, most)
+    chosen = _groups(cells, _most_groups(cells.shape[1], confidence))
     for groups in np.unique(chosen[chosen > 1]).tolist():
         asked = chosen == groups
         values[asked] = np.median(_means(cells[asked], _dealt(order, keys, groups), groups), axis=1)
-        # Groups of stratified rows may differ by more than neighbouring rows show.
-        shown = _means(cells[asked], _dealt(order, keys, most), most).var(axis=1, ddof=1) / most
         # The median of g normal draws has πg/(2g + π − 2) times the variance of their mean, within 2%.
-        variances[asked] = np.maximum(variances[asked], shown) * (math.pi * groups / (2 * groups + math.pi - 2))
+        variances[asked] *= math.pi * groups / (2 * groups + math.pi - 2)
     return Spread(values, variances, mean.freedom)
 
 
