@@ -197,6 +197,14 @@ INTERVALS = [
         "the interval of a quantile forgets the values that its search did not look at",
     ),
     Mutant(
+        "interval-trusts-neighbours",
+        "sketches/density/intervals.py",
+        "        variances = np.maximum(variances, shown)\n",
+        "",
+        "tests/statistical/test_density_coverage.py -k tight_cluster",
+        "the spread of a density's rows is taken for that of neighbouring ones",
+    ),
+    Mutant(
         "interval-forgets-picking",
         "sketches/heavy/private.py",
         "return (near + 2 * math.sqrt(near)) * error / 2",
