@@ -199,8 +199,8 @@ INTERVALS = [
     Mutant(
         "interval-trusts-neighbours",
         "sketches/density/intervals.py",
-        "        variances = np.maximum(variances, shown)\n",
-        "",
+        "_CUT = -1.0",
+        "_CUT = -math.inf",
         "tests/statistical/test_density_coverage.py -k tight_cluster",
         "the spread of a density's rows is taken for that of neighbouring ones",
     ),
