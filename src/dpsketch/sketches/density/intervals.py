@@ -59,8 +59,9 @@ def mean_of_rows(
     steps = np.diff(cells[:, order].astype(np.float64), axis=1)
     variances = np.sum(steps**2, axis=1) / (2 * (rows - 1) * rows)
     most = _most_groups(rows, confidence)
-    cut = np.flatnonzero(_skewness(cells) < _CUT) if most > 1 else np.empty(0, np.intp)
-    variances[cut] = np.maximum(variances[cut], _between(cells[cut], order, keys, most))
+    cut = np.flatnonzero(_skewness(cells) < _CUT)
+    if most > 1 and len(cut):
+        variances[cut] = np.maximum(variances[cut], _between(cells[cut], order, keys, most))
     freedom = max(1.0, 2 / 3 * (rows - 1))
     return Spread(cells.mean(axis=1), np.maximum(variances, noise.variance / rows), freedom)
 
