@@ -15,10 +15,8 @@ NOMINAL = 95.0
 LEAST = 94.0
 # A row holds if it reaches the least; where three standard errors below nominal is lower, chance may take that much.
 ALLOWED = 3.0
-# So many releases of one statement (their standard error is half a percent), and of one statement that costs little (it
-# is a third, so that three of them fit between nominal and the least).
+# So many releases of one statement: their standard error is half a percent.
 RELEASES = 2000
-CHEAP_RELEASES = 4300
 # So many releases of 2,000 keys each.
 SEEDS = 20
 # The quick form makes one in so many releases.
@@ -68,6 +66,11 @@ class Case:
     releases: int
     trial: Callable[[int], Iterator[Answer]]
 
+    @property
+    def name(self) -> str:
+        """What it is called: no two cases have one name."""
+        return f"{self.kind}, {self.setting}, {self.budget}"
+
 
 @dataclass
 class Row:
@@ -91,7 +94,12 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON-ready values."""
-        return asdict(self) | {"short": self.short}
+        return asdict(self) | {"waste": self.waste if math.isfinite(self.waste) else str(self.waste)}
+
+    @classmethod
+    def from_json(cls, written: dict[str, Any]) -> Row:
+        """Return the row that :meth:`to_json` wrote."""
+        return cls(**written | {"waste": float(written["waste"])})
 
 
 @dataclass

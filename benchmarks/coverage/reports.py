@@ -28,8 +28,8 @@ SETS: dict[str, Any] = {
 }
 SINGLE: dict[str, Any] = {
     "OptimalLocalHashing": local.OptimalLocalHashing(epsilon=EPSILON, key_type="int"),
-    "CountMeanSketch": local.CountMeanSketch(epsilon=EPSILON, key_type="int"),
-    "HadamardCountMean": local.HadamardCountMean(epsilon=EPSILON, key_type="int"),
+    "CountMeanSketch": local.CountMeanSketch(epsilon=EPSILON, rows=256, width=256, key_type="int"),
+    "HadamardCountMean": local.HadamardCountMean(epsilon=EPSILON, rows=256, width=256, key_type="int"),
 }
 
 

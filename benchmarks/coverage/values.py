@@ -8,7 +8,7 @@ import numpy as np
 
 import dpsketch as dps
 from benchmarks.coverage.data import Integers, zipf
-from benchmarks.coverage.measuring import BUDGETS, CHEAP_RELEASES, RELEASES, Answer, Case
+from benchmarks.coverage.measuring import BUDGETS, RELEASES, SEEDS, Answer, Case
 
 RECORDS = 20_000
 Shape = Callable[[np.random.Generator, int], Integers]
@@ -33,13 +33,16 @@ def quantile_truths(ordered: Integers) -> Integers:
     return np.column_stack([ordered[first], ordered[last]])
 
 
-def ranges(name: str, shape: Shape, bits: int, width: int, budget: str) -> Iterator[Case]:
+def ranges(name: str, shape: Shape, bits: int, width: int, budget: str, releases: int = RELEASES) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
         rng = np.random.default_rng(seed)
         ordered = np.sort(shape(rng, bits))
         sketch = dps.RangeSketch(unit=dps.per_record(), bits=bits, rows=5, width=width, seed=seed)
         sketch.update(ordered)
         private = sketch.release(**BUDGETS[budget])
+        yield Answer.of("total", len(ordered), private.total())
+        if seed >= RELEASES // 3 and name != "two spikes":
+            return  # there are many of the others a release
         found = private.quantiles(SHARES.tolist())
         truth = quantile_truths(ordered)
         value, low, high = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
@@ -47,16 +50,36 @@ def ranges(name: str, shape: Shape, bits: int, width: int, budget: str) -> Itera
         tied = truth[:, 0] < truth[:, 1]
         if name in TIES:
             yield Answer("quantiles at ties, both ends", truth[tied], value[tied], low[tied], high[tied])
-        yield Answer.of("total", len(ordered), private.total())
         if seed >= RELEASES // 3:
-            return  # there are sixty of the others a release
+            return
         places = np.sort(rng.choice(2**bits, (2, 60)), axis=0)
         inside = np.searchsorted(ordered, places[1], "right") - np.searchsorted(ordered, places[0], "left")
         yield Answer.of("ranges", inside, private.ranges(places[0], places[1]))
         below = np.searchsorted(ordered, places[0], "right")
         yield Answer.of("ranks", below, private.ranks(places[0]))
 
-    yield Case("RangeSketch", f"{name}, {bits} bits, 5×{width:,}", budget, RELEASES, trial)
+    yield Case("RangeSketch", f"{name}, {bits} bits, 5×{width:,}", budget, releases, trial)
+
+
+def named(name: str, shape: Shape, budget: str) -> Iterator[Case]:
+    """Quantiles that were named beforehand: intervals of values, and bounds on ranks."""
+    shares = SHARES[1:-1]
+
+    def trial(seed: int) -> Iterator[Answer]:
+        ordered = np.sort(shape(np.random.default_rng(seed), 12))
+        sketch = dps.RangeSketch(bits=12, unit=dps.per_record(), quantiles=shares.round(1), interval_share=0.5)
+        sketch.update(ordered)
+        private = sketch.release(**BUDGETS[budget])
+        found = private.quantiles()
+        value, low, high = (np.array([getattr(one, end) for one in found]) for end in ("value", "low", "high"))
+        yield Answer("quantiles", quantile_truths(ordered)[1:-1], value, low, high)
+        below, upto = (np.searchsorted(ordered, value, side) for side in ("left", "right"))
+        wanted = np.round(shares * len(ordered))
+        off = np.maximum(0, np.maximum(below - wanted, wanted - upto))
+        bound = np.array([one.rank_error for one in found])
+        yield Answer("rank_error", np.zeros(len(off)), off, off - bound, off + bound)
+
+    yield Case("QuantileSketch", f"{name}, 9 quantiles, 12 bits", budget, RELEASES, trial)
 
 
 def moments(p: float, size: int, budget: str) -> Iterator[Case]:
@@ -70,7 +93,7 @@ def moments(p: float, size: int, budget: str) -> Iterator[Case]:
             sketch.update(np.arange(len(counts)), counts=counts)
             yield Answer.of(estimator, truth, sketch.release(**BUDGETS[budget], estimator=estimator))
 
-    yield Case("MomentSketch", f"Zipf, p = {p:g}, size {size}", budget, CHEAP_RELEASES, trial)
+    yield Case("MomentSketch", f"Zipf, p = {p:g}, size {size}", budget, RELEASES, trial)
 
 
 def profile(budget: str) -> Iterator[Case]:
@@ -95,7 +118,7 @@ def distinct(keys: int, budget: str) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
         yield Answer.of("value", keys, keys_of(seed, 0, keys).release(**BUDGETS[budget]))
 
-    yield Case("DistinctSketch", f"{keys:,} keys, 1,024 buckets", budget, CHEAP_RELEASES, trial)
+    yield Case("DistinctSketch", f"{keys:,} keys, 1,024 buckets", budget, RELEASES, trial)
 
 
 def bitmaps(keys: int) -> Iterator[Case]:
@@ -113,9 +136,11 @@ def cases() -> Iterator[Case]:
     for budget in BUDGETS:
         for name, shape in (SMOOTH | TIES).items():
             yield from ranges(name, shape, 12, 1024, budget)
-        # Narrower, so that the lower levels are sketched.
+        # More values than are kept cell by cell, so that the lowest level is sketched.
         for name in ("lognormal", "ten spikes"):
-            yield from ranges(name, (SMOOTH | TIES)[name], 14, 256, budget)
+            yield from ranges(name, (SMOOTH | TIES)[name], 18, 256, budget, 10 * SEEDS)
+        for name in ("lognormal", "ten spikes"):
+            yield from named(name, (SMOOTH | TIES)[name], budget)
         for p, size in ((0.25, 50), (1.0, 50), (1.0, 10)):
             yield from moments(p, size, budget)
         yield from profile(budget)

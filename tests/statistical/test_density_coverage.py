@@ -228,3 +228,16 @@ def test_points_outside_the_bounds_are_refused() -> None:
     with pytest.raises(InvalidInput, match="outside the sketch's bounds"):
         private.grid([(0, 20), (-1, 1)])
     assert private.grid(size=(4, 4)).value.shape == (4, 4)
+
+
+@pytest.mark.parametrize("seed", [28, 75, 131, 200])
+def test_near_a_tight_cluster_groups_of_rows_tell_more_than_neighbours(seed: int) -> None:
+    """Releases that were missed while a mean's spread was that of neighbouring rows alone; of two thousand, 93.5% were
+    covered. Each is covered with probability 0.95, and the seeds are fixed."""
+    kernel = kernels.Euclidean(dim=2, bandwidth=1.0)
+    points = np.random.default_rng(0).normal(-3, 0.05, (2000, 2))
+    sketch = DensitySketch(kernel=kernel, rows=300, unit=dps.per_record(), seed=seed, bounds=[(-10, 10)] * 2)
+    sketch.update(points)
+    with seeded_noise_for_tests_only(seed):
+        found = sketch.release(**GAUSSIAN).estimate(points[:1])
+    assert found.low[0] <= kernel.similarity(points[:1], points).sum() <= found.high[0]

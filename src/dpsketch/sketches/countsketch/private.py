@@ -24,7 +24,7 @@ from dpsketch.sketches.continual.stretches import Stretch, combined, read_stretc
 from dpsketch.sketches.countsketch.adding import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.linear import inner_product, second_moment
+from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product, second_moment
 from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -98,6 +98,11 @@ class PrivateCountSketch(KeyedRelease):
     @property
     def _noise_variance(self) -> float:
         return sum(law.variance for law in self.noise) + sum(each.variance for each in self.stretches)
+
+    @property
+    def _fourth_cumulant(self) -> float:
+        drawn = sum(fourth_cumulant(law) for law in self.noise)
+        return drawn + sum(fourth_cumulant(each.law) * float(np.sum(each.weights**4)) for each in self.stretches)
 
     def __repr__(self) -> str:
         shape = f"{self.spec.rows}×{self.spec.width}"
@@ -198,7 +203,13 @@ class PrivateCountSketch(KeyedRelease):
         return Estimates(asked, values, low, high, confidence, self.spec.unit.counts)
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
-        """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1)."""
+        """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1).
+
+        Accuracy
+        --------
+        Unbiased over the hash functions. A table of one row with at most 1/(1 − ``confidence``) counters says how large
+        the answer may be for one key alone; for several the interval has no ends.
+        """
         confidence = probability("confidence", confidence)
         _, prints = self._fingerprints(keys)
         weights = real_numbers("values", values, len(prints))
@@ -214,9 +225,20 @@ class PrivateCountSketch(KeyedRelease):
         return _scaled(found, self.spec.grid)
 
     def second_moment(self, *, confidence: float = 0.95) -> Estimate:
-        """Estimate F₂, the sum of all squared counts, listed keys or not."""
+        """Estimate F₂, the sum of all squared counts, listed keys or not.
+
+        Accuracy
+        --------
+        Unbiased over the hash functions. In a table of one row the interval is Chebyshev's, and of at most
+        2/(1 − ``confidence``) counters it has no upper end: a few large keys may have cancelled one another.
+        """
         confidence = probability("confidence", confidence)
-        found = second_moment(self.table, noise_variance=self._noise_variance, confidence=confidence)
+        found = second_moment(
+            self.table,
+            noise_variance=self._noise_variance,
+            fourth_cumulant=self._fourth_cumulant,
+            confidence=confidence,
+        )
         return _scaled(found, self.spec.grid**2)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:

@@ -33,6 +33,8 @@ Cells = npt.NDArray[np.int64]
 # Points of the grid on which the law of a sum of noise is computed, and its reach in standard deviations.
 _POINTS = 1 << 14
 _REACH = 16.0
+# Counters of less skewness are mostly full, and a few rows cut what they count.
+_CUT = -1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,14 +46,22 @@ class Spread:
     freedom: float
 
 
-def mean_of_rows(cells: Cells, order: npt.NDArray[np.intp], noise: Noise) -> Spread:
+def mean_of_rows(
+    cells: Cells, order: npt.NDArray[np.intp], keys: npt.NDArray[np.uint64], noise: Noise, confidence: float
+) -> Spread:
     """Return the mean over the rows, whose variance is at least that of the noise.
 
-    Differences of neighbours share rows, which costs a third of the degrees of freedom.
+    Differences of neighbours share rows, which costs a third of the degrees of freedom. Where most rows meet all
+    records and a few cut them, as near a tight cluster, those few may be neighbours, and differ by less than evenly
+    spread groups of rows do (see :func:`median_of_means`); there the larger of the two variances counts.
     """
     rows = cells.shape[1]
     steps = np.diff(cells[:, order].astype(np.float64), axis=1)
     variances = np.sum(steps**2, axis=1) / (2 * (rows - 1) * rows)
+    most = _most_groups(rows, confidence)
+    cut = np.flatnonzero(_skewness(cells) < _CUT)
+    if most > 1 and len(cut):
+        variances[cut] = np.maximum(variances[cut], _between(cells[cut], order, keys, most))
     freedom = max(1.0, 2 / 3 * (rows - 1))
     return Spread(cells.mean(axis=1), np.maximum(variances, noise.variance / rows), freedom)
 
@@ -69,7 +79,7 @@ def median_of_means(
     most √rows/γ groups keep that below an eighth of the median's own standard deviation; where the counters are so
     skewed that one group is left, it is the mean.
     """
-    mean = mean_of_rows(cells, order, noise)
+    mean = mean_of_rows(cells, order, keys, noise, confidence)
     values, variances = mean.values.copy(), mean.variances.copy()
     most = _most_groups(cells.shape[1], confidence)
     chosen = _groups(cells, most)
@@ -77,10 +87,16 @@ def median_of_means(
         asked = chosen == groups
         values[asked] = np.median(_means(cells[asked], _dealt(order, keys, groups), groups), axis=1)
         # Groups of stratified rows may differ by more than neighbouring rows show.
-        shown = _means(cells[asked], _dealt(order, keys, most), most).var(axis=1, ddof=1) / most
+        shown = _between(cells[asked], order, keys, most)
         # The median of g normal draws has πg/(2g + π − 2) times the variance of their mean, within 2%.
         variances[asked] = np.maximum(variances[asked], shown) * (math.pi * groups / (2 * groups + math.pi - 2))
     return Spread(values, variances, mean.freedom)
+
+
+def _between(cells: Cells, order: npt.NDArray[np.intp], keys: npt.NDArray[np.uint64], groups: int) -> Floats:
+    """Return the variance of the mean over the rows that groups of them show."""
+    shown: Floats = _means(cells, _dealt(order, keys, groups), groups).var(axis=1, ddof=1) / groups
+    return shown
 
 
 def _dealt(order: npt.NDArray[np.intp], keys: npt.NDArray[np.uint64], groups: int) -> npt.NDArray[np.intp]:
@@ -100,12 +116,18 @@ def _most_groups(rows: int, confidence: float) -> int:
 
 def _groups(cells: Cells, most: int) -> npt.NDArray[np.int64]:
     """Return the odd number of groups for each query: few where its counters are skewed."""
-    centred = cells - cells.mean(axis=1, keepdims=True)
-    scale = np.sqrt(np.mean(centred**2, axis=1))
-    third = np.abs(np.mean(centred**3, axis=1))
-    skewness = np.divide(third, scale**3, out=np.zeros(len(cells)), where=scale > 0)
+    skewness = np.abs(_skewness(cells))
     wanted = np.minimum(most, math.sqrt(cells.shape[1]) / np.maximum(skewness, 1e-9)).astype(np.int64)
     return np.asarray(np.maximum(1, wanted - 1 + wanted % 2))
+
+
+def _skewness(cells: Cells) -> Floats:
+    """Return the skewness of each query's counters; 0 where all are equal."""
+    centred = cells - cells.mean(axis=1, keepdims=True)
+    scale = np.sqrt(np.mean(centred**2, axis=1))
+    third = np.mean(centred**3, axis=1)
+    skewness: Floats = np.divide(third, scale**3, out=np.zeros(len(cells)), where=scale > 0)
+    return skewness
 
 
 def limits(spread: Spread, rows: int, records: float, unseen: float, confidence: float) -> tuple[Floats, Floats]:

@@ -296,7 +296,7 @@ class PrivateDensity(Release):
         values, variances, freedom = np.empty(len(batch)), np.empty(len(batch)), 1.0
         for part, cells in self._cells(batch):
             if estimator == "mean":
-                found = mean_of_rows(cells, order, self.noise)
+                found = mean_of_rows(cells, order, keys, self.noise, confidence)
             else:
                 found = median_of_means(cells, order, keys, self.noise, confidence)
             values[part], variances[part], freedom = found.values, found.variances, found.freedom

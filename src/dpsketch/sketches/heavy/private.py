@@ -221,11 +221,7 @@ class PrivateHeavyHitters(KeyedRelease):
             error = root_mean_square(decoded.errors)
             value -= float(decoded.values.sum())
             variance += float(np.sum(decoded.errors**2))
-            # Keys picked by their estimates exceed the truth by error²·(how many there are a unit of count, at the
-            # threshold) in all. That density is read off two errors' breadth above the smallest, and doubled: below,
-            # where it matters too, keys are denser.
-            near = np.count_nonzero(decoded.values < decoded.values.min() + 2 * error)
-            picked = float(near * error)
+            picked = _picked(decoded.values, error)
         half = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
         grid = self.spec.grid
         return Estimate(grid * value, grid * (value - half), grid * (value + half + picked), confidence)
@@ -308,3 +304,15 @@ def _noise_quantile(law: Noise, confidence: float) -> float:
             return math.ceil(sensitivity / epsilon * math.log(1 / (1 - confidence)))
         case _:
             assert_never(law)
+
+
+def _picked(values: npt.NDArray[np.float64], error: float) -> float:
+    """Return by how much keys that were picked by their estimates may exceed the truth in all.
+
+    It is error²·(how many estimates there are a unit of count, at the threshold) on average. What the threshold was is
+    not known here, and the smallest estimate does not tell: one key may have come out far below it. So the density is
+    that of the densest stretch of two errors' breadth, and two standard errors of how many are in it.
+    """
+    ordered = np.sort(values)
+    near = int(np.max(np.searchsorted(ordered, ordered + 2 * error, "right") - np.arange(len(ordered))))
+    return (near + 2 * math.sqrt(near)) * error / 2

@@ -37,6 +37,9 @@ __all__ = ["PrivateRanges", "Quantile", "level_keys"]
 
 # Queries a round; their paths fill a few megabytes.
 _CHUNK = 1 << 14
+# A search looks at some values only, and misses up to one quantile in a hundred that all of them would show where many
+# records share a value. So the ends of a quantile's interval are looked for with errors so much larger.
+_SEARCHED = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +182,9 @@ class PrivateRanges(Release):
         parts = np.array(asked, dtype=np.float64)
         last = (1 << self.spec.bits) - 1
         start, end = np.zeros(len(asked), np.uint64), np.full(len(asked), last, np.uint64)
-        value, low, high = (first_reached(self._balance, parts, lean, start, end) for lean in (0.0, reach, -reach))
-        low, high = outer_ends(self._balance, parts, low, high, reach, last)
+        wide = _SEARCHED * reach
+        value, low, high = (first_reached(self._balance, parts, lean, start, end) for lean in (0.0, wide, -wide))
+        low, high = outer_ends(self._balance, parts, low, high, wide, last)
         _, errors = self._balance(value, parts)
         places = ([self.spec.start + int(place) for place in found.tolist()] for found in (value, low, high))
         return [
