@@ -48,6 +48,11 @@ class KeySlots(Sensitive):
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the table takes."""
+        return sum(each.nbytes for each in (self._slots, self._ids, self._units, self._edges, self._names))
+
     def _pass_all(self, rows: Rows, units: Integers) -> Integers:
         """Enter all rows, whatever their units, and return the numbers of their keys."""
         found = np.empty(len(rows), np.int64)

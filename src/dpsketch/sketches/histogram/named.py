@@ -16,6 +16,7 @@ from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates
+from dpsketch.sketches.histogram.rows import text_or_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,14 +183,7 @@ def name_of(key: Any) -> Any:
     """Return a key as releases write it."""
     if isinstance(key, int):
         return (key + 2**63) % 2**64 - 2**63
-    return _text(key) if isinstance(key, bytes) else key
-
-
-def _text(name: bytes) -> str | bytes:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        return name
+    return text_or_bytes(key) if isinstance(key, bytes) else key
 
 
 def name_order(name: Any) -> Any:
@@ -208,7 +202,7 @@ def read_names(array: Any, spec: TypedSpec) -> list[Any]:
     """Return the names of :func:`stored_names`; a file may have been written by anyone."""
     names: list[Any]
     if isinstance(array, list) and all(isinstance(each, bytes) for each in array):
-        names = named([_text(each) for each in array], spec)
+        names = named([text_or_bytes(each) for each in array], spec)
         if None in names:
             raise FileRefused("the file's names of keys are not rows of the columns that it says they have.")
         return names

@@ -9,7 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["NO_BYTES", "NO_EDGES", "NO_WORDS", "Rows", "decoded", "kept_of", "kept_rows", "read_only", "rows_of"]
+__all__ = [
+    "NO_BYTES",
+    "NO_EDGES",
+    "NO_WORDS",
+    "Rows",
+    "decoded",
+    "kept_of",
+    "kept_rows",
+    "read_only",
+    "rows_of",
+    "spelled",
+    "text_or_bytes",
+]
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -86,6 +98,22 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
         values = values.cast(pa.large_binary())
     return values.take(array.indices)
+
+
+def spelled(texts: pa.Array) -> list[str | bytes]:
+    """Return the texts that these bytes are; what is not valid UTF-8, which only columns of bytes have, stays bytes."""
+    try:
+        return list(texts.cast(pa.large_string()).to_pylist())
+    except pa.ArrowInvalid:
+        return [text_or_bytes(each) for each in texts.to_pylist()]
+
+
+def text_or_bytes(name: bytes) -> str | bytes:
+    """Return bytes as the text that they are, if they are one."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
