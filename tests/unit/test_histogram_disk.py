@@ -39,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def made(unit: Any, folder: Path | None, kind: str, *, limited: bool = True) -> tuple[dps.Histogram, dict[str, Any]]:
     """Return an empty histogram and the columns of 900 records: users with up to 60 keys, some of them with nulls."""
-    limit = {"memory_limit": "64MB", "temp_directory": folder} if limited else {}
+    limit = {"memory_limit": "256MB", "temp_directory": folder} if limited else {}
     histogram = dps.Histogram(unit=unit, **limit)
     rng = np.random.default_rng(5)
     numbers, people = rng.zipf(1.3, 900) % 150 - 3, rng.zipf(1.4, 900) % 40
@@ -168,8 +168,8 @@ def test_interrupted_anywhere_it_is_as_it_was_or_refuses(unit: Any, tmp_path: Pa
 
 
 def test_what_the_limit_may_be_is_said(tmp_path: Path) -> None:
-    for limit in ("1MB", "many", "512", "-1GB", "1.5GB", 10**9):
-        with pytest.raises(InvalidInput, match="memory_limit must be a size such as '512MB'"):
+    for limit in ("255MB", "many", "512", "-1GB", "1.5GB", 10**9):
+        with pytest.raises(InvalidInput, match="memory_limit= must be a size such as '512MB'"):
             dps.Histogram(unit=RECORDS, memory_limit=limit)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="goes with memory_limit"):
         dps.Histogram(unit=RECORDS, temp_directory=tmp_path)
@@ -193,7 +193,7 @@ MANY = """
     memory.forget_peak()
     before = memory.peak()
     for start in range(0, int(rows), 50_000):
-        histogram.update([f"https://example.org/{'x' * 60}/{i}" for i in range(start, start + 50_000)])
+        histogram.update([f"https://example.org/{'x' * 260}/{i}" for i in range(start, start + 50_000)])
     histogram.update(["frequent"] * 1000)
     private = histogram.release(epsilon=1.0, delta=1e-9)
     print(memory.peak() - before, private.keys == ["frequent"])
@@ -209,12 +209,12 @@ def run_many(limit: str, rows: int) -> tuple[int, bool]:
 
 @pytest.mark.full
 def test_memory_stays_flat_while_keys_pass_the_limit_many_times() -> None:
-    """Three million distinct keys of 90 bytes, and three times as many; in memory they take 600 MB and 1.8 GB."""
-    few, many = run_many("128MB", 3_000_000), run_many("128MB", 9_000_000)
+    """Two and six million distinct keys of 290 bytes, 0.6 and 1.7 GB of text, with a limit of 256 MB."""
+    few, many = run_many("256MB", 2_000_000), run_many("256MB", 6_000_000)
     assert few[1]
     assert many[1]
-    assert many[0] < 1.25 * few[0] < 1.25 * 400
-    assert run_many("none", 3_000_000)[0] > 1.5 * few[0]
+    assert many[0] < 1.15 * few[0] < 1.15 * 450
+    assert run_many("none", 2_000_000)[0] > 1.5 * few[0]
 
 
 def test_a_killed_process_leaves_a_folder_that_the_next_one_removes(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_killed_process_leaves_a_folder_that_the_next_one_removes(tmp_path: Pa
         import dpsketch as dps
         from dpsketch.sketches.histogram import disk
         disk.Limit.held = 1000
-        histogram = dps.Histogram(unit=dps.per_record(), memory_limit="64MB", temp_directory={str(tmp_path)!r})
+        histogram = dps.Histogram(unit=dps.per_record(), memory_limit="256MB", temp_directory={str(tmp_path)!r})
         histogram.update(["a", "b"])
         os.kill(os.getpid(), signal.SIGKILL)
     """)

@@ -34,12 +34,13 @@ Integers = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-_LEAST = 64 * 10**6  # below it DuckDB cannot sort
+_LEAST = 256 * 10**6  # with less DuckDB cannot sort much
+_TWO_THREADS = 2 * 10**9  # each holds memory of its own
 _ROWS_AT_ONCE = 1 << 18
 # Rows wait so long before equal ones are put together, or until they are twice as many as after the last time.
 _FEW = 1 << 22
 _WHOLE = "(FROM kept UNION ALL FROM late)"
-_TABLES = ("late", "keys", "people", "pairs", "chosen")  # of one release
+_TABLES = ("late", "grouped", "sorted", "keys", "people", "pairs", "chosen")  # of one release
 
 
 class Limit(NamedTuple):
@@ -57,7 +58,7 @@ class Limit(NamedTuple):
         size = int(number) * _SIZES[unit] if unit and number.isascii() and number.isdigit() else 0
         if size < _LEAST:
             least = f"{_LEAST // 10**6}MB"
-            raise InvalidInput(f"memory_limit must be a size such as '512MB' or '4GB', of {least} at least.")
+            raise InvalidInput(f"memory_limit= must be a size such as '512MB' or '4GB', of {least} at least.")
         return cls(size, temp_directory)
 
     @property
@@ -101,6 +102,8 @@ class Disk:
             megabytes = f"{limit.size // 2 // 10**6}MB"
             self._connection = _run(lambda: connect(memory_limit=megabytes, temp_directory=folder))
             stack.callback(self._connection.close)
+            if limit.size < _TWO_THREADS:
+                self.execute("SET threads = 1")
             weakref.finalize(self, stack.pop_all().close)
 
     def put(self, held: Held) -> None:
@@ -135,18 +138,30 @@ class Disk:
         """Give all records, with those that are still held in memory, in the order of their keys."""
         key: KeyType = "int" if held.keys.key_type == "int" else "text"
         with self._together(held):
+            # One after the other: a statement that groups and sorts at once needs the memory of both.
+            self.execute(f"CREATE OR REPLACE TABLE grouped AS {self._grouped(_WHOLE)}")
+            self.execute("DROP TABLE late")
             if held.by_user:
-                self.execute(_numbered("keys", f"SELECT DISTINCT key FROM {_WHOLE} ORDER BY key"))
-                self.execute(_numbered("people", f"SELECT DISTINCT user FROM {_WHOLE} ORDER BY user"))
+                self._number("keys", "SELECT DISTINCT key FROM grouped")
+                self._number("people", "SELECT DISTINCT user FROM grouped")
                 self.execute(
-                    "CREATE OR REPLACE TABLE pairs AS SELECT people.place AS person, keys.place AS place, units "
-                    f"FROM ({self._grouped(_WHOLE)}) AS held JOIN people ON held.user = people.user "
-                    "JOIN keys ON held.key = keys.key ORDER BY person, place"
+                    "CREATE OR REPLACE TABLE sorted AS SELECT people.place AS person, keys.place AS place, units "
+                    "FROM grouped JOIN people ON grouped.user = people.user JOIN keys ON grouped.key = keys.key"
                 )
+                self.execute("CREATE OR REPLACE TABLE pairs AS FROM sorted ORDER BY person, place")
             else:
-                self.execute(_numbered("keys", f"{self._grouped(_WHOLE)} ORDER BY key"))
+                self._number("keys", "FROM grouped")
+            self.execute("DROP TABLE grouped; DROP TABLE IF EXISTS sorted")
             content = _PairsOnDisk(self, self._most) if held.by_user else _RecordsOnDisk(self)
             yield Opened(content, lambda names: self._places(names, key), lambda places: self._names(places, key))
+
+    def _number(self, name: str, query: str) -> None:
+        """Make a table of the rows of a query, with their places in the order of their keys or users."""
+        self.execute(f"CREATE OR REPLACE TABLE sorted AS SELECT * FROM ({query})")
+        column = "user" if name == "people" else "key"
+        self.execute(f"CREATE OR REPLACE TABLE {name} AS FROM sorted ORDER BY {column}")
+        self.execute(f"CREATE OR REPLACE TABLE sorted AS SELECT row_number() OVER () - 1 AS place, * FROM {name}")
+        self.execute(f"BEGIN; DROP TABLE {name}; ALTER TABLE sorted RENAME TO {name}; COMMIT")
 
     @contextmanager
     def _together(self, held: Held) -> Iterator[None]:
@@ -312,11 +327,6 @@ def _columns(types: tuple[KeyType | None, KeyType] | None) -> str:
     users, keys = types or (None, "text")
     kinds = {"int": "BIGINT", "text": "BLOB"}
     return f"{'' if users is None else f'user {kinds[users]}, '}key {kinds[keys]}, units BIGINT"
-
-
-def _numbered(name: str, query: str) -> str:
-    """Return the statement that numbers the rows of an ordered query."""
-    return f"CREATE OR REPLACE TABLE {name} AS SELECT row_number() OVER () - 1 AS place, * FROM ({query})"
 
 
 def _joined(left: tuple[Integers, ...], batch: pa.RecordBatch) -> tuple[Integers, ...]:

@@ -24,7 +24,7 @@ from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.held import Held, Opened
 from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
-from dpsketch.sketches.histogram.named import named, names_of
+from dpsketch.sketches.histogram.named import named, named_column, names_of
 from dpsketch.sketches.histogram.pairs import check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.spec import HistogramSpec
@@ -179,9 +179,7 @@ class Histogram(Accumulator[HistogramSpec]):
         disjoint_users : bool, optional
             Makes no difference here, where users may come again.
         """
-        column, found, declared = typed_column(keys, self._key_type)
-        if column.type == TEXT_FINGERPRINTS:
-            raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
+        column, found, declared = named_column(keys, self._key_type)
         if self._protects_users(users, disjoint_users, counts):
             self._add_users(column, users, weights)
         else:
