@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.bounding import Cut
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.histogram import pairs
@@ -485,3 +486,18 @@ def test_integers_are_published_as_they_came_or_refused(options: dict[str, Any])
     if not options:
         with pytest.raises(InvalidInput, match=r"below 2\*\*63"):
             histogram.release(epsilon=1.0, delta=0, keys=[large])
+
+
+def test_what_bounds_cut_of_users_is_told_with_weights() -> None:
+    """Ann's keys hold 10, 4 and 1; 5 is the most on a key, and 2 of 3 keys count: of the 15, two thirds of 10."""
+    histogram = dps.Histogram(unit=dps.per_user(max_keys=2, max_weight=5))
+    histogram.update(
+        ["a", "a", "b", "c", None, "a"], users=["ann", "ann", "ann", "ann", "ann", "bob"], weights=[9, 1, 4, 1, 7, 3]
+    )
+    expected = Cut(records=4, left_out=1, too_heavy=1, offered=18, counted=(5 + 4 + 1) * 2 // 3 + 3)
+    assert histogram.cut == expected
+    again = dps.Histogram.from_sensitive_bytes(histogram.to_sensitive_bytes())
+    other = histogram.empty_like()
+    other.update(["b"], users=["eve"])
+    again.merge(other)
+    assert again.cut == replace(expected, records=5, offered=19, counted=expected.counted + 1)

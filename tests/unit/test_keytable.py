@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsketch._compiled import grouping
+from dpsketch._compiled import grouping, identity
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SensitiveData, SketchBroken
 from dpsketch.hashing import fingerprint, text_fingerprints
 from dpsketch.sketches.histogram import keyslots
@@ -86,7 +86,7 @@ def identities(texts: list[bytes], secret: np.ndarray) -> list[tuple[int, int]]:
     data = np.frombuffer(b"".join(texts), np.uint8)
     edges = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     ids, places = np.empty((len(texts), 2), np.uint64), np.empty(len(texts), np.uint64)
-    grouping.identify_texts(data, edges, secret, ids, places)
+    identity.identify_texts(data, edges, secret, ids, places)
     return [(low | high << 64, place) for (low, high), place in zip(ids.tolist(), places.tolist(), strict=True)]
 
 
@@ -116,7 +116,7 @@ def test_identities_and_places_are_the_oracles(texts: list[bytes], secret: bytes
 @settings(deadline=None)  # the first example compiles
 def test_identities_of_integers_are_the_oracles(integers: list[int]) -> None:
     ids, places = np.empty((len(integers), 2), np.uint64), np.empty(len(integers), np.uint64)
-    grouping.identify_integers(np.array(integers, np.uint64), SECRET, ids, places)
+    identity.identify_integers(np.array(integers, np.uint64), SECRET, ids, places)
     expected = [oracle.identity(integer, KEY) for integer in integers]
     found = [(low | high << 64, place) for (low, high), place in zip(ids.tolist(), places.tolist(), strict=True)]
     assert found == expected
@@ -269,7 +269,7 @@ def test_keys_that_share_a_slot_and_a_tag_and_a_word_are_two() -> None:
     ids, places = np.empty((count, 2), np.uint64), np.empty(count, np.uint64)
     data = texts.ravel()
     data.flags.writeable = False
-    grouping.identify_texts(data, np.arange(count + 1) * length, SECRET, ids, places)
+    identity.identify_texts(data, np.arange(count + 1) * length, SECRET, ids, places)
     # All that a slot of the smallest table says of a key: its number, and the low 24 bits of the place.
     seen = (places >> np.uint64(54) << np.uint64(24)) | (places & np.uint64(2**24 - 1))
     order = np.argsort(seen)
@@ -353,7 +353,7 @@ def test_a_file_whose_keys_crowd_one_region_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(keyslots, "_LEAST_SLOTS", keyslots._REGIONED)
     keys = np.arange(100_000, dtype=np.uint64)
     ids, places = np.empty((len(keys), 2), np.uint64), np.empty(len(keys), np.uint64)
-    grouping.identify_integers(keys, SECRET, ids, places)
+    identity.identify_integers(keys, SECRET, ids, places)
     crowd = keys[places >> np.uint64(58) == 5]
     region = keyslots._REGIONED // grouping.REGIONS
     for size, fits in ((region, True), (region + 1, False)):

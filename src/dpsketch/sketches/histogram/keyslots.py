@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import threads
-from dpsketch._compiled import grouping
+from dpsketch._compiled import grouping, identity
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.histogram.rows import NO_BYTES, NO_EDGES, NO_WORDS, Rows, read_only
@@ -76,10 +76,10 @@ class KeySlots(Sensitive):
 
         def prepare(source: int, part: slice) -> None:
             if self.key_type == "int":
-                grouping.identify_integers(rows.words[part], self._secret, ids[part], places[part])
+                identity.identify_integers(rows.words[part], self._secret, ids[part], places[part])
             else:
                 edges = rows.edges[part.start : part.stop + 1]
-                grouping.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
+                identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
             grouping.deal(places, live, part.start, part.stop, order, fill, source)
 
         def look(owner: int) -> None:

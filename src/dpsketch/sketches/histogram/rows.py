@@ -20,6 +20,7 @@ __all__ = [
     "read_only",
     "rows_of",
     "spelled",
+    "taken",
     "text_or_bytes",
 ]
 
@@ -90,6 +91,13 @@ def rows_of(array: pa.Array) -> Rows:
         edges = np.frombuffer(buffers[1], width, n + 1, array.offset * width.itemsize)
     data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
     return Rows(n, NO_WORDS, read_only(data), edges.astype(np.int64))
+
+
+def taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
+    """Return some rows; Arrow takes none of views, and of texts with short offsets no more than 2 GiB."""
+    large = pa.large_string() if column.type in (pa.string(), pa.string_view()) else pa.large_binary()
+    short = (pa.string(), pa.binary(), pa.string_view(), pa.binary_view())
+    return (column.cast(large) if column.type in short else column).take(rows)
 
 
 def decoded(array: pa.DictionaryArray) -> pa.Array:

@@ -27,6 +27,7 @@ from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
 from dpsketch.sketches.histogram.named import named, named_column, names_of
 from dpsketch.sketches.histogram.pairs import check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
+from dpsketch.sketches.histogram.rows import kept_rows, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes import VoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
@@ -193,7 +194,7 @@ class Histogram(Accumulator[HistogramSpec]):
         mass = checked_total(self._mass, units, multiples, n)
         each = units * multiples
         amounts = None if isinstance(each, int) and each == 1 else np.ascontiguousarray(np.broadcast_to(each, (n,)))
-        kept = column.is_valid().to_numpy() if column.null_count else None
+        kept = kept_rows(column)
         self._begin_change()
         self._mass = mass
         skipped = 0
@@ -213,11 +214,12 @@ class Histogram(Accumulator[HistogramSpec]):
         units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
         mass = checked_total(self._mass, units, 1, n)
         check_room(len(self._held.users) + n, len(self._held.keys) + n)
-        there = np.flatnonzero(_valid(column) & _valid(owners) & (units > 0))
-        skipped = n - int(np.count_nonzero(_valid(column) & _valid(owners)))
+        whole: npt.NDArray[np.bool_] = column.is_valid().to_numpy() & owners.is_valid().to_numpy()
+        there = np.flatnonzero(whole & (units > 0))
+        skipped = n - int(np.count_nonzero(whole))
         cut = cut_of_records(grid, len(there), there, weights, None)
         if len(there) < n:
-            column, owners, units = _taken(column, there), _taken(owners, there), units[there]
+            column, owners, units = taken(column, there), taken(owners, there), units[there]
         self._begin_change()
         self._mass = mass
         for part in self._parts(len(units)):
@@ -384,18 +386,6 @@ class Histogram(Accumulator[HistogramSpec]):
 
 def _part(column: pa.ChunkedArray, part: slice) -> pa.ChunkedArray:
     return column.slice(part.start, part.stop - part.start)
-
-
-def _valid(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy()
-    return valid
-
-
-def _taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
-    # Arrow takes no rows of views, and of texts with short offsets no more than 2 GiB.
-    large = pa.large_string() if column.type in (pa.string(), pa.string_view()) else pa.large_binary()
-    short = (pa.string(), pa.binary(), pa.string_view(), pa.binary_view())
-    return (column.cast(large) if column.type in short else column).take(rows)
 
 
 def _flag(value: object) -> bool:
