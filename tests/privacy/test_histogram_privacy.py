@@ -240,7 +240,9 @@ def test_a_user_moves_the_weights_by_one_at_most(others: list[set[int]], added: 
         pairs = [(user, key) for user, keys in enumerate(sets) for key in sorted(keys)]
         users, keys = (np.array(side, np.int64) for side in zip(*pairs, strict=True))
         sums = np.zeros(10, np.int64)
-        for block in Pairs(10, users, keys, None).weights(np.array(sorted(known), np.int64), cap):
+        for block in Pairs(10, users, keys, None, lambda rows: (users << 32 | keys).view(np.uint64)[rows]).weights(
+            np.array(sorted(known), np.int64), cap
+        ):
             sums[block.places] = block.sums
         return sums
 

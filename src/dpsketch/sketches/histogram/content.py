@@ -8,18 +8,20 @@ privacy is bounded, and does so with randomness that no other unit has a part in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled.xxh64 import hash_integers
 from dpsketch.errors import InvalidInput
+from dpsketch.hashing import FINGERPRINT_SEED
 from dpsketch.noise import random_words
 from dpsketch.sketches.histogram.rounds import unit_weights
 
-__all__ = ["BLOCK", "Block", "Content", "Pairs", "RandomWords", "Records"]
+__all__ = ["BLOCK", "Block", "Content", "Pairs", "Records", "fresh_seed"]
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -27,7 +29,6 @@ Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 16
 """So many keys get their noise at once, wherever the content lies."""
-_WORDS = 1 << 12  # are drawn at once
 
 
 class Block(NamedTuple):
@@ -95,47 +96,65 @@ class Pairs(Content):
         The pairs.
     units : numpy.ndarray of int64 or None
         How much of the key counts of the user, after clipping; None: 1 each.
+    prints : callable
+        Takes numbers of pairs, and returns for each the fingerprints of its user and its key, one XORed to the other.
     """
 
     size: int
     users: Integers
     keys: Integers
     units: Integers | None
+    prints: Callable[[Integers], Words]
 
     def counts(self, cap: int) -> Iterator[Block]:
         """Yield the units of all keys, of each user on at most ``cap``."""
-        return _blocks(self._added(*self.kept(cap, RandomWords())))
+        return _blocks(self._added(*self.kept(cap, fresh_seed())))
 
     def sums(self, asked: Integers, cap: int) -> tuple[Integers, int]:
         """Return the units of each key asked for and of all others, of each user on at most ``cap`` keys."""
-        sums = self._added(*self.kept_among(asked, cap, RandomWords()))[asked]
-        return sums, self.rest(asked, cap, RandomWords())
+        sums = self._added(*self.kept_among(asked, cap, fresh_seed()))[asked]
+        return sums, self.rest(asked, cap, fresh_seed())
 
     def weights(self, known: Integers, cap: int) -> Iterator[Block]:
         """Yield for each key that is not known the sum of 1/√d over its users, each rounded down."""
-        return _blocks(self._added(*self.weighed(known, cap, RandomWords())))
+        return _blocks(self._added(*self.weighed(known, cap, fresh_seed())))
 
-    def kept(self, cap: int, words: RandomWords) -> tuple[Integers, Integers]:
+    def kept(self, cap: int, seed: int) -> tuple[Integers, Integers]:
         """Return keys with units: of each user at most ``cap``."""
-        return self._taken(_capped(self.users, np.arange(len(self.users)), cap, words))
+        return self._taken(_capped(self.users, np.arange(len(self.users)), cap, self._words(seed)))
 
-    def kept_among(self, asked: Integers, cap: int, words: RandomWords) -> tuple[Integers, Integers]:
+    def kept_among(self, asked: Integers, cap: int, seed: int) -> tuple[Integers, Integers]:
         """Return keys asked for with units: of each user at most ``cap`` of them."""
-        return self._taken(_capped(self.users, np.flatnonzero(_is_in(self.keys, asked)), cap, words))
+        return self._taken(_capped(self.users, np.flatnonzero(_is_in(self.keys, asked)), cap, self._words(seed)))
 
-    def rest(self, asked: Integers, cap: int, words: RandomWords) -> int:
+    def rest(self, asked: Integers, cap: int, seed: int) -> int:
         """Return the units of all keys that are not asked for; what those leave of a user's cap is open to them."""
         among = _is_in(self.keys, asked)
         held = np.bincount(self.users[among], minlength=self._people)
-        chosen = _capped(self.users, np.flatnonzero(~among), np.maximum(cap - held, 0), words)
+        chosen = _capped(self.users, np.flatnonzero(~among), np.maximum(cap - held, 0), self._words(seed))
         return len(chosen) if self.units is None else int(self.units[chosen].sum())
 
-    def weighed(self, known: Integers, cap: int, words: RandomWords) -> tuple[Integers, Integers]:
+    def weighed(self, known: Integers, cap: int, seed: int) -> tuple[Integers, Integers]:
         """Return keys that are not known with weights, 1/√d each: of each user at most ``cap``, d in all."""
-        chosen = _capped(self.users, np.flatnonzero(~_is_in(self.keys, known)), cap, words)
+        chosen = _capped(self.users, np.flatnonzero(~_is_in(self.keys, known)), cap, self._words(seed))
         owners = self.users[chosen]
         held = np.bincount(owners, minlength=self._people)
         return self.keys[chosen], unit_weights(cap)[held[owners]]
+
+    def _words(self, seed: int) -> Callable[[Integers], Integers]:
+        """Return what gives each pair the word by which it is chosen: XXH64 of its prints.
+
+        Privacy needs no more of it than that a user's choice follows from nobody else's records. That it depends on the
+        seed and on what the pair is, and on no order, lets a cluster choose the same.
+        """
+
+        def words(rows: Integers) -> Integers:
+            start, found = np.empty(1, np.uint64), np.empty(len(rows), np.uint64)
+            hash_integers(np.array([seed], np.int64).view(np.uint64), FINGERPRINT_SEED, start)
+            hash_integers(self.prints(rows), start[0], found)
+            return found.view(np.int64)
+
+        return words
 
     @property
     def _people(self) -> int:
@@ -151,21 +170,9 @@ class Pairs(Content):
         return sums
 
 
-class RandomWords:
-    """Fresh random words, drawn in blocks: the same ones come for any way of asking for them in turn."""
-
-    def __init__(self) -> None:
-        self._left = np.empty(0, np.uint64)
-
-    def take(self, n: int) -> Words:
-        """Return the next ``n`` words."""
-        parts, there = [self._left], len(self._left)
-        while there < n:
-            parts.append(random_words(_WORDS))
-            there += _WORDS
-        drawn = np.concatenate(parts)
-        self._left = drawn[n:]
-        return drawn[:n]
+def fresh_seed() -> int:
+    """Return a fresh seed for one choice of keys: a signed integer of 64 bits."""
+    return int(random_words(1).view(np.int64)[0])
 
 
 def _blocks(sums: Integers) -> Iterator[Block]:
@@ -184,11 +191,10 @@ def _is_in(keys: Integers, places: Integers) -> Mask:
     return found
 
 
-def _capped(users: Integers, places: Integers, cap: int | Integers, words: RandomWords) -> Integers:
-    """Return of each user's pairs at these places at most ``cap``, each subset of that size as likely as any other.
+def _capped(users: Integers, places: Integers, cap: int | Integers, words: Callable[[Integers], Integers]) -> Integers:
+    """Return of each user's pairs at these places at most ``cap``: of a user with too many, those with the least words.
 
-    ``users`` is sorted and so are the places; ``cap`` may be an array with one number a user. Every pair of a user
-    with too many gets a fresh random word, and those with the smallest words stay.
+    ``users`` is sorted and so are the places; ``cap`` may be an array with one number a user.
     """
     owners = users[places]
     held = np.bincount(owners, minlength=int(users[-1]) + 1 if len(users) else 0)
@@ -196,7 +202,7 @@ def _capped(users: Integers, places: Integers, cap: int | Integers, words: Rando
     if not over.any():
         return places
     crowded, whose = places[over], owners[over]
-    order = np.lexsort((words.take(len(crowded)), whose))
+    order = np.lexsort((words(crowded), whose))
     firsts = np.flatnonzero(np.r_[True, whose[1:] != whose[:-1]])
     ranks = np.arange(len(whose)) - np.repeat(firsts, np.diff(np.r_[firsts, len(whose)]))
     limit = cap if isinstance(cap, int) else cap[whose]

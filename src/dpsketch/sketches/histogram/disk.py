@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.hashing import KeyType
-from dpsketch.sketches.histogram.content import BLOCK, Block, Content, Pairs, RandomWords
+from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.sketches.histogram.content import BLOCK, Block, Content, Pairs, fresh_seed
 from dpsketch.sketches.histogram.held import Held, Opened
 from dpsketch.sketches.histogram.rows import spelled
 from dpsketch.sources.engine import connect, load
@@ -40,7 +40,7 @@ _ROWS_AT_ONCE = 1 << 18
 # Rows wait so long before equal ones are put together, or until they are twice as many as after the last time.
 _FEW = 1 << 22
 _WHOLE = "(FROM kept UNION ALL FROM late)"
-_TABLES = ("late", "grouped", "sorted", "keys", "people", "pairs", "chosen")  # of one release
+_TABLES = ("late", "grouped", "sorted", "keys", "people", "prints", "pairs", "chosen")  # of one release
 
 
 class Limit(NamedTuple):
@@ -144,9 +144,12 @@ class Disk:
             if held.by_user:
                 self._number("keys", "SELECT DISTINCT key FROM grouped")
                 self._number("people", "SELECT DISTINCT user FROM grouped")
+                self._print("keys", "key")
+                self._print("people", "user")
                 self.execute(
-                    "CREATE OR REPLACE TABLE sorted AS SELECT people.place AS person, keys.place AS place, units "
-                    "FROM grouped JOIN people ON grouped.user = people.user JOIN keys ON grouped.key = keys.key"
+                    "CREATE OR REPLACE TABLE sorted AS SELECT people.place AS person, keys.place AS place, units, "
+                    "xor(people.print, keys.print) AS print FROM grouped "
+                    "JOIN people ON grouped.user = people.user JOIN keys ON grouped.key = keys.key"
                 )
                 self.execute("CREATE OR REPLACE TABLE pairs AS FROM sorted ORDER BY person, place")
             else:
@@ -161,6 +164,15 @@ class Disk:
         column = "user" if name == "people" else "key"
         self.execute(f"CREATE OR REPLACE TABLE {name} AS FROM sorted ORDER BY {column}")
         self.execute(f"CREATE OR REPLACE TABLE sorted AS SELECT row_number() OVER () - 1 AS place, * FROM {name}")
+        self.execute(f"BEGIN; DROP TABLE {name}; ALTER TABLE sorted RENAME TO {name}; COMMIT")
+
+    def _print(self, name: str, column: str) -> None:
+        """Give the rows of a table the fingerprints of a column."""
+        self.execute("CREATE OR REPLACE TABLE prints (place BIGINT, print BIGINT)")
+        for batch in self.stream(f"SELECT place, {column} FROM {name}"):
+            prints = fingerprint(batch.column(1)).fingerprints.view(np.int64)
+            self.insert("prints", pa.table({"place": batch.column(0), "print": prints}))
+        self.execute(f"CREATE OR REPLACE TABLE sorted AS SELECT * FROM {name} JOIN prints USING (place)")
         self.execute(f"BEGIN; DROP TABLE {name}; ALTER TABLE sorted RENAME TO {name}; COMMIT")
 
     @contextmanager
@@ -266,20 +278,20 @@ class _PairsOnDisk(Content):
         self._most = most
 
     def counts(self, cap: int) -> Iterator[Block]:
-        words = RandomWords()
-        return self._added(lambda pairs: pairs.kept(cap, words))
+        seed = fresh_seed()
+        return self._added(lambda pairs: pairs.kept(cap, seed))
 
     def sums(self, asked: Integers, cap: int) -> tuple[Integers, int]:
-        words = RandomWords()
+        seed = fresh_seed()
         sums = np.zeros(len(asked), np.int64)
-        for block in self._added(lambda pairs: pairs.kept_among(asked, cap, words)):
+        for block in self._added(lambda pairs: pairs.kept_among(asked, cap, seed)):
             sums[np.searchsorted(asked, block.places)] = block.sums
-        words = RandomWords()
-        return sums, sum(pairs.rest(asked, cap, words) for pairs in self._pairs())
+        seed = fresh_seed()
+        return sums, sum(pairs.rest(asked, cap, seed) for pairs in self._pairs())
 
     def weights(self, known: Integers, cap: int) -> Iterator[Block]:
-        words = RandomWords()
-        return self._added(lambda pairs: pairs.weighed(known, cap, words))
+        seed = fresh_seed()
+        return self._added(lambda pairs: pairs.weighed(known, cap, seed))
 
     def _added(self, chosen: Callable[[Pairs], tuple[Integers, Integers]]) -> Iterator[Block]:
         """Yield the sums by key of what is chosen of each user."""
@@ -295,20 +307,21 @@ class _PairsOnDisk(Content):
 
     def _pairs(self) -> Iterator[Pairs]:
         """Yield all pairs, of whole users at a time, users by numbers of their own."""
-        left = (np.empty(0, np.int64),) * 3
-        for batch in self._disk.stream("SELECT person, place, units FROM pairs"):
-            people, keys, units = _joined(left, batch)
+        left = (np.empty(0, np.int64),) * 4
+        for batch in self._disk.stream("SELECT person, place, units, print FROM pairs"):
+            people, keys, units, prints = _joined(left, batch)
             ahead = np.diff(people)
             _check((ahead > 0) | ((ahead == 0) & (np.diff(keys) > 0)))
             end = int(np.searchsorted(people, people[-1]))
-            left = people[end:], keys[end:], units[end:]
+            left = people[end:], keys[end:], units[end:], prints[end:]
             if end:
-                yield self._of(people[:end], keys[:end], units[:end])
+                yield self._of(people[:end], keys[:end], units[:end], prints[:end])
         if len(left[0]):
             yield self._of(*left)
 
-    def _of(self, people: Integers, keys: Integers, units: Integers) -> Pairs:
-        return Pairs(0, people - people[0], keys, None if self._most == 1 else units)
+    def _of(self, people: Integers, keys: Integers, units: Integers, prints: Integers) -> Pairs:
+        own = None if self._most == 1 else units
+        return Pairs(0, people - people[0], keys, own, lambda rows: prints.view(np.uint64)[rows])
 
 
 def _rows_of(held: Held, at_once: int) -> Iterator[Rows]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, SpecMismatch
-from dpsketch.hashing import KeyType
+from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.histogram.content import Content, Pairs, Records
 from dpsketch.sketches.histogram.keytable import KeyTable
 from dpsketch.sketches.histogram.pairs import PairTable, check_room
@@ -126,7 +126,11 @@ class Held:
         if not self.by_user:
             return Records(self.keys.units[order])
         users, keys, units = self.pairs.renumbered(_inverse(self.users.order()), ranks)
-        return Pairs(len(order), users, keys, None if self.most == 1 else units)
+        people, names = (_Prints(table) for table in (self.users, self.keys))
+        return Pairs(
+            len(order), users, keys, None if self.most == 1 else units,
+            lambda rows: people.of(users[rows]) ^ names.of(keys[rows]),
+        )  # fmt: skip
 
     def to_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
         """Return the fields of a header, and arrays, in an order that says nothing of how records came."""
@@ -158,6 +162,19 @@ class Held:
             _check_pairs(users, keys, units, len(held.users), len(held.keys), held.most)
             held.pairs.add(np.asarray(users), np.asarray(keys), np.asarray(units))
         return held
+
+
+class _Prints:
+    """The fingerprints of a table's keys in their order, worked out when they are first needed."""
+
+    def __init__(self, table: KeyTable) -> None:
+        self._table = table
+        self._prints: npt.NDArray[np.uint64] | None = None
+
+    def of(self, places: Integers) -> npt.NDArray[np.uint64]:
+        if self._prints is None:
+            self._prints = fingerprint(self._table.column(self._table.order())).fingerprints
+        return self._prints[places]
 
 
 def _inverse(order: Integers) -> Integers:
