@@ -20,6 +20,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import cli, files, local
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
+from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Unit
 from sensitive import everything, everything_in
 
@@ -118,6 +119,33 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
     built = cluster.build(frame, start().spec, **columns)
     assert everything(built) == everything(expected)
     assert built.skipped_nulls == expected.skipped_nulls
+
+
+@pytest.mark.parametrize(
+    ("unit", "columns", "options"),
+    [
+        (dps.per_record(max_weight=4), {"key": "text", "weight": "weight"}, {"others": True}),
+        (dps.per_record(), {"key": "int"}, {"keys": [1, 2, -5], "others": True}),
+        (WEIGHTED, {"key": "bytes", "user": "name", "weight": "weight"}, {"form": "gaussian"}),
+        (WEIGHTED, {"key": "int", "user": "name", "weight": "weight"}, {"keys": [1, 2, -5], "others": True}),
+        (USER, {"key": "text", "user": "user"}, {"form": "rounds", "others": True}),
+    ],
+)
+def test_a_histogram_is_released_where_its_pairs_are(
+    frame: Any, table: pa.Table, unit: Unit, columns: dict[str, Any], options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The same release bit for bit given the same noise, in rounds too; only sums by key come to the driver."""
+    monkeypatch.setattr("dpsketch.sketches.histogram.content.BLOCK", 7)
+    monkeypatch.setattr("dpsketch.spark.histograms.BLOCK", 7)
+    budget = {"epsilon": 20.0, "delta": 1e-3, **options}
+    spec = dps.Histogram(unit=unit).spec
+    with seeded_noise_for_tests_only(3):
+        expected = fill(dps.Histogram.from_spec(spec), table, **columns).release(**budget)
+    with seeded_noise_for_tests_only(3):
+        found = cluster.release_histogram(frame, spec, **columns, **budget)
+    assert files.encode(found.to_document()) == files.encode(expected.to_document())
+    assert len(found.keys) > 2
 
 
 def test_moments_agree_to_rounding(frame: Any, table: pa.Table) -> None:

@@ -323,14 +323,14 @@ class Histogram(Accumulator[HistogramSpec]):
             epsilon=epsilon, delta=delta, rho=rho, keys=keys, unknown=unknown, others=others, names_only=names_only,
             form=form, hashed=self._apart,
         )  # fmt: skip
-        permit = obtain(
-            mechanism.calibration,
-            spec.unit,
-            self._account(ledger, dataset, part),
-            note=f"histogram {fingerprint_of(spec)}",
-            for_tests=self._for_tests,
-        )
-        with self._opened() as opened:
+        with self._opened() as opened:  # before the charge: what cannot be put in order costs nothing
+            permit = obtain(
+                mechanism.calibration,
+                spec.unit,
+                self._account(ledger, dataset, part),
+                note=f"histogram {fingerprint_of(spec)}",
+                for_tests=self._for_tests,
+            )
             places = opened.places(spelled) if of_ours else np.full(len(listed), -1, np.int64)
             found: Found = permit.draw(ENTRIES, opened.content, places)
             rest = found.others
