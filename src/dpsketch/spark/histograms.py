@@ -1,8 +1,8 @@
 """Release a histogram of records that stay on the cluster: grouping, bounding users and rounds happen there.
 
-The driver sees places and sums of keys, sixteen bytes each, and the names that are published. Given the same noise the release is the
-one that a histogram on one machine makes, bit for bit: which of a user's keys count follows from a seed and from what
-they are (:mod:`dpsketch.sketches.histogram.content`), and Spark's ``xxhash64`` is our fingerprint.
+The driver sees places and sums of keys, sixteen bytes each, and the names that are published. Given the same noise the
+release is the one that a histogram on one machine makes, bit for bit: which of a user's keys count follows from a seed
+and from what they are (:mod:`dpsketch.sketches.histogram.content`), and Spark's ``xxhash64`` is our fingerprint.
 """
 
 from __future__ import annotations
