@@ -31,7 +31,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(disk.Limit, "held", property(lambda self: 12_000))
     monkeypatch.setattr(disk.Limit, "rows", property(lambda self: 64))
     monkeypatch.setattr(disk, "_FEW", 300)
-    monkeypatch.setattr(disk, "_ROWS_AT_ONCE", 50)
     for module in (content, disk):
         monkeypatch.setattr(module, "BLOCK", 16)
     return

@@ -120,7 +120,7 @@ class Disk:
 
     def rows(self) -> Iterator[Rows]:
         """Yield all records that were added."""
-        for batch in self.stream("FROM kept", self._limit.rows):
+        for batch in self.stream("FROM kept"):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             yield Rows(columns.get("user"), columns["key"], columns["units"].to_numpy())
 
@@ -228,15 +228,16 @@ class Disk:
         """Add rows to a table."""
         _run(lambda: self._connection.from_arrow(rows).insert_into(table))
 
-    def stream(self, query: str, rows: int = _ROWS_AT_ONCE, **tables: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the answer to a query in batches of at most so many rows."""
+    def stream(self, query: str, rows: int | None = None, **tables: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the answer to a query in batches of at most so many rows, or as many as the limit lets come at once."""
+        rows = self._limit.rows if rows is None else rows
         with self._connection.cursor() as cursor:
             for name, table in tables.items():
                 cursor.register(name, table)
             reader = _run(lambda: cursor.sql(query).to_arrow_reader(rows))
             while (batch := _run(lambda: next(reader, None))) is not None:
-                if batch.num_rows:
-                    yield batch
+                # DuckDB counts in vectors of two thousand.
+                yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
     def blocks(self, query: str) -> Iterator[Block]:
         """Yield the places and sums that a query returns in the order of the places."""
