@@ -124,10 +124,17 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
 @pytest.mark.parametrize(
     ("unit", "columns", "options"),
     [
-        (dps.per_record(max_weight=4), {"key": "text", "weight": "weight"}, {"others": True}),
-        (dps.per_record(), {"key": "int"}, {"keys": [1, 2, -5], "others": True}),
+        pytest.param(
+            dps.per_record(max_weight=4), {"key": "text", "weight": "weight"}, {"others": True}, marks=pytest.mark.full
+        ),
+        pytest.param(dps.per_record(), {"key": "int"}, {"keys": [1, 2, -5], "others": True}, marks=pytest.mark.full),
         (WEIGHTED, {"key": "bytes", "user": "name", "weight": "weight"}, {"form": "gaussian"}),
-        (WEIGHTED, {"key": "int", "user": "name", "weight": "weight"}, {"keys": [1, 2, -5], "others": True}),
+        pytest.param(
+            WEIGHTED,
+            {"key": "int", "user": "name", "weight": "weight"},
+            {"keys": [1, 2, -5], "others": True},
+            marks=pytest.mark.full,
+        ),
         (USER, {"key": "text", "user": "user"}, {"form": "rounds", "others": True}),
     ],
 )
