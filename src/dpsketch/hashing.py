@@ -338,19 +338,21 @@ def _refuse_mixed(kind: pa.DataType, keys: Any, kinds: set[type]) -> None:
 
 def _from_large_integers(keys: Iterable[Any]) -> Any:
     """Convert a sequence that Arrow refused: integers past 2⁶³ or of several NumPy types are fine, all else is not."""
-    patterns: list[int | None] = []
+    integers: list[int | None] = []
     for key in keys:
         if key is None or (isinstance(key, float) and key != key):
-            patterns.append(None)
+            integers.append(None)
         elif isinstance(key, bool | np.bool_) or not isinstance(key, int | np.integer):
             text = isinstance(key, str | bytes)
             break
         elif not -(2**63) <= key < 2**64:
             raise InvalidInput("an integer key lies outside [-2**63, 2**64). Pass such keys as text.")
         else:
-            patterns.append(int(key) & BITS_64)
+            integers.append(int(key))
     else:
-        return pa.array(patterns, pa.uint64())
+        if all(key is None or key < 2**63 for key in integers):
+            return pa.array(integers, pa.int64())
+        return pa.array([None if key is None else key & BITS_64 for key in integers], pa.uint64())
     if text and all(isinstance(key, str | bytes | None) for key in keys):
         raise InvalidInput("a text key is not valid Unicode (half of a surrogate pair). Pass such keys as bytes.")
     raise InvalidInput(

@@ -12,6 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
+from dpsketch.sketches.histogram import disk
+from dpsketch.sources.scratch import private_folder
 
 Runner = Callable[..., Any]
 
@@ -131,11 +133,30 @@ def test_partials_merge_and_are_released_with_options(dpsketch: Runner, visits: 
     assert dps.load(visits.parent / "all.dps").others is not None
 
 
+def test_memory_has_a_limit_in_the_shell_too(dpsketch: Runner, visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything goes to disk and is released from there; the folder is empty afterwards."""
+    monkeypatch.setattr(disk.Limit, "held", 1000)
+    folder = visits.parent / "scratch"
+    folder.mkdir()
+    begun: list[str] = []
+    monkeypatch.setattr(disk, "private_folder", lambda parent: begun.append(parent) or private_folder(parent))
+    limited = ("--memory-limit", "1GB", "--temp-directory", folder)
+    made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *BUDGET, *limited, "-o", "visits.dps")
+    assert made.code == 0, made.err
+    assert begun == [str(folder)]
+    assert not list(folder.iterdir())
+    assert [row["key"] for row in dpsketch("top", "visits.dps", "-n", 2, "--json").json["estimates"]] == ["/a", "/b"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--epsilon", 1, "--delta", 0), "delta > 0"),
-        (("--rho", 0.1), "public list"),
+        (("--epsilon", 1, "--delta", 0), "With --delta 0 give a public list: --keys-from FILE."),
+        (("--epsilon", 1), "say --delta as well: for example --delta 1e-6, or --delta 0 for pure privacy."),
+        (("--rho", 0.1), "--rho needs a public list, --keys-from FILE"),
+        ((*BUDGET, "--memory-limit", "1MB"), "--memory-limit must be a size such as '512MB'"),
+        ((*BUDGET, "--temp-directory", "."), "--temp-directory goes with --memory-limit"),
+        ((*BUDGET, "--max-counters", 8, "--memory-limit", "1GB"), "--max-counters bounds the memory already"),
         ((*BUDGET, "--names-only"), "gains nothing"),
         ((*BUDGET, "--form", "best"), "--form is one of"),
         ((*BUDGET, "--form", "rounds"), "a record has one"),

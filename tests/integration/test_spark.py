@@ -21,6 +21,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import cli, files, local
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
+from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Unit
 from dpsketch.sketches.specs import with_key_columns
 from sensitive import everything, everything_in
@@ -151,6 +152,40 @@ def test_a_key_of_several_columns_is_one_text_on_the_cluster_too(frame: Any, tab
     assert everything(day) == everything(alone)
     with pytest.raises(InvalidInput, match="a date or a boolean"):
         cluster.build(wider, with_key_columns(counts().spec, ("text", "x")), key=("text", "x"))
+
+
+@pytest.mark.parametrize(
+    ("unit", "columns", "options"),
+    [
+        pytest.param(
+            dps.per_record(max_weight=4), {"key": "text", "weight": "weight"}, {"others": True}, marks=pytest.mark.full
+        ),
+        pytest.param(dps.per_record(), {"key": "int"}, {"keys": [1, 2, -5], "others": True}, marks=pytest.mark.full),
+        (WEIGHTED, {"key": "bytes", "user": "name", "weight": "weight"}, {"form": "gaussian"}),
+        pytest.param(
+            WEIGHTED,
+            {"key": "int", "user": "name", "weight": "weight"},
+            {"keys": [1, 2, -5], "others": True},
+            marks=pytest.mark.full,
+        ),
+        (USER, {"key": "text", "user": "user"}, {"form": "rounds", "others": True}),
+    ],
+)
+def test_a_histogram_is_released_where_its_pairs_are(
+    frame: Any, table: pa.Table, unit: Unit, columns: dict[str, Any], options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The same release bit for bit given the same noise, in rounds too; only sums by key come to the driver."""
+    monkeypatch.setattr("dpsketch.sketches.histogram.content.BLOCK", 7)
+    monkeypatch.setattr("dpsketch.spark.histograms.BLOCK", 7)
+    budget = {"epsilon": 20.0, "delta": 1e-3, **options}
+    spec = dps.Histogram(unit=unit).spec
+    with seeded_noise_for_tests_only(3):
+        expected = fill(dps.Histogram.from_spec(spec), table, **columns).release(**budget)
+    with seeded_noise_for_tests_only(3):
+        found = cluster.release_histogram(frame, spec, **columns, **budget)
+    assert files.encode(found.to_document()) == files.encode(expected.to_document())
+    assert len(found.keys) > 2
 
 
 def test_moments_agree_to_rounding(frame: Any, table: pa.Table) -> None:

@@ -9,6 +9,7 @@ _PRIVACY = "tests/privacy/test_histogram_privacy.py -k"
 _THRESHOLDS = "tests/unit/test_histogram_thresholds.py"
 _VOTES = "tests/privacy/test_votes_privacy.py"
 _UNIT = "tests/unit/test_histogram.py -k"
+_DISK = "tests/unit/test_histogram_disk.py -k"
 _NAMED = "tests/privacy/test_histogram_privacy.py -k named_as_rarely"
 
 _BOUNDS = "tests/privacy/test_bounds_privacy.py -k"
@@ -112,8 +113,8 @@ HISTOGRAMS = [
     Mutant(
         "histogram-half-noise",
         f"{_HISTOGRAM}/entries.py",
-        "noisy = sums[there] + threshold.law.sample(len(there))",
-        "noisy = sums[there] + threshold.law.sample(len(there)) // 2",
+        "threshold.law.sample(len(there))",
+        "threshold.law.sample(len(there)) // 2",
         f"{_PRIVACY} counts_carry",
         "counts that pass a threshold carry half of the noise",
     ),
@@ -144,32 +145,32 @@ HISTOGRAMS = [
     Mutant(
         "histogram-rounds-cutoff-of-the-weight",
         f"{_HISTOGRAM}/entries.py",
-        "found[there[noisy >= cutoff]] = True",
-        "found[there[noisy >= cutoff - (1 << 19)]] = True",
+        "passed.append(block.places[noisy >= cutoff])",
+        "passed.append(block.places[noisy >= cutoff - (1 << 19)])",
         f"{_NAMED}␣and␣rounds",
         "a round's threshold is half a weight too low",
     ),
     Mutant(
         "histogram-rounds-half-noise",
         f"{_HISTOGRAM}/entries.py",
-        "noisy = weights[there] + law.sample(len(there))",
-        "noisy = weights[there] + law.sample(len(there)) // 2",
+        "noisy = block.sums + law.sample(len(block.places))",
+        "noisy = block.sums + law.sample(len(block.places)) // 2",
         f"{_NAMED}␣and␣(weighted␣or␣rounds)",
         "the rounds that find names draw half of the noise",
     ),
     Mutant(
         "histogram-second-stage-half-noise",
         f"{_HISTOGRAM}/entries.py",
-        "values = sums[places] + self.noise.sample(len(places))",
-        "values = sums[places] + self.noise.sample(len(places)) // 2",
+        "+ self.noise.sample(len(found))",
+        "+ self.noise.sample(len(found)) // 2",
         f"{_PRIVACY} counts_carry␣and␣(weighted␣or␣rounds)",
         "counts of found keys carry half of the noise",
     ),
     Mutant(
         "histogram-total-half-noise",
         f"{_HISTOGRAM}/sketch.py",
-        "rest = int(permit.add_noise(np.array([sums.sum()], np.int64), TOTAL)[0])",
-        "rest = (int(sums.sum()) + int(permit.add_noise(np.array([sums.sum()], np.int64), TOTAL)[0])) // 2",
+        "rest = int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])",
+        "rest = (total + int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])) // 2",
         f"{_PRIVACY} total_of_other_keys",
         "the total from which all other keys are worked out carries half of the noise",
     ),
@@ -184,7 +185,7 @@ HISTOGRAMS = [
     Mutant(
         "histogram-cap-by-order",
         f"{_HISTOGRAM}/content.py",
-        "order = np.lexsort((random_words(len(crowded)), whose))",
+        "order = np.lexsort((words(crowded), whose))",
         "order = np.arange(len(crowded))",
         f"{_UNIT} same_chance",
         "which keys of a user count follows the order of the keys",
@@ -207,9 +208,9 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-names-of-exact-order",
-        f"{_HISTOGRAM}/sketch.py",
-        "        order = self._keys.order()\n        if self._spec",
-        "        order = np.argsort(-self._keys.units, kind='stable')\n        if self._spec",
+        f"{_HISTOGRAM}/held.py",
+        "        order = self.keys.order()\n        ranks",
+        "        order = np.argsort(-self.keys.units, kind='stable')\n        ranks",
         f"{_UNIT} order_of_names",
         "names are published in the order of exact counts",
     ),
@@ -255,19 +256,43 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-listed-names-share",
-        f"{_HISTOGRAM}/sketch.py",
-        "            places[firsts] = numbers\n",
-        "            places = self._keys.find(column)\n",
+        f"{_HISTOGRAM}/held.py",
+        "            return alone\n",
+        "            return found\n",
         f"{_UNIT} never_share",
         "one record counts for two names of a list",
     ),
     Mutant(
         "histogram-file-of-another-unit",
-        f"{_HISTOGRAM}/mechanism.py",
-        "if (keys, weight) != (reach.keys, reach.units):",
-        "if weight != reach.units:",
+        f"{_HISTOGRAM}/findings.py",
+        "if (keys, weight) != (most_keys, most_units):",
+        "if weight != most_units:",
         f"{_UNIT} held_to_its_unit",
         "a file's threshold is for another unit than it states",
+    ),
+    Mutant(
+        "histogram-disk-counts-twice",
+        f"{_HISTOGRAM}/sketch.py",
+        "        self._held = self._held.emptied()\n",
+        "",
+        f"{_DISK} is_the_one_from_memory",
+        "what went to disk still counts in memory",
+    ),
+    Mutant(
+        "histogram-disk-without-bound",
+        f"{_HISTOGRAM}/disk.py",
+        "least(sum(units), {self._most})::BIGINT",
+        "sum(units)::BIGINT",
+        f"{_DISK} is_the_one_from_memory",
+        "a user's weight on one key is not clipped over all that went to disk",
+    ),
+    Mutant(
+        "histogram-disk-users-in-halves",
+        f"{_HISTOGRAM}/disk.py",
+        "            end = int(np.searchsorted(people, people[-1]))\n",
+        "            end = len(people)\n",
+        f"{_DISK} is_the_one_from_memory",
+        "a user whose pairs come in two batches is bounded in each",
     ),
 ]
 

@@ -239,9 +239,12 @@ def test_a_user_moves_the_weights_by_one_at_most(others: list[set[int]], added: 
     def weights(sets: list[set[int]]) -> np.ndarray:
         pairs = [(user, key) for user, keys in enumerate(sets) for key in sorted(keys)]
         users, keys = (np.array(side, np.int64) for side in zip(*pairs, strict=True))
-        among = np.ones(10, np.bool_)
-        among[sorted(known)] = False
-        return Pairs(10, users, keys, None).weights(among, cap)
+        sums = np.zeros(10, np.int64)
+        for block in Pairs(10, users, keys, None, lambda rows: (users << 32 | keys).view(np.uint64)[rows]).weights(
+            np.array(sorted(known), np.int64), cap
+        ):
+            sums[block.places] = block.sums
+        return sums
 
     # The new one comes last, so that nobody else's number moves.
     moved = weights([*others, added]) - weights(others)

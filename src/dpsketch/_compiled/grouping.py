@@ -1,20 +1,13 @@
-"""Grouping by key: secretly keyed identities of 128 bits, and a hash table that gives each its number.
+"""Grouping by key: a hash table that gives each identity (:mod:`~dpsketch._compiled.identity`) its number.
 
-An identity is two words. An integer is itself, with a second word of 0. A text of at most 15 bytes is itself too: eight
-bytes in the first word, seven in the second, whose last byte is the length. Any longer text is its SipHash-2-4 of 128
-bits (Aumasson and Bernstein, INDOCRYPT 2012; the longer output is that of the authors' reference code) with the last
-bit set, which no other identity has. So integers and short texts never collide, and of two long texts nobody can say
-without the key whether they do: 127 bits are left.
-
-The *place* of an identity in the table is uniform for whoever does not know the key: of a long text it is the first
-word, of all else that word's and the second's SipHash-2-4 of 64 bits. The table has 2^k slots of one word: the number
-of a key plus one in the low 40 bits, and 24 bits of its place, which spare most looks at keys that differ. Empty is 0.
+The table has 2^k slots of one word: the number of a key plus one in the low 40 bits, and 24 bits of its place, which
+spare most looks at keys that differ. Empty is 0.
 
 Large tables consist of 64 regions, chosen by the first six bits of a place; a search that reaches the end of its region
 goes on at its start. Threads own whole regions, so they never meet. A block of rows goes through in steps: identities
-and places by row (:func:`identify_texts`, :func:`identify_integers`), row numbers by the thread that owns their place
-(:func:`deal`), keys found or entered under provisional numbers (:func:`group`), final numbers in the order in which the
-keys came (:func:`rank_fresh`, :func:`settle`). So numbers depend on neither the secret nor the threads.
+and places by row, row numbers by the thread that owns their place (:func:`deal`), keys found or entered under
+provisional numbers (:func:`group`), final numbers in the order in which the keys came (:func:`rank_fresh`,
+:func:`settle`). So numbers depend on neither the secret nor the threads.
 """
 
 from __future__ import annotations
@@ -27,35 +20,21 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
+from dpsketch._compiled.identity import HASHED, place_of
 from dpsketch._compiled.kernel import kernel
-from dpsketch._compiled.xxh64 import load8
 
-__all__ = [
-    "REGIONS", "SHORT", "deal", "group", "identify_integers", "identify_texts", "move", "rank_fresh", "settle",
-    "spell", "spelled_edges",
-]  # fmt: skip
+__all__ = ["REGIONS", "deal", "group", "move", "rank_fresh", "settle", "spell", "spelled_edges"]
 
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 REGIONS = 64
-SHORT = 15  # bytes of a text that is its own identity
 
-U0, U1, U3, U6, U8 = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(6), np.uint64(8)
-U13, U16, U17, U21, U32, U56 = (np.uint64(bits) for bits in (13, 16, 17, 21, 32, 56))
-U58, U64 = np.uint64(58), np.uint64(64)
-ALL = np.uint64(2**64 - 1)
-HASHED = np.uint64(2**63)
+U0, U1, U6, U8, U40 = (np.uint64(bits) for bits in (0, 1, 6, 8, 40))
+U56, U58, U64 = (np.uint64(bits) for bits in (56, 58, 64))
 NUMBER = np.uint64(2**40 - 1)
 TAG = np.uint64(2**64 - 2**40)
-U40 = np.uint64(40)
-# SipHash's constants: "somepseudorandomlygeneratedbytes", and the marks of its two outputs.
-S0 = np.uint64(0x736F6D6570736575)
-S1 = np.uint64(0x646F72616E646F6D)
-S2 = np.uint64(0x6C7967656E657261)
-S3 = np.uint64(0x7465646279746573)
-SHORT_END, LONG_END, SECOND = np.uint64(0xFF), np.uint64(0xEE), np.uint64(0xDD)
 # Rows between asking memory for a slot, then for what it points to, and using both.
 FAR, NEAR = 32, 16
 
@@ -86,119 +65,6 @@ def _compiled_prefetch(array: Any, index: Any) -> Any:
         _prefetch(array, index)
 
     return fetch
-
-
-@kernel
-def _rotate(x: np.uint64, bits: np.uint64) -> np.uint64:
-    return (x << bits) | (x >> (U64 - bits))
-
-
-@kernel
-def _round(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    v0 += v1
-    v1 = _rotate(v1, U13) ^ v0
-    v0 = _rotate(v0, U32)
-    v2 += v3
-    v3 = _rotate(v3, U16) ^ v2
-    v0 += v3
-    v3 = _rotate(v3, U21) ^ v0
-    v2 += v1
-    v1 = _rotate(v1, U17) ^ v2
-    v2 = _rotate(v2, U32)
-    return v0, v1, v2, v3
-
-
-@kernel
-def _absorb(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v0 ^ word, v1, v2, v3
-
-
-@kernel
-def _finish(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    for _ in range(4):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v0, v1, v2, v3
-
-
-@kernel
-def _tail(data: Bytes, start: int, stop: int) -> np.uint64:
-    """Return fewer than eight bytes as a little-endian word."""
-    rest = stop - start
-    if rest == 0:
-        return U0
-    if start + 8 <= len(data):
-        return load8(data, start) & (ALL >> (U64 - U8 * np.uint64(rest)))
-    word = U0
-    for i in range(rest):
-        word |= np.uint64(data[start + i]) << (U8 * np.uint64(i))
-    return word
-
-
-@kernel
-def _siphash(data: Bytes, start: int, stop: int, k0: np.uint64, k1: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Return SipHash-2-4 of 128 bits of ``data[start:stop]``."""
-    v0, v1, v2, v3 = k0 ^ S0, k1 ^ S1 ^ LONG_END, k0 ^ S2, k1 ^ S3
-    last = np.uint64(stop - start) << U56
-    while stop - start >= 8:
-        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, load8(data, start))
-        start += 8
-    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, last | _tail(data, start, stop))
-    v0, v1, v2, v3 = _finish(v0, v1, v2 ^ LONG_END, v3)
-    low = v0 ^ v1 ^ v2 ^ v3
-    v0, v1, v2, v3 = _finish(v0, v1 ^ SECOND, v2, v3)
-    return low, v0 ^ v1 ^ v2 ^ v3
-
-
-@kernel
-def _place(low: np.uint64, high: np.uint64, k0: np.uint64, k1: np.uint64) -> np.uint64:
-    """Return the place of an identity: SipHash-2-4 of 64 bits of its sixteen bytes, unless it is a hash already."""
-    if high & HASHED:
-        return low
-    v0, v1, v2, v3 = k0 ^ S0, k1 ^ S1, k0 ^ S2, k1 ^ S3
-    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, low)
-    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, high)
-    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, U16 << U56)
-    v0, v1, v2, v3 = _finish(v0, v1, v2 ^ SHORT_END, v3)
-    return v0 ^ v1 ^ v2 ^ v3
-
-
-@kernel
-def identify_texts(data: Bytes, edges: Integers, secret: Words, ids: Words, places: Words) -> None:
-    """Fill in the identity and the place of each text ``data[edges[i]:edges[i + 1]]``."""
-    k0, k1 = secret[0], secret[1]
-    for i in range(len(places)):
-        start, stop = edges[i], edges[i + 1]
-        if stop - start > SHORT:
-            low, high = _siphash(data, start, stop, k0, k1)
-            high |= HASHED
-        else:
-            high = np.uint64(stop - start) << U56
-            if stop - start >= 8:
-                low = load8(data, start)
-                high |= _tail(data, start + 8, stop)
-            else:
-                low = _tail(data, start, stop)
-        ids[i, 0] = low
-        ids[i, 1] = high
-        places[i] = _place(low, high, k0, k1)
-
-
-@kernel
-def identify_integers(words: Words, secret: Words, ids: Words, places: Words) -> None:
-    """Fill in the identity and the place of each integer."""
-    k0, k1 = secret[0], secret[1]
-    for i in range(len(places)):
-        ids[i, 0] = words[i]
-        ids[i, 1] = U0
-        places[i] = _place(words[i], U0, k0, k1)
 
 
 @kernel
@@ -367,7 +233,7 @@ def move(slots: Words, first: int, stop: int, larger: Words, wrap: np.uint64, id
     for i in range(first, stop):
         if slots[i] != U0:
             number = (slots[i] & NUMBER) - U1
-            at = _place(ids[number, 0], ids[number, 1], k0, k1) >> shift
+            at = place_of(ids[number, 0], ids[number, 1], k0, k1) >> shift
             steps = U0
             while larger[at] != U0:
                 if steps == wrap:

@@ -65,7 +65,7 @@ class Cut:
         return cls(*map(int, value))
 
 
-def cut_of_records(grid: Grid, n: int, kept: npt.NDArray[np.bool_] | None, weights: Any, counts: Any) -> Cut:
+def cut_of_records(grid: Grid, n: int, kept: npt.NDArray[Any] | None, weights: Any, counts: Any) -> Cut:
     """Return what clipping cuts of ``n`` records that were kept, with weights and counts as ``update`` takes them."""
     times = np.ones(1, np.int64) if counts is None else _kept(np.asarray(counts).astype(np.int64), kept)
     records = n if counts is None else _total(times)
@@ -96,7 +96,7 @@ def cut_by_folding(grid: Grid, bounded: Bounded, weights: Any) -> Cut:
     return replace(cut, records=cut.records - len(bounded.rows), offered=cut.offered - cut.counted, counted=0)
 
 
-def _kept(values: npt.NDArray[Any], kept: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
+def _kept(values: npt.NDArray[Any], kept: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
     return values if kept is None else values[kept]
 
 

@@ -26,7 +26,9 @@ def main() -> None:
         if hint and sys.stderr.isatty():
             # Where a bad record is may be told to whoever holds the records, and to nobody else.
             print(f"(For your eyes: {hint})", file=sys.stderr)
-        _fail(f"{type(error).__name__}: {error}")
+        from dpsketch.cli.wording import in_options
+
+        _fail(f"{type(error).__name__}: {in_options(str(error))}")
     except SystemExit as stop:
         if stop.code == _TYPER_INTERRUPTED:
             _fail("interrupted; nothing was written.")

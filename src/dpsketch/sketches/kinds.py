@@ -197,6 +197,8 @@ KINDS: dict[str, Kind] = {
                 _GRID,
                 Option("max_counters", int, "histogram: bound its memory to so many keys, which vote in buckets."),
                 _SEED,
+                Option("memory_limit", str, "histogram: go to disk beyond it, as in 2GB."),
+                Option("temp_directory", Path, "histogram: where to, with --memory-limit."),
             ),
             release_options=(
                 Option("keys_from", Path, "histogram: a public list, one key a line; all of it is answered."),

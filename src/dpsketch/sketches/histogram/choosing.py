@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GUESS", "AutoBound", "Choosing", "divided", "list_laws", "widened"]
 
-Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
 
 # What a prediction takes for the bound, which nobody knows before the release.
 GUESS = 30
@@ -182,12 +182,12 @@ class Choosing:
         self._permit = permit
         self._content = content
 
-    def choose(self, among: Mask, keys: int) -> Entries:
-        """Choose the bound for counts of these keys of the content, where ``keys`` are published in all."""
+    def choose(self, asked: Integers, keys: int) -> Entries:
+        """Choose the bound for counts of the content's keys at these places, where ``keys`` are published in all."""
         bound = self.mechanism.bound
         assert bound is not None
-        held, picked = self._content.held(among)
-        users, spread = tables(np.minimum(held, LARGEST), picked, self._content.size)
+        held, picked = self._content.held(asked)
+        users, spread = tables(np.minimum(held, LARGEST), picked, len(asked))
         choice = Choice.of(
             bound.epsilon,
             bound.replace,

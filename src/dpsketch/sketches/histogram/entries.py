@@ -20,7 +20,8 @@ from dpsketch.truncated import Law
 __all__ = ["Entries", "Found"]
 
 Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+
+_NOTHING = np.empty(0, np.int64)
 
 
 class Found(NamedTuple):
@@ -65,17 +66,16 @@ class Entries:
     words: str
     costs: tuple[Cost, ...]
 
-    def draw(self, content: Content, listed: Integers, choose: Callable[[Mask, int], Self] | None = None) -> Found:
+    def draw(self, content: Content, listed: Integers, choose: Callable[[Integers, int], Self] | None = None) -> Found:
         """Return what may be published of the content; ``listed`` are the places of a public list's keys, −1 for none.
 
         A key that nobody has is not found, whatever its noise: only those of the list are published at zero. Where a
         bound is chosen, ``choose`` returns the law of the counts once it is known which keys are counted, and how many.
         """
-        known = np.zeros(content.size, np.bool_)
-        known[listed[listed >= 0]] = True
+        known = np.unique(listed[listed >= 0])
         match self.finding:
             case None:
-                found = np.zeros(content.size, np.bool_)
+                found = _NOTHING
             case Threshold() as threshold:
                 return self._one_stage(content, listed, known, threshold)
             case WeightedRounds() as rounds:
@@ -83,49 +83,52 @@ class Entries:
             case never:
                 assert_never(never)
         if choose is not None:
-            return choose(known | found, len(listed) + int(found.sum()))._counts(content, listed, known, found)
+            return choose(np.union1d(known, found), len(listed) + len(found))._counts(content, listed, known, found)
         return self._counts(content, listed, known, found)
 
-    def _counts(self, content: Content, listed: Integers, known: Mask, found: Mask) -> Found:
+    def _counts(self, content: Content, listed: Integers, known: Integers, found: Integers) -> Found:
         """Return the noisy counts of keys that are public by now."""
-        places = np.flatnonzero(found)
         if self.noise is None:
-            nothing = np.empty(0, np.int64)
-            return Found(places, nothing, nothing, None)
-        sums, rest = content.sums(known | found, self.counted)
-        values = sums[places] + self.noise.sample(len(places))
+            return Found(found, _NOTHING, _NOTHING, None)
+        asked = np.union1d(known, found)
+        sums, rest = content.sums(asked, self.counted)
+        values = sums[np.searchsorted(asked, found)] + self.noise.sample(len(found))
         others = None
         if self.others is not None:
             others = rest + int(self.others.sample(1)[0])
-        return Found(places, values, self._listed(sums, listed), others)
+        return Found(found, values, self._listed(asked, sums, listed), others)
 
-    def _one_stage(
-        self, content: Content, listed: Integers, known: npt.NDArray[np.bool_], threshold: Threshold
-    ) -> Found:
-        sums, _ = content.sums(np.ones(content.size, np.bool_), self.counted)
-        there = np.flatnonzero((sums >= 1) & ~known)
-        noisy = sums[there] + threshold.law.sample(len(there))
-        passed = noisy >= threshold.cutoff
+    def _one_stage(self, content: Content, listed: Integers, known: Integers, threshold: Threshold) -> Found:
+        found, values = [_NOTHING], [_NOTHING]
+        sums = np.zeros(len(known), np.int64)
+        for block in content.counts(self.counted):
+            on_list = np.isin(block.places, known, assume_unique=True)
+            sums[np.searchsorted(known, block.places[on_list])] = block.sums[on_list]
+            there = block.places[~on_list]
+            noisy = block.sums[~on_list] + threshold.law.sample(len(there))
+            passed = noisy >= threshold.cutoff
+            found.append(there[passed])
+            values.append(noisy[passed])
         if self.noise is None:
-            nothing = np.empty(0, np.int64)
-            return Found(there[passed], nothing, nothing, None)
-        return Found(there[passed], noisy[passed], self._listed(sums, listed), None)
+            return Found(np.concatenate(found), _NOTHING, _NOTHING, None)
+        return Found(np.concatenate(found), np.concatenate(values), self._listed(known, sums, listed), None)
 
-    def _listed(self, sums: Integers, listed: Integers) -> Integers:
+    def _listed(self, asked: Integers, sums: Integers, listed: Integers) -> Integers:
         """Return the noisy counts of a public list; keys that nobody has count 0, and get noise as all others."""
         if self.noise is None:
             raise InvalidInput("names only are published: there are no counts to draw.")
         counts = np.zeros(len(listed), np.int64)
-        counts[listed >= 0] = sums[listed[listed >= 0]]
+        counts[listed >= 0] = sums[np.searchsorted(asked, listed[listed >= 0])]
         return counts + self.noise.sample(len(listed))
 
 
-def _in_rounds(content: Content, known: Mask, rounds: WeightedRounds) -> Mask:
+def _in_rounds(content: Content, known: Integers, rounds: WeightedRounds) -> Integers:
     """Find names by weights; what is known, from a list or an earlier round, takes no more weight."""
-    found = np.zeros(content.size, np.bool_)
+    found = _NOTHING
     for law, cutoff in zip(rounds.laws, rounds.cutoffs, strict=True):
-        weights = content.weights(~(known | found), rounds.cap)
-        there = np.flatnonzero(weights >= 1)
-        noisy = weights[there] + law.sample(len(there))
-        found[there[noisy >= cutoff]] = True
+        passed = [found]
+        for block in content.weights(np.union1d(known, found), rounds.cap):
+            noisy = block.sums + law.sample(len(block.places))
+            passed.append(block.places[noisy >= cutoff])
+        found = np.sort(np.concatenate(passed))
     return found

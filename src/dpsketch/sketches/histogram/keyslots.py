@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import threads
-from dpsketch._compiled import grouping
+from dpsketch._compiled import grouping, identity
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.histogram.rows import NO_BYTES, NO_EDGES, NO_WORDS, Rows, read_only
@@ -48,6 +48,11 @@ class KeySlots(Sensitive):
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the table takes."""
+        return sum(each.nbytes for each in (self._slots, self._ids, self._units, self._edges, self._names))
+
     def _pass_all(self, rows: Rows, units: Integers) -> Integers:
         """Enter all rows, whatever their units, and return the numbers of their keys."""
         found = np.empty(len(rows), np.int64)
@@ -71,10 +76,10 @@ class KeySlots(Sensitive):
 
         def prepare(source: int, part: slice) -> None:
             if self.key_type == "int":
-                grouping.identify_integers(rows.words[part], self._secret, ids[part], places[part])
+                identity.identify_integers(rows.words[part], self._secret, ids[part], places[part])
             else:
                 edges = rows.edges[part.start : part.stop + 1]
-                grouping.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
+                identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
             grouping.deal(places, live, part.start, part.stop, order, fill, source)
 
         def look(owner: int) -> None:

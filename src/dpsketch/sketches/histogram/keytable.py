@@ -30,6 +30,7 @@ from dpsketch.sketches.histogram.rows import (
     kept_rows,
     read_only,
     rows_of,
+    spelled,
 )  # fmt: skip
 from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
 
@@ -61,10 +62,6 @@ class KeyTable(KeySlots):
     ----------
     key_type : {"int", "text"} or None
         What the keys are. Unless it was declared it is read off the data, and as sensitive.
-    exact : bool
-        Whether one hash function decided which keys are equal, so that the order and partition of the records made no
-        difference. False once another table was absorbed that has long texts and another secret; as sensitive as
-        the keys.
 
     Privacy
     -------
@@ -87,7 +84,6 @@ class KeyTable(KeySlots):
         if words.dtype != np.uint64 or words.shape != (2,):
             raise InvalidInput("secret must be two words: an array of two uint64.")
         self.key_type = key_type
-        self.exact = True
         super().__init__(words)
 
     @property
@@ -169,35 +165,25 @@ class KeyTable(KeySlots):
             self._enter(column, 0, adds=False, found=found)
         return found
 
-    def names(self, numbers: Any, *, signed: bool = True) -> list[Any]:
-        """Return the keys with these numbers.
+    def names(self, numbers: Any) -> list[Any]:
+        """Return the keys with these numbers: integers, or texts; what is not valid UTF-8 is returned as bytes."""
+        column = self.column(numbers)
+        return spelled(column) if self.key_type == "text" else list(column.to_pylist())
+
+    def column(self, numbers: Any) -> pa.Array:
+        """Return the keys with these numbers as Arrow has them: integers of 64 bits, or the bytes of texts.
 
         Parameters
         ----------
         numbers : sequence of int
             From 0 to ``len(self) - 1``, in any order, repeated or not.
-        signed : bool
-            How to read integers, which are kept as patterns of 64 bits: −1 and 2⁶⁴ − 1 are one key.
-
-        Returns
-        -------
-        list of int, or list of str
-            Texts that are not valid UTF-8, which only columns of bytes have, are returned as bytes.
         """
         given = np.asarray(numbers)
         asked = np.ascontiguousarray(given, np.int64)
         whole = given.dtype.kind in "iu" or not given.size
         if not whole or asked.ndim != 1 or np.any((asked < 0) | (asked >= self._size)):
             raise InvalidInput("numbers must be a flat sequence of numbers of keys, below len(table).")
-        if self.key_type == "int":
-            patterns = self._ids[asked, 0]
-            integers: list[Any] = (patterns.view(np.int64) if signed else patterns).tolist()
-            return integers
-        column = self._texts(asked)
-        try:
-            return list(column.cast(pa.large_string()).to_pylist())
-        except pa.ArrowInvalid:
-            return [_text(name) for name in column.to_pylist()]
+        return self._texts(asked) if self.key_type == "text" else pa.array(self._ids[asked, 0].view(np.int64))
 
     def absorb(self, other: KeyTable, *, verified: bool = False) -> Integers:
         """Add another table's keys and units; return the number here of each of its keys.
@@ -209,11 +195,8 @@ class KeyTable(KeySlots):
         if other.key_type is not None and self.key_type not in (None, other.key_type):
             raise _other_type(self.key_type, other.key_type)
         total = checked_total(self._total, other.units, 1, len(other))
-        exact = self.exact and other.exact
-        exact = exact and (bool(np.array_equal(self._secret, other._secret)) or not other._edges[other._size])
         self._begin_change()
         self.key_type = self.key_type or other.key_type
-        self.exact = exact
         before = self._size
         found = self._pass_all(other._rows(), other._units[: len(other)].copy())
         while verified and self.key_type == "text" and not self._named(other._texts(np.arange(len(other))), found):
@@ -233,7 +216,7 @@ class KeyTable(KeySlots):
         order = np.arange(self._size) if order is None else order
         units = self._units[order]
         arrays: dict[str, npt.NDArray[Any]] = {"secret": self._secret.copy(), "units": units}
-        arrays["exact"] = np.array([self.exact], np.uint8)
+        arrays["exact"] = np.ones(1, np.uint8)  # earlier versions look for it
         if self._size and self.key_type == "int":
             arrays["keys"] = self._ids[order, 0]
         elif self._size and self.key_type == "text":
@@ -250,7 +233,6 @@ class KeyTable(KeySlots):
             If these are not arrays that it returns.
         """
         secret, units = _stored(arrays, "secret", np.uint64), _stored(arrays, "units", np.int64)
-        exact = _stored(arrays, "exact", np.uint8)
         rows = Rows(0, NO_WORDS, NO_BYTES, NO_EDGES)
         if len(units) and key_type == "int":
             keys = _stored(arrays, "keys", np.uint64)
@@ -260,7 +242,7 @@ class KeyTable(KeySlots):
             if not len(edges) or edges[0] != 0 or edges[-1] != len(names) or np.any(np.diff(edges) < 0):
                 raise _not_ours()
             rows = Rows(len(edges) - 1, NO_WORDS, read_only(names), edges)
-        sensible = len(secret) == 2 and len(units) == len(rows) and exact.tolist() in ([0], [1])
+        sensible = len(secret) == 2 and len(units) == len(rows)
         if not sensible or np.any((units < 0) | (units > COUNTER_LIMIT)):
             raise _not_ours()
         table = cls(key_type, secret)
@@ -271,7 +253,6 @@ class KeyTable(KeySlots):
             raise _not_ours() from None
         if len(table) != len(rows):
             raise _not_ours()
-        table.exact = bool(exact[0])
         return table
 
     # --- columns -----------------------------------------------------------------------------------------------------
@@ -396,13 +377,6 @@ class KeyTable(KeySlots):
             fresh._pass_all(kept, units)
         for name in ("_secret", "_size", "_slots", "_ids", "_units", "_edges", "_names"):
             setattr(self, name, getattr(fresh, name))
-
-
-def _text(name: bytes) -> str | bytes:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        return name
 
 
 def _stored(arrays: Mapping[str, Any], name: str, kind: type[np.generic]) -> npt.NDArray[Any]:

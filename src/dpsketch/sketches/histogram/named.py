@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch import files, plots
 from dpsketch.compound import CompoundKey, compound_keys
@@ -16,6 +18,7 @@ from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates
+from dpsketch.sketches.histogram.rows import text_or_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,6 +28,7 @@ __all__ = [
     "name_of",
     "name_order",
     "named",
+    "named_column",
     "names_of",
     "of_one_type",
     "places_of",
@@ -145,19 +149,37 @@ def places_of(keys: list[Any]) -> dict[Any, int]:
 
 
 def names_of(keys: Any, spec: TypedSpec) -> list[Any]:
-    """Return keys as releases write them: signed integers of 64 bits, text, and bytes where they are no text.
+    """Return keys as releases write them: integers below 2⁶³, text, and bytes where they are no text.
 
     Compound keys are tuples, which are written as their rows.
     """
     if columns := _columns(spec):
         return list(compound_keys(keys, columns))
-    column, _, _ = typed_column(keys, spec.key_type)
-    if column.type == TEXT_FINGERPRINTS:
-        raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
+    column, _, _ = named_column(keys, spec.key_type)
     names = column.to_pylist()  # a null may also hide in a dictionary
     if None in names:
         raise InvalidInput("a null is not a key that can be looked up or listed.")
     return [name_of(key) for key in names]
+
+
+def named_column(keys: Any, key_type: KeyType | None) -> tuple[pa.ChunkedArray, KeyType | None, KeyType | None]:
+    """Return what :func:`~dpsketch.hashing.typed_column` does of keys whose names can be published.
+
+    Integers are kept as patterns of 64 bits. One of 2⁶³ or more would come out as a negative one, which nobody had.
+    """
+    column, found, declared = typed_column(keys, key_type)
+    held = getattr(column.type, "value_type", column.type)
+    if held == TEXT_FINGERPRINTS:
+        raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
+    if held == pa.uint64() and any(_largest(chunk) >= 2**63 for chunk in column.chunks):
+        raise InvalidInput("a histogram's integer keys are below 2**63, and one is not. Pass such keys as text.")
+    return column, found, declared
+
+
+def _largest(array: pa.Array) -> int:
+    values = array.dictionary if pa.types.is_dictionary(array.type) else array
+    largest: int | None = pc.max(values).as_py()
+    return 0 if largest is None else largest
 
 
 def named(texts: list[Any], spec: TypedSpec) -> list[Any]:
@@ -180,16 +202,7 @@ def of_one_type(names: list[Any], key_type: KeyType | None) -> bool:
 
 def name_of(key: Any) -> Any:
     """Return a key as releases write it."""
-    if isinstance(key, int):
-        return (key + 2**63) % 2**64 - 2**63
-    return _text(key) if isinstance(key, bytes) else key
-
-
-def _text(name: bytes) -> str | bytes:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        return name
+    return text_or_bytes(key) if isinstance(key, bytes) else key
 
 
 def name_order(name: Any) -> Any:
@@ -208,11 +221,13 @@ def read_names(array: Any, spec: TypedSpec) -> list[Any]:
     """Return the names of :func:`stored_names`; a file may have been written by anyone."""
     names: list[Any]
     if isinstance(array, list) and all(isinstance(each, bytes) for each in array):
-        names = named([_text(each) for each in array], spec)
+        names = named([text_or_bytes(each) for each in array], spec)
         if None in names:
             raise FileRefused("the file's names of keys are not rows of the columns that it says they have.")
         return names
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu":
-        names = [name_of(key) for key in array.tolist()]
+        if any(name >= 2**63 for name in array.tolist()):
+            raise FileRefused("the file's names of keys are not ones that dpsketch writes.")
+        names = array.tolist()
         return names
     raise FileRefused("the file's names of keys are not ones that dpsketch writes.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -57,11 +58,24 @@ class PairTable:
         if self._wait > max(_FEW, len(self._held.codes)):
             self._sorted()
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the table takes."""
+        waiting = sum(codes.nbytes + units.nbytes for codes, units in self._held.waiting)
+        return self._held.codes.nbytes + self._held.units.nbytes + waiting
+
     def arrays(self) -> tuple[Integers, Integers, Integers]:
         """Return users, keys and units of all pairs, sorted by user and then by key."""
         held = self._sorted()
         users, keys = _decoded(held.codes)
         return users, keys, held.units if self._most > 1 else np.ones(len(users), np.int64)
+
+    def parts(self, rows: int) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """Yield :meth:`arrays` in parts of at most so many pairs."""
+        held = self._sorted()
+        for start in range(0, len(held.codes), rows):
+            users, keys = _decoded(held.codes[start : start + rows])
+            yield users, keys, held.units[start : start + rows] if self._most > 1 else np.ones(len(users), np.int64)
 
     def renumbered(self, users: Integers, keys: Integers) -> tuple[Integers, Integers, Integers]:
         """Return :meth:`arrays` with other numbers for users and keys, sorted by these."""

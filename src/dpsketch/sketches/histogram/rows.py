@@ -9,7 +9,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["NO_BYTES", "NO_EDGES", "NO_WORDS", "Rows", "decoded", "kept_of", "kept_rows", "read_only", "rows_of"]
+__all__ = [
+    "NO_BYTES",
+    "NO_EDGES",
+    "NO_WORDS",
+    "Rows",
+    "decoded",
+    "kept_of",
+    "kept_rows",
+    "read_only",
+    "rows_of",
+    "spelled",
+    "taken",
+    "text_or_bytes",
+]
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -80,12 +93,35 @@ def rows_of(array: pa.Array) -> Rows:
     return Rows(n, NO_WORDS, read_only(data), edges.astype(np.int64))
 
 
+def taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
+    """Return some rows; Arrow takes none of views, and of texts with short offsets no more than 2 GiB."""
+    large = pa.large_string() if column.type in (pa.string(), pa.string_view()) else pa.large_binary()
+    short = (pa.string(), pa.binary(), pa.string_view(), pa.binary_view())
+    return (column.cast(large) if column.type in short else column).take(rows)
+
+
 def decoded(array: pa.DictionaryArray) -> pa.Array:
     """Return an array without its dictionary; Arrow takes no rows of views itself."""
     values = array.dictionary
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
         values = values.cast(pa.large_binary())
     return values.take(array.indices)
+
+
+def spelled(texts: pa.Array) -> list[str | bytes]:
+    """Return the texts that these bytes are; what is not valid UTF-8, which only columns of bytes have, stays bytes."""
+    try:
+        return list(texts.cast(pa.large_string()).to_pylist())
+    except pa.ArrowInvalid:
+        return [text_or_bytes(each) for each in texts.to_pylist()]
+
+
+def text_or_bytes(name: bytes) -> str | bytes:
+    """Return bytes as the text that they are, if they are one."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

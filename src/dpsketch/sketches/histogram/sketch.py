@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -10,25 +14,25 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut, cut_of_records
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.choosing import Choosing
-from dpsketch.sketches.histogram.content import Content, Pairs, Records
+from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.entries import Found
-from dpsketch.sketches.histogram.keytable import KeyTable
+from dpsketch.sketches.histogram.held import Held, Opened
 from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
-from dpsketch.sketches.histogram.named import named, names_of
-from dpsketch.sketches.histogram.pairs import PairTable, check_room
+from dpsketch.sketches.histogram.named import named, named_column, names_of
+from dpsketch.sketches.histogram.pairs import check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
+from dpsketch.sketches.histogram.rows import kept_rows, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes import VoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
-from dpsketch.sketches.permit import obtain
-from dpsketch.sketches.specs import check_key_type, fingerprint_of
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -59,6 +63,13 @@ class Histogram(Accumulator[HistogramSpec]):
         :class:`~dpsketch.VoteHistogram`, whose releases are asked alike.
     seed : int, optional
         Goes with ``max_counters``: the seed of the hash that gives keys their buckets.
+    memory_limit : str, optional
+        About how much memory the histogram may take, such as ``"2GB"``: what does not fit goes to disk, through DuckDB,
+        into a folder that only this user can open and that is gone with the histogram. Its releases are the same. A
+        ``.sketch`` file is still written and read in memory, and one user's keys must fit. By default nothing goes to
+        disk.
+    temp_directory : path, optional
+        Goes with ``memory_limit``: where that folder is made; the system's choice by default.
 
     Examples
     --------
@@ -76,6 +87,9 @@ class Histogram(Accumulator[HistogramSpec]):
     kind: ClassVar[str] = "histogram"
     chooses_bounds: ClassVar[bool] = True
 
+    _limit: Limit | None
+    _disk: Disk | None
+
     def __new__(
         cls,
         *,
@@ -84,10 +98,14 @@ class Histogram(Accumulator[HistogramSpec]):
         key_type: KeyType | None = None,
         max_counters: int | None = None,
         seed: int | None = None,
+        memory_limit: str | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
     ) -> Any:
         """Start a histogram, or one of another class where its memory is to be bounded."""
         if max_counters is None:
             return super().__new__(cls)
+        if memory_limit is not None or temp_directory is not None:
+            raise InvalidInput("max_counters= bounds the memory already: leave memory_limit= and temp_directory= out.")
         if grid != 1:
             raise InvalidInput("with max_counters= a key counts once for a record or user: leave grid= out.")
         if unit is None:
@@ -103,17 +121,23 @@ class Histogram(Accumulator[HistogramSpec]):
         key_type: KeyType | None = None,
         max_counters: None = None,
         seed: int | None = None,
+        memory_limit: str | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
     ) -> None:
         if seed is not None:
             raise InvalidInput("seed= goes with max_counters=: without it there is no hash that it would choose.")
+        if memory_limit is None and temp_directory is not None:
+            raise InvalidInput("temp_directory= goes with memory_limit=: without it nothing goes to disk.")
         self._start(HistogramSpec(unit, grid, key_type))
         self._spec.weight_grid.refuse_without_one()
+        if memory_limit is not None:
+            self._limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
 
     def _start(self, spec: HistogramSpec) -> None:
         self._spec = spec
-        self._keys = KeyTable(spec.key_type)
-        self._users = KeyTable()
-        self._pairs = PairTable(spec.weight_grid.max_units)
+        self._held = Held(spec)
+        # What did not fit into the memory that the histogram may take, where that has a limit.
+        self._limit = self._disk = None
         self._mass = 0
         self._skipped = 0
         self._counted = CountedUsers()  # stays empty: users are bounded when the histogram is released
@@ -128,8 +152,8 @@ class Histogram(Accumulator[HistogramSpec]):
     def empty_like(self) -> Self:
         """Start an empty histogram that will merge with this one, and shares its secret hash."""
         sketch = super().empty_like()
-        sketch._keys = KeyTable(self._spec.key_type, self._keys.secret)
-        sketch._users = KeyTable(None, self._users.secret)
+        sketch._held = Held(self._spec, self._held)
+        sketch._limit = self._limit
         return sketch
 
     @takes_frames
@@ -157,9 +181,7 @@ class Histogram(Accumulator[HistogramSpec]):
         disjoint_users : bool, optional
             Makes no difference here, where users may come again.
         """
-        column, found, declared = typed_column(keys, self._key_type)
-        if column.type == TEXT_FINGERPRINTS:
-            raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
+        column, found, declared = named_column(keys, self._key_type)
         if self._protects_users(users, disjoint_users, counts):
             self._add_users(column, users, weights)
         else:
@@ -173,31 +195,54 @@ class Histogram(Accumulator[HistogramSpec]):
         mass = checked_total(self._mass, units, multiples, n)
         each = units * multiples
         amounts = None if isinstance(each, int) and each == 1 else np.ascontiguousarray(np.broadcast_to(each, (n,)))
-        kept = column.is_valid().to_numpy() if column.null_count else None
+        kept = kept_rows(column)
         self._begin_change()
         self._mass = mass
-        _, skipped = self._keys.count(column, amounts)
+        skipped = 0
+        for part in self._parts(n):
+            skipped += self._held.keys.count(_part(column, part), None if amounts is None else amounts[part])[1]
+            self._spill()
         self._skipped += skipped
         self._cut += cut_of_records(grid, n - skipped, kept, weights, counts)
 
     def _add_users(self, column: pa.ChunkedArray, users: Any, weights: Any) -> None:
         n, grid = len(column), self._spec.weight_grid
-        owners, _, _ = typed_column(users, self._users.key_type)
+        owners, _, _ = typed_column(users, self._held.users.key_type)
         if len(owners) != n:
             raise InvalidInput("users must have one entry a key; this column has another length.")
         if owners.type == TEXT_FINGERPRINTS:
             raise InvalidInput("a histogram tells users apart exactly, and these are fingerprints: give the users.")
         units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
         mass = checked_total(self._mass, units, 1, n)
-        check_room(len(self._users) + n, len(self._keys) + n)
-        there = np.flatnonzero(_valid(column) & _valid(owners) & (units > 0))
-        skipped = n - int(np.count_nonzero(_valid(column) & _valid(owners)))
+        check_room(len(self._held.users) + n, len(self._held.keys) + n)
+        whole: npt.NDArray[np.bool_] = column.is_valid().to_numpy() & owners.is_valid().to_numpy()
+        there = np.flatnonzero(whole & (units > 0))
+        skipped = n - int(np.count_nonzero(whole))
+        cut = cut_of_records(grid, len(there), there, weights, None)
         if len(there) < n:
-            column, owners, units = _taken(column, there), _taken(owners, there), units[there]
+            column, owners, units = taken(column, there), taken(owners, there), units[there]
         self._begin_change()
         self._mass = mass
-        self._pairs.add(self._users.numbers(owners, verified=True), self._keys.numbers(column), units)
+        for part in self._parts(len(units)):
+            self._held.add_pairs(_part(owners, part), _part(column, part), units[part])
+            self._spill()
         self._skipped += skipped
+        # What counts of it is known once all records of a user are there.
+        self._cut += replace(cut, records=0, counted=0)
+
+    def _parts(self, n: int) -> list[slice]:
+        """Return so many rows in parts that the memory has room for."""
+        rows = n if self._limit is None else self._limit.rows
+        return [slice(start, min(start + rows, n)) for start in range(0, n, max(1, rows))]
+
+    def _spill(self) -> None:
+        """Put what is held on disk, if it is more than the memory has room for."""
+        if self._limit is None or self._held.nbytes <= self._limit.held or not len(self._held.keys):
+            return
+        if self._disk is None:
+            self._disk = Disk(self._limit, self._spec.weight_grid.max_units)
+        self._disk.put(self._held)
+        self._held = self._held.emptied()
 
     @property
     def cut(self) -> Cut:
@@ -205,28 +250,29 @@ class Histogram(Accumulator[HistogramSpec]):
         with self._turn:
             if self._spec.unit.level == "record":
                 return self._cut
-            if self._spec.unit.chosen:  # nothing is cut before a release chooses
-                return Cut(len(self._pairs.arrays()[0]))
-            users, _, _ = self._pairs.arrays()
-        held = np.bincount(users) if len(users) else np.zeros(0, np.int64)
-        over = int(np.maximum(held - self._spec.unit.max_keys, 0).sum())
-        return Cut(len(users), over)
+            most, disk = self._spec.unit.max_keys, self._disk
+            pairs, over, counted = self._held.counted(most) if disk is None else disk.counted(self._held, most)
+        if self._spec.unit.chosen:  # nothing is cut before a release chooses
+            return replace(self._cut, records=pairs)
+        return replace(self._cut, records=pairs, left_out=over, counted=counted)
 
     def _absorb(self, other: Self) -> None:
         self._for_tests |= other._for_tests
-        self._apart |= other._apart or not np.array_equal(self._keys.secret, other._keys.secret)
+        self._apart |= other._apart or not np.array_equal(self._held.keys.secret, other._held.keys.secret)
         self._mass += other._mass
-        keys = self._keys.absorb(other._keys)
-        if self._spec.unit.level == "user":
-            owners = self._users.absorb(other._users, verified=True)
-            users, held, units = other._pairs.arrays()
-            self._pairs.add(owners[users], keys[held], units)
+        self._held.absorb(other._held)
+        self._spill()
+        if other._disk is not None:
+            for rows in other._disk.rows():
+                if rows.users is None:
+                    self._held.keys.count(rows.keys, rows.units)
+                else:
+                    self._held.add_pairs(rows.users, rows.keys, rows.units)
+                self._spill()
 
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._mass, other._mass, 1, 1)
-        if None is not self._users.key_type != other._users.key_type is not None:
-            raise SpecMismatch("cannot merge: the users of one are integers and those of the other text. Convert them.")
-        check_room(len(self._users) + len(other._users), len(self._keys) + len(other._keys))
+        self._held.check_absorb(other._held)
 
     def release(
         self,
@@ -275,140 +321,73 @@ class Histogram(Accumulator[HistogramSpec]):
         Counts carry the noise that the mechanism's words state, and nothing else: no key collides with another.
         """
         spec = self._spec
-        listed, places = self._listed(keys)
+        listed, spelled, of_ours = self._listed(keys)
         mechanism = spec.mechanism(
             epsilon=epsilon, delta=delta, rho=rho, keys=keys, unknown=unknown, others=others, names_only=names_only,
             form=form, hashed=self._apart,
         )  # fmt: skip
-        permit = obtain(
-            mechanism.calibration,
-            spec.unit,
-            self._account(ledger, dataset, part),
-            note=f"histogram {fingerprint_of(spec)}",
-            for_tests=self._for_tests,
-        )
-        order, content = self._content()
-        choosing = Choosing(permit, mechanism, content)
-        choose = None if mechanism.bound is None else choosing.choose
-        found: Found = permit.draw(ENTRIES, content, _ranks(order, places), choose)
-        rest = found.others
-        if mechanism.total is not None:
-            sums, _ = content.sums(np.ones(content.size, np.bool_), spec.unit.max_keys)
-            rest = int(permit.add_noise(np.array([sums.sum()], np.int64), TOTAL)[0])
-        stated = permit.guarantee()
-        names = named(self._keys.names(order[found.places]), spec)
+        with self._opened() as opened:  # before the charge: what cannot be put in order costs nothing
+            permit = self._obtain(mechanism.calibration, self._account(ledger, dataset, part))
+            places = opened.places(spelled) if of_ours else np.full(len(listed), -1, np.int64)
+            choosing = Choosing(permit, mechanism, opened.content)
+            choose = None if mechanism.bound is None else choosing.choose
+            found: Found = permit.draw(ENTRIES, opened.content, places, choose)
+            rest = found.others
+            if mechanism.total is not None:
+                total = sum(int(block.sums.sum()) for block in opened.content.counts(spec.unit.max_keys))
+                rest = int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])
+            stated = permit.guarantee()
+            names = named(opened.names(found.places), spec)
         return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, rest, stated, permit.charge)
 
-    def _listed(self, keys: Any) -> tuple[list[Any], Integers]:
-        """Return the keys of a public list, each once, and their numbers here; −1 for those that nobody has.
+    def _listed(self, keys: Any) -> tuple[list[Any], list[Any], bool]:
+        """Return the keys of a public list, each once; these as they are counted; and whether that is what came.
 
         A list of another type than the keys that came is one that nobody has any of, unless the type was stated.
         """
         if keys is None:
-            return [], np.empty(0, np.int64)
+            return [], [], True
         names = list(dict.fromkeys(names_of(keys, self._spec)))
-        column, found, _ = typed_column([str(name) for name in names] if self.key_columns else names)
-        places = np.full(len(names), -1, np.int64)
-        if names and self._keys.key_type in (None, found):
-            # Should two names meet in the hash, one of them gets what both have, so that a record counts once.
-            numbers, firsts = np.unique(self._keys.find(column), return_index=True)
-            places[firsts] = numbers
-        return names, places
+        spelled = [str(name) for name in names] if self.key_columns else names
+        _, found, _ = typed_column(spelled)
+        return names, spelled, self._held.keys.key_type in (None, found)
 
-    def _content(self) -> tuple[Integers, Content]:
-        """Return the numbers of all keys in the order of their names, and the content in that order."""
-        order = self._keys.order()
-        if self._spec.unit.level == "record":
-            return order, Records(self._keys.units[order])
-        users, keys, units = self._pairs.renumbered(_inverse(self._users.order()), _inverse(order))
-        return order, Pairs(len(order), users, keys, None if self._spec.weight_grid.max_units == 1 else units)
+    @contextmanager
+    def _opened(self) -> Iterator[Opened]:
+        """Give all records in the order of their keys."""
+        if self._disk is None:
+            yield self._held.opened()
+        else:
+            with self._disk.opened(self._held) as opened:
+                yield opened
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "apart": self._apart, "for_tests": self._for_tests}
-        order = self._keys.order()
-        arrays: dict[str, files.Array] = {f"key_{name}": array for name, array in self._keys.to_arrays(order).items()}
-        header["key_type"] = self._keys.key_type if len(order) else None
-        if self._spec.unit.level == "user":
-            _, content = self._content()
-            assert isinstance(content, Pairs)
-            users = self._users.order()
-            header["user_type"] = self._users.key_type if len(users) else None
-            arrays |= {f"user_{name}": array for name, array in self._users.to_arrays(users).items()}
-            arrays |= {"pair_users": content.users, "pair_keys": content.keys}
-            if content.units is not None:
-                arrays["pair_units"] = content.units
+        held = self._held
+        if self._disk is not None:  # a file is written from memory
+            whole = self.empty_like()
+            whole._limit = None
+            whole._absorb(self)
+            held = whole._held
+        own, arrays = held.to_document()
+        header = {"spec": self._spec.to_json(), "apart": self._apart, "for_tests": self._for_tests, **own}
         return files.Document("histogram", True, header, arrays)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
-        header, arrays = document.header, document.arrays
+        header = document.header
         sketch = cls.from_spec(HistogramSpec.from_json(header["spec"]))
-        sketch._keys = KeyTable.from_arrays(_type(header["key_type"]), _prefixed(arrays, "key_"))
-        if sketch._keys.key_type not in (None, sketch._spec.key_type or sketch._keys.key_type):
-            raise FileRefused("the file's keys are of another type than its spec states.")
-        sketch._mass = int(sketch._keys.units.sum())
+        sketch._held = Held.from_document(sketch._spec, header, document.arrays)
         sketch._for_tests = _flag(header["for_tests"])
         sketch._apart = _flag(header["apart"])
-        if sketch._spec.unit.level == "user":
-            sketch._users = KeyTable.from_arrays(_type(header["user_type"]), _prefixed(arrays, "user_"))
-            users, keys, units = (arrays.get(f"pair_{name}") for name in ("users", "keys", "units"))
-            most = sketch._spec.weight_grid.max_units
-            units = units if most > 1 or not isinstance(users, np.ndarray) else np.ones(users.shape, np.int64)
-            _check_pairs(users, keys, units, len(sketch._users), len(sketch._keys), most)
-            sketch._mass = checked_total(0, np.asarray(units), 1, len(np.asarray(units)))
-            sketch._pairs.add(np.asarray(users), np.asarray(keys), np.asarray(units))
+        sketch._mass = sketch._held.mass
         return sketch
 
 
-def _valid(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy()
-    return valid
-
-
-def _taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:
-    # Arrow takes no rows of views, and of texts with short offsets no more than 2 GiB.
-    large = pa.large_string() if column.type in (pa.string(), pa.string_view()) else pa.large_binary()
-    short = (pa.string(), pa.binary(), pa.string_view(), pa.binary_view())
-    return (column.cast(large) if column.type in short else column).take(rows)
+def _part(column: pa.ChunkedArray, part: slice) -> pa.ChunkedArray:
+    return column.slice(part.start, part.stop - part.start)
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise FileRefused("the file's header is not one that dpsketch writes.")
     return value
-
-
-def _inverse(order: Integers) -> Integers:
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks
-
-
-def _ranks(order: Integers, numbers: Integers) -> Integers:
-    """Return the places in an order of keys given by number; −1 stays."""
-    found = np.full(len(numbers), -1, np.int64)
-    there = numbers >= 0
-    found[there] = _inverse(order)[numbers[there]]
-    return found
-
-
-def _type(value: Any) -> KeyType | None:
-    check_key_type(value)
-    found: KeyType | None = value
-    return found
-
-
-def _prefixed(arrays: dict[str, files.Array], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _check_pairs(users: Any, keys: Any, units: Any, people: int, names: int, most: int) -> None:
-    """Refuse pairs that no histogram writes; a file may have been written by anyone."""
-    given = (users, keys, units)
-    good = all(isinstance(each, np.ndarray) and each.ndim == 1 and each.dtype.kind in "iu" for each in given)
-    good = good and len(users) == len(keys) == len(units)
-    if good and len(users):
-        bounds = ((users, 0, people - 1), (keys, 0, names - 1), (units, 1, most))
-        good = all(low <= int(each.min()) and int(each.max()) <= high for each, low, high in bounds)
-    if not good:
-        raise FileRefused("the file's pairs of users and keys are not ones that dpsketch writes.")

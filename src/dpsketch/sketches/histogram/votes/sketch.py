@@ -11,11 +11,12 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import Bounded, CountedUsers, Cut, bound, cut_of_records, cut_of_users
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import TEXT_FINGERPRINTS, KeyBatch, KeyType, fingerprint, row_keys, typed_column
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.accumulating import Accumulator
 from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.histogram.named import named_column
 from dpsketch.sketches.histogram.vote_thresholds import VoteMechanism
 from dpsketch.sketches.histogram.votes.mechanism import BUCKETS, Elected
 from dpsketch.sketches.histogram.votes.private import PrivateVoteHistogram
@@ -108,9 +109,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         disjoint_users : bool, optional
             State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
         """
-        column, _, declared = typed_column(keys, self._key_type)
-        if TEXT_FINGERPRINTS in (column.type, getattr(column.type, "value_type", None)):
-            raise InvalidInput("a histogram publishes names of keys, and these are their fingerprints: give the keys.")
+        column, _, declared = named_column(keys, self._key_type)
         batch = fingerprint(column, self._key_type)
         counted = self._counted
         if self._spec.unit.level == "record":

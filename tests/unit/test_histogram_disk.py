@@ -1,0 +1,233 @@
+"""A histogram with a limit on its memory: what goes to disk changes nothing that is published, and leaves nothing."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import InvalidInput, SketchBroken, SourceError
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.histogram import content, disk
+from interrupting import interrupted, sampled_lines
+
+RECORDS = dps.per_record(max_weight=3)
+USERS = dps.per_user(max_keys=4, max_weight=3)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a few dozen rows be too many, and blocks end within what a test holds."""
+    monkeypatch.setattr(disk.Limit, "held", property(lambda self: 12_000))
+    monkeypatch.setattr(disk.Limit, "rows", property(lambda self: 64))
+    monkeypatch.setattr(disk, "_FEW", 300)
+    for module in (content, disk):
+        monkeypatch.setattr(module, "BLOCK", 16)
+    return
+
+
+def made(unit: Any, folder: Path | None, kind: str, *, limited: bool = True) -> tuple[dps.Histogram, dict[str, Any]]:
+    """Return an empty histogram and the columns of 900 records: users with up to 60 keys, some of them with nulls."""
+    limit = {"memory_limit": "256MB", "temp_directory": folder} if limited else {}
+    histogram = dps.Histogram(unit=unit, **limit)
+    rng = np.random.default_rng(5)
+    numbers, people = rng.zipf(1.3, 900) % 150 - 3, rng.zipf(1.4, 900) % 40
+    names = [f"{'a much longer text ' if n % 3 else 'é'}{n}" for n in numbers.tolist()]
+    keys: Any = names if kind == "text" else [n.encode() + b"\xff" for n in names] if kind == "bytes" else numbers
+    keys = [None if i % 50 == 7 else key for i, key in enumerate(list(keys))]
+    owners = [None if i % 60 == 9 else f"user {n}" if kind == "text" else int(n) for i, n in enumerate(people)]
+    given: dict[str, Any] = {"keys": keys, "weights": (rng.integers(0, 6, 900)).tolist()}
+    return histogram, given if unit is RECORDS else {**given, "users": owners}
+
+
+def fed(histogram: dps.Histogram, given: dict[str, Any], start: int = 0, stop: int = 900, step: int = 200) -> Any:
+    for first in range(start, stop, step):
+        part = slice(first, min(first + step, stop))
+        histogram.update(**{name: column[part] for name, column in given.items()})
+    return histogram
+
+
+RELEASES: list[tuple[Any, dict[str, Any]]] = [
+    (RECORDS, {}),
+    (RECORDS, {"others": True}),
+    (RECORDS, {"keys": "listed", "others": True}),
+    (RECORDS, {"keys": "listed", "unknown": True}),
+    (USERS, {"form": "gaussian"}),
+    (USERS, {"form": "gaussian", "others": True}),
+    (USERS, {"form": "weighted"}),
+    (USERS, {"form": "rounds", "others": True}),
+    (USERS, {"form": "rounds", "names_only": True}),
+    (USERS, {"form": "rounds", "keys": "listed", "unknown": True}),
+    (USERS, {"keys": "listed", "others": True}),
+]
+
+
+def published(histogram: dps.Histogram, options: dict[str, Any], kind: str) -> bytes:
+    listed = {
+        "text": ["é3", "nobody's", "a much longer text 1"],
+        "int": [3, 10**6, -2],
+        "bytes": ["é3", b"\xc3\xa93\xff"],
+    }
+    chosen = {**options, "keys": listed[kind]} if "keys" in options else options
+    with seeded_noise_for_tests_only(11):
+        return files.encode(histogram.release(epsilon=30.0, delta=1e-3, **chosen).to_document())
+
+
+@pytest.mark.parametrize("kind", ["text", "int", "bytes"])
+@pytest.mark.parametrize(("unit", "options"), RELEASES)
+def test_a_release_from_disk_is_the_one_from_memory(
+    unit: Any, options: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    """Bit for bit given the same noise, whatever the order of the records and however often they were merged."""
+    plain, given = made(unit, None, kind, limited=False)
+    fed(plain, given)
+    spilled, _ = made(unit, tmp_path, kind)
+    other = spilled.empty_like()
+    fed(other, given, 300, 900, 113)
+    fed(spilled, given, 0, 300, 70)
+    spilled.merge(other)
+    assert list(tmp_path.iterdir()), "nothing went to disk: the test shows nothing"
+    expected = published(plain, options, kind)
+    assert published(spilled, options, kind) == expected
+    assert published(spilled, options, kind) == expected, "a release has changed what is held"
+    assert spilled.cut == plain.cut
+    assert spilled.skipped_nulls == plain.skipped_nulls
+
+
+def test_files_and_merges_do_not_tell_the_two_apart(tmp_path: Path) -> None:
+    for unit in (RECORDS, USERS):
+        spilled, given = made(unit, tmp_path, "text")
+        fed(spilled, given, 0, 500)
+        plain, _ = made(unit, None, "text", limited=False)
+        fed(plain, given, 500, 900)
+        whole, _ = made(unit, None, "text", limited=False)
+        expected = published(fed(whole, given), {}, "text")
+        again = dps.Histogram.from_sensitive_bytes(spilled.to_sensitive_bytes())
+        assert again.to_sensitive_bytes() == spilled.to_sensitive_bytes()
+        again.merge(plain)
+        assert published(again, {}, "text") == expected
+        plain.merge(spilled)  # what has no limit takes all into memory
+        assert published(plain, {}, "text") == expected
+
+
+def test_the_folder_is_private_and_goes_with_the_histogram(tmp_path: Path) -> None:
+    spilled, given = made(USERS, tmp_path, "text")
+    fed(spilled, given)
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    published(spilled, {}, "text")
+    del spilled
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("unit", [RECORDS, USERS])
+def test_interrupted_anywhere_it_is_as_it_was_or_refuses(unit: Any, tmp_path: Path) -> None:
+    """An update, a merge and a release are stopped at sampled lines; what still answers counts everybody once."""
+    plain, given = made(unit, None, "text", limited=False)
+    before = published(fed(plain, given, 0, 300), {}, "text")
+    after = published(fed(plain, given, 300, 500), {}, "text")
+
+    def start() -> dps.Histogram:
+        histogram: dps.Histogram = fed(made(unit, tmp_path, "text")[0], given, 0, 300)
+        return histogram
+
+    def merged(sketch: dps.Histogram) -> None:
+        sketch.merge(fed(sketch.empty_like(), given, 300, 500))
+
+    acts = {
+        "update": lambda sketch: fed(sketch, given, 300, 500),
+        "merge": merged,
+        "release": lambda sketch: published(sketch, {}, "text"),
+    }
+    for name, act in acts.items():
+        for line in sampled_lines(lambda act=act: act(start()), 7):
+            sketch = start()
+            stopped = interrupted(lambda act=act, sketch=sketch: act(sketch), line)
+            try:
+                found = published(sketch, {}, "text")
+            except SketchBroken:
+                assert stopped
+                assert name != "release"
+                continue
+            assert found == (before if stopped or name == "release" else after)
+    sketch = None
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_limit_may_be_is_said(tmp_path: Path) -> None:
+    for limit in ("255MB", "many", "512", "-1GB", "1.5GB", 10**9):
+        with pytest.raises(InvalidInput, match="memory_limit= must be a size such as '512MB'"):
+            dps.Histogram(unit=RECORDS, memory_limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="goes with memory_limit"):
+        dps.Histogram(unit=RECORDS, temp_directory=tmp_path)
+    with pytest.raises(InvalidInput, match="max_counters= bounds the memory already"):
+        dps.Histogram(unit=RECORDS, max_counters=100, memory_limit="1GB")
+    histogram, given = made(RECORDS, tmp_path / "missing", "text")
+    with pytest.raises(SourceError, match="temp_directory=") as refused:
+        fed(histogram, given)
+    assert "longer" not in str(refused.value)
+
+
+MANY = """
+    import sys
+    import numpy as np
+    import dpsketch as dps
+    import memory
+
+    limit, rows = sys.argv[1:3]
+    histogram = dps.Histogram(unit=dps.per_record(), **({} if limit == "none" else {"memory_limit": limit}))
+    histogram.update(["warm"])
+    memory.forget_peak()
+    before = memory.peak()
+    for start in range(0, int(rows), 50_000):
+        histogram.update([f"https://example.org/{'x' * 260}/{i}" for i in range(start, start + 50_000)])
+    histogram.update(["frequent"] * 1000)
+    private = histogram.release(epsilon=1.0, delta=1e-9)
+    print(memory.peak() - before, private.keys == ["frequent"])
+"""
+
+
+def run_many(limit: str, rows: int) -> tuple[int, bool]:
+    script = "import sys; sys.path.insert(0, 'tests')\n" + textwrap.dedent(MANY)
+    done = subprocess.run([sys.executable, "-c", script, limit, str(rows)], capture_output=True, text=True, check=True)
+    grown, right = done.stdout.split()
+    return int(grown) // 1024, right == "True"
+
+
+@pytest.mark.full
+def test_memory_stays_flat_while_keys_pass_the_limit_many_times() -> None:
+    """Two and six million distinct keys of 290 bytes, 0.6 and 1.7 GB of text, with a limit of 256 MB."""
+    few, many = run_many("256MB", 2_000_000), run_many("256MB", 6_000_000)
+    assert few[1]
+    assert many[1]
+    assert many[0] < 1.15 * few[0] < 1.15 * 450
+    assert run_many("none", 2_000_000)[0] > 1.5 * few[0]
+
+
+def test_a_killed_process_leaves_a_folder_that_the_next_one_removes(tmp_path: Path) -> None:
+    script = textwrap.dedent(f"""
+        import os, signal
+        import dpsketch as dps
+        from dpsketch.sketches.histogram import disk
+        disk.Limit.held = 1000
+        histogram = dps.Histogram(unit=dps.per_record(), memory_limit="256MB", temp_directory={str(tmp_path)!r})
+        histogram.update(["a", "b"])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    spilled, given = made(RECORDS, tmp_path, "int")
+    fed(spilled, given)
+    assert left not in tmp_path.iterdir()
