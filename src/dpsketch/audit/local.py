@@ -11,10 +11,11 @@ from dpsketch import local
 from dpsketch.audit.core import Outputs
 from dpsketch.audit.distinguishers import frequent_outcomes, linear_discriminant
 from dpsketch.audit.mechanism import Claim, Mechanism, printed_promise
+from dpsketch.privacy import Guarantee
 
-__all__ = ["PROTOCOLS", "protocol"]
+__all__ = ["PROTOCOLS", "SVIM_PHASES", "protocol", "svim"]
 
-_EPSILON = 1.5
+_EPSILON, _REPORTS = 1.5, 8
 
 # Each protocol that claims ε-local privacy, small enough that its reports have few outcomes, with two things to hold.
 PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = {
@@ -35,13 +36,33 @@ PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = 
 }
 
 
+# A person who runs SVIM reports once, in one of its phases; each with its protocol and two things to hold.
+SVIM_PHASES: dict[str, tuple[Callable[[local.SVIM], local.LocalProtocol], Any, Any]] = {
+    "candidates": (lambda svim: svim.first_phase, [0], [3]),
+    "sizes": (lambda svim: svim.size_phase, 0, 3),
+    "direct": (lambda svim: svim.last_phase(2, [0, 1, 2, 3]), [0, 1], [2, 3]),
+    "hashed": (lambda svim: svim.last_phase(1, list(range(40))), [0], [3]),
+}
+
+
 def protocol(name: str, noise: float = 1.0) -> Mechanism:
     """Two people who hold different things, by their reports. A mutant reports at a larger ε than it claims."""
     make, one, other = PROTOCOLS[name]
-    claimed, drawn = make(_EPSILON), make(_EPSILON / noise)
+    return _reported(f"local-{name}", make(_EPSILON).guarantee, make(_EPSILON / noise), one, other)
 
+
+def svim(phase: str, noise: float = 1.0) -> Mechanism:
+    """One person's report in a phase of SVIM, under the promise that SVIM makes for all of them."""
+    make, one, other = SVIM_PHASES[phase]
+    drawn = make(local.SVIM(_EPSILON / noise, top=2))
+    return _reported(f"svim-{phase}", local.SVIM(_EPSILON, top=2).guarantee, drawn, one, other)
+
+
+def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any) -> Mechanism:
     def runs(held: Any) -> Callable[[int], Outputs]:
         def run(trials: int) -> Outputs:
+            # Reports are drawn many at a time.
+            trials *= _REPORTS
             reports = drawn.report([held] * trials)
             columns, _ = drawn.form.from_table(reports)
             if columns is None:
@@ -53,9 +74,9 @@ def protocol(name: str, noise: float = 1.0) -> Mechanism:
         return run
 
     return Mechanism(
-        f"local-{name}",
+        name,
         "a person who holds something else",
-        Claim(*printed_promise(claimed.guarantee)),
+        Claim(*printed_promise(promise)),
         runs(one),
         runs(other),
         {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant},
