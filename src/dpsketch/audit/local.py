@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpsketch import local
-from dpsketch.audit.core import Outputs
-from dpsketch.audit.distinguishers import frequent_outcomes, linear_discriminant
+from dpsketch.audit.core import Distinguisher, Outputs, Scores
+from dpsketch.audit.distinguishers import frequent_outcomes, known, linear_discriminant
 from dpsketch.audit.mechanism import Claim, Mechanism, printed_promise
+from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
 
 __all__ = ["PROTOCOLS", "SVIM_PHASES", "protocol", "svim"]
 
 _EPSILON, _REPORTS = 1.5, 8
+# So many hash functions are learned outcome by outcome.
+_FEW_SEEDS = 8
+_BARE = 20.0
 
 # Each protocol that claims ε-local privacy, small enough that its reports have few outcomes, with two things to hold.
 PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = {
@@ -60,24 +65,43 @@ def svim(phase: str, noise: float = 1.0) -> Mechanism:
 
 def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any) -> Mechanism:
     def runs(held: Any) -> Callable[[int], Outputs]:
-        def run(trials: int) -> Outputs:
-            # Reports are drawn many at a time.
-            trials *= _REPORTS
-            reports = drawn.report([held] * trials)
-            columns, _ = drawn.form.from_table(reports)
-            if columns is None:
-                raise AssertionError("a protocol does not read its own reports")
-            # The identifier is random and says nothing.
-            fields = [np.asarray(value).reshape(trials, -1) for key, value in columns.items() if key != "id"]
-            return np.concatenate(fields, axis=1).astype(np.float64)
+        # Reports are drawn many at a time.
+        return lambda trials: _reports(drawn, held, trials * _REPORTS)
 
-        return run
+    learners: dict[str, Distinguisher] = {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant}
+    if isinstance(drawn, HashedProtocol) and drawn.seeds > _FEW_SEEDS:
+        learners["support"] = known(_support(drawn, one, other))
+    words = "a person who holds something else"
+    return Mechanism(name, words, Claim(*printed_promise(promise)), runs(one), runs(other), learners)
 
-    return Mechanism(
-        name,
-        "a person who holds something else",
-        Claim(*printed_promise(promise)),
-        runs(one),
-        runs(other),
-        {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant},
-    )
+
+def _reports(drawn: local.LocalProtocol, held: Any, people: int) -> Outputs:
+    """Return the fields of so many people's reports; the identifier is random and says nothing."""
+    reports = drawn.report([held] * people)
+    columns, _ = drawn.form.from_table(reports)
+    if columns is None:
+        raise AssertionError("a protocol does not read its own reports")
+    fields = [np.asarray(value).reshape(people, -1) for key, value in columns.items() if key != "id"]
+    return np.concatenate(fields, axis=1).astype(np.float64)
+
+
+def _support(drawn: HashedProtocol, one: Any, other: Any) -> Callable[[Outputs], Scores]:
+    """Score a report by whether its bucket is that of the one or of the other, for the hash function that it names.
+
+    Which bucket that is, is read off reports of a protocol that hardly randomises.
+    """
+    changed: dict[str, Any] = {"epsilon": _BARE, "width": drawn.buckets}
+    bare = replace(drawn, **changed)
+    tables = []
+    for held in (one, other):
+        table = np.full(drawn.seeds, -1.0)
+        shown = _reports(bare, held, 40 * drawn.seeds)
+        table[shown[:, 0].astype(int)] = shown[:, 1]
+        tables.append(table)
+
+    def score(reports: Outputs) -> Scores:
+        places = reports[:, 0].astype(int)
+        found: Scores = (reports[:, 1] == tables[0][places]).astype(np.float64) - (reports[:, 1] == tables[1][places])
+        return found
+
+    return score

@@ -8,6 +8,7 @@ from functools import partial
 from dpsketch.audit import counts, densities, local, moments, published, quantiles, sparse, trees
 from dpsketch.audit.flips import FLIPS, Flipped
 from dpsketch.audit.grid import GRID, Grid
+from dpsketch.audit.levels import LEVELS, Levelled
 from dpsketch.audit.mechanism import Mechanism
 from dpsketch.audit.names import NAMED, Named
 from dpsketch.audit.ranked import RANKED, Ranked
@@ -15,7 +16,7 @@ from dpsketch.audit.rounds import ROUNDS, Rounds
 
 __all__ = ["PUBLISHED", "ROWS", "SHIPPED", "Row"]
 
-Row = Grid | Flipped | Named | Rounds | Ranked
+Row = Grid | Flipped | Named | Rounds | Ranked | Levelled
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
 SHIPPED: dict[str, Callable[..., Mechanism]] = {
@@ -64,4 +65,4 @@ PUBLISHED: dict[str, Callable[[], Mechanism]] = {
 }
 
 # Kinds by unit, relation and pair of neighbours, where the law of what is drawn is known; several findings each.
-ROWS: dict[str, Row] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **RANKED}
+ROWS: dict[str, Row] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **RANKED, **LEVELS}
