@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, contributions, names, releases, tables
+from tests.mutants import answers, audited, budgets, contributions, names, releases, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -15,6 +15,7 @@ MUTANTS: list[Mutant] = [
     *names.HISTOGRAMS,
     *names.VOTES,
     *names.QUANTILES,
+    *audited.AUDITED,
     *budgets.PERMITS,
     *budgets.LEDGER,
     *budgets.ACCOUNTING,

@@ -162,7 +162,7 @@ def _list(unit: Unit, records: Records) -> Release:
 
     def release(asked: Any) -> Shown:
         form: Literal["gaussian", "laplace"] = "gaussian" if asked.get("delta", 1.0) > 0 else "laplace"
-        made = sketch.release(**asked, keys=list(range(65)), others=True, form=form)
+        made = sketch.release(**asked, keys=list(range(15)), others=True, form=form)
         assert made.rest is not None
         return np.append(made.values, made.rest), made.guarantee
 
@@ -246,7 +246,7 @@ _KINDS: dict[str, Kind] = {
     "classifier": Kind(_classifier, weight=1.0, keys=40, pairs=_NO_NULLS),
     "classifier-centre": Kind(_centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], pairs=_NO_NULLS),
     "distinct": Kind(_distinct, laws=("laplace",), weight=1.0),
-    "histogram-list": Kind(_list),
+    "histogram-list": Kind(_list, keys=30),
 }
 
 

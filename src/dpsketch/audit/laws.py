@@ -33,7 +33,7 @@ Outcomes = tuple[Floats, Floats]
 
 _STEP = 5e-4
 _MOST_EPSILON = 20.0
-_LARGEST_FACTOR = 64.0
+_LEAST_FACTOR, _LARGEST_FACTOR = 1e-2, 64.0
 _LEAST_SHARE = 0.1
 
 
@@ -193,7 +193,7 @@ def largest_factor(holds: Callable[[float], bool]) -> float:
         low, high = high, 2 * high
     if high >= _LARGEST_FACTOR:
         return high
-    while high - low > 1e-3 * high:
+    while high - low > 1e-3 * high and high > _LEAST_FACTOR:
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low

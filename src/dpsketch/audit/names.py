@@ -167,7 +167,18 @@ class Named:
     def _release(self, sketch: Any, noise: float) -> Any:
         law = self.form.partition("-")[2]
         asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
-        return sketch.release(epsilon=_EPSILON / noise, delta=_DELTA, **asked)
+        return sketch.release(epsilon=_EPSILON / noise, delta=self._delta, **asked)
+
+    @cached_property
+    def _delta(self) -> float:
+        """A δ that the threshold uses up, so that one that is lower by one is seen."""
+        law = self.form.partition("-")[2]
+        if law == "gaussian":
+            return _DELTA  # its noise follows δ, and its threshold uses up all
+        asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
+        stated = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked).mechanism
+        spent = (stated.threshold if self._votes else stated.finding).delta
+        return float(f"{spent * 1.01:.3g}")
 
     def _rest(self, edge: int = 0) -> Stream:
         """Return everybody else: a user each, with one record of weight 1."""

@@ -76,7 +76,7 @@ def _places(masses: Floats, share: float, rate: float) -> Floats:
     through = np.cumsum(masses)
     target = share * through[-1]
     away = np.maximum(0.0, np.maximum(through - masses - target, target - through))
-    weights = np.exp(-np.minimum(rate * (away - away.min()), 700.0))
+    weights = np.exp(-np.minimum(min(rate, 1e9) * (away - away.min()), 700.0))
     return np.asarray(weights / weights.sum())
 
 
