@@ -1,6 +1,7 @@
 """Draw what audits found against what is claimed, and write their table.
 
-``python docs/figures/audit.py FOUND.json …``: each file is what ``dpsketch audit … --json`` printed. Where two have the same pair, the later one counts.
+``python docs/figures/audit.py FOUND.json …``: each file is what ``dpsketch audit … --json`` printed. Where two have the
+same pair, the later one counts.
 """
 
 from __future__ import annotations
