@@ -177,13 +177,14 @@ def fitting_factors(law: Callable[[float], Floats], drawn: Floats, confidence: f
     return factor_of(mean - room), factor_of(mean + room)
 
 
-def kindest(loss: Callable[[float], float], factors: tuple[float, float]) -> float:
-    """Return the least loss over all factors that what was seen leaves possible.
+def kindest(loss: Callable[[float], float], factors: tuple[float, float], share: float = 1.0) -> float:
+    """Return the least loss over all factors that what was seen leaves possible, or over a share of all of them.
 
     Less noise shows more of a count, and more noise shows a name more often: neither end is always the kinder one, and
     where the stated noise is possible it is among those that are looked at.
     """
-    return min(loss(float(factor)) for factor in {*factors, float(np.clip(1.0, *factors))})
+    low, high = (factor * share for factor in factors)
+    return min(loss(factor) for factor in {low, high, float(np.clip(1.0, low, high))})
 
 
 def largest_factor(holds: Callable[[float], bool]) -> float:

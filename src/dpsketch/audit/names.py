@@ -227,10 +227,10 @@ class Named:
             parts.append(thresholded(seen.total, seen.total_factor * share, 1, totals))
 
         def loss(factor: float) -> float:
-            keys = [seen.outcomes(one, other, factor * share, loads=loads) for one, other in moved]
+            keys = [seen.outcomes(one, other, factor, loads=loads) for one, other in moved]
             return epsilon_of([*parts, *keys], delta)
 
-        return kindest(loss, seen.factors) if moved else 0.0
+        return kindest(loss, seen.factors, share) if moved else 0.0
 
     def _pairs(self, seen: Seen, delta: float) -> dict[str, tuple[str, Moved]]:
         """Return, for each pair, what it is and the counts that differ, on both sides."""

@@ -116,7 +116,7 @@ class Ranked:
             return np.log(np.maximum(self._law(values, rates, factor), 1e-300))
 
         def loss(one: Values, other: Values, share: float) -> float:
-            return kindest(lambda f: float(np.abs(law(one, f * share) - law(other, f * share)).max()), factors)
+            return kindest(lambda factor: float(np.abs(law(one, factor) - law(other, factor)).max()), factors, share)
 
         def finding(pair: str, words: str, two: tuple[Values, Values], found: float | None = None) -> Finding:
             caught = power_of(lambda share: loss(two[0], two[1], share), claim.epsilon)

@@ -76,9 +76,8 @@ class Rounds:
         def restated(share: float) -> float:
             if factors is None:
                 return math.inf  # no noise of the stated law fits what was found
-            return kindest(
-                lambda factor: _restated(stated, factor * share, counts_factor * share, claim.delta), factors
-            )
+            counts = counts_factor * share
+            return kindest(lambda factor: _restated(stated, factor, counts, claim.delta), factors, share)
 
         caught = power_of(restated, claim.epsilon)
         words = f"any unit, {'replaced' if self.relation == 'replace' else 'added'}"
