@@ -12,11 +12,12 @@ import pytest
 from dpsketch.audit.flips import FLIPS
 from dpsketch.audit.grid import GRID, PAIRS
 from dpsketch.audit.lattice import gaussian_bound, laplace_bound, seen_numbers
+from dpsketch.audit.laws import epsilon_of, noise_factors, thresholded
 from dpsketch.audit.mechanism import Finding, printed_promise
 from dpsketch.audit.names import FORMS, NAMED
 from dpsketch.audit.table import ROWS, Row
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import centre, classifier
@@ -276,6 +277,32 @@ class TestBounds:
             found.append(laplace_bound(*seen_numbers(draws, moved), 0.95))
         assert sum(bound > 3 / 20 for bound in found) <= 35
         assert min(found) > 0.85 * 3 / 20
+
+    def test_exact_losses(self) -> None:
+        """Two counts with noise: the definition of the Laplace law, and the closed form of the Gaussian one."""
+        laplace, gaussian = DiscreteLaplace(2.0, 4), RoundedGaussian(6.0)
+        assert epsilon_of([thresholded(laplace, 1.0, 1, (500, 504))], 0.0) == pytest.approx(2.0, abs=2e-3)
+        assert epsilon_of([thresholded(laplace, 1.0, 1, (500, 504))] * 2, 0.0) == pytest.approx(4.0, abs=4e-3)
+        parts = [thresholded(gaussian, 1.0, 1, (500, 503))] * 2
+        assert epsilon_of(parts, 1e-4) == pytest.approx(gaussian_epsilon(np.sqrt(2) / 2, 1e-4), rel=0.01)
+        # A key that one record brings to light: δ covers it, or no ε does.
+        shown = thresholded(laplace, 1.0, 9, (4, 0))
+        assert float(shown[0][1:].sum()) == pytest.approx(np.exp(-0.5 * 5) / (1 + np.exp(-0.5)))
+        assert epsilon_of([shown], 0.06) == 0
+        assert epsilon_of([shown], 0.05) == np.inf
+
+    def test_factors(self) -> None:
+        """Of 200 intervals at 95% a side, at most 40 miss the true factor (rate below 1e-5)."""
+        law, missed = DiscreteLaplace(1.0, 4), 0
+        for _ in range(200):
+            draws = np.rint(self.rng.laplace(scale=4 * 0.9, size=(300, 6)))
+            low, high = noise_factors(law, draws, 0.95)
+            missed += not low <= 0.9 <= high
+            assert high - low < 0.3
+        assert missed <= 40
+        assert noise_factors(law, np.zeros((50, 3)), 0.95) == (0.0, 0.0)
+        shared = np.repeat(np.rint(self.rng.laplace(scale=4, size=(300, 1))), 2, axis=1)
+        assert noise_factors(law, shared, 0.95)[1] < 0.1
 
     def test_a_number_that_is_shown_twice_with_the_same_noise(self) -> None:
         noise = self.rng.normal(size=(2000, 1)) * np.array([[5.0, 5.0]])
