@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "explanation" / "audit.md", DOCS / "figures" / "audit.png"
 BEGIN, END = "<!-- table: written by docs/figures/audit.py -->\n", "<!-- end of table -->\n"
 METHODS = {"law": ("#1f77b4", "exact law"), "restated": ("#2a9d5c", "restated"), "sampled": ("#8a8a8a", "sampled")}
-PAIRS = ("worst", "first", "null", "colliding", "clipped", "alone")
+PAIRS = ("worst", "first", "null", "colliding", "clipped", "alone", "any")
 ENDS = ("record-add", "record-replace", "user-add", "user-replace")
 
 Found = dict[str, Any]

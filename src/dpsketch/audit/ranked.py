@@ -3,8 +3,10 @@
 A place is drawn with odds that fall with how far its ranks are from the target, at a rate that the release states. On a
 few cells the law of all answers can be written down; how fast the odds really fall is measured on what was drawn. The
 loss of two neighbours is then the largest log ratio of an answer's probabilities: none of the library's sensitivities
-is used. No counts are published, so that of units that come first, hold a null or far more than the bounds let pass it
-is looked at whether draws follow the law of the counts that they should leave.
+is used. As few pairs of small data come near the bound, the promise is restated for the measured rate as well.
+
+No counts are published, so that of units that come first, hold a null or far more than the bounds let pass it is looked
+at whether draws follow the law of the counts that they should leave.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ class Ranked:
         """Release ``trials`` times, and bound ε from below on each pair."""
         trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(*printed_promise(self._sketch((), ()).release(**Budget.pure().claimed).guarantee))
-        rates, factors = self._seen(trials, confidence)
+        promised, rates, factors = self._seen(trials, confidence)
         ending = "replaced" if self.relation == "replace" else "added"
 
         @lru_cache(None)
@@ -136,7 +138,10 @@ class Ranked:
             # Draws of another law than that of the counts that should be left: something else was counted.
             strange = seen[0] > factors[1] or seen[1] < factors[0]
             findings.append(finding(pair, words, (rest + kept, rest), math.inf if strange else None))
-        return [*findings, finding("colliding", "a unit whose values are those of others", crowded)]
+        # All losses are in proportion to the rate, those of pairs that nobody found as well.
+        least = promised / factors[1] if factors[1] else math.inf
+        restated = Finding(f"{self.name}-any", f"any unit, {ending}", claim, least, "rate", trials, True, "restated")
+        return [*findings, finding("colliding", "a unit whose values are those of others", crowded), restated]
 
     @property
     def _unit(self) -> Unit:
@@ -168,8 +173,8 @@ class Ranked:
         np.add.at(drawn, tuple(draws.astype(int).T), 1.0)
         return drawn.ravel()
 
-    def _seen(self, trials: int, confidence: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the rates that releases state, and between which factors of them the draws lie."""
+    def _seen(self, trials: int, confidence: float) -> tuple[float, tuple[float, float], tuple[float, float]]:
+        """Return the ε and the rates that releases state, and between which factors of the noise the draws lie."""
         rest = _spread(self._cells)
         sketch = self._sketch(rest, ())
         stated = sketch.release(**Budget.pure(self.noise).spent).law
@@ -177,7 +182,8 @@ class Ranked:
         spans = [float(stated.span(middle, whole=whole)) * stated.weight for whole in (True, False)]
         rates = stated.epsilon / spans[0], stated.epsilon / spans[1]
         drawn = self._counted(self._draws(sketch, 2 * trials))
-        return rates, fitting_factors(partial(self._flat, rest, rates), drawn, confidence)
+        fitting = fitting_factors(partial(self._flat, rest, rates), drawn, confidence)
+        return stated.levels * stated.epsilon, rates, fitting
 
     def _law(self, values: Values, rates: tuple[float, float], factor: float) -> Floats:
         counts = tuple(values.count(value) for value in range(self._cells))
