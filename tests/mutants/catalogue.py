@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, budgets, classes, contributions, names, releases, service, streams, tables
+from tests.mutants import answers, audited, budgets, classes, contributions, names, releases, service, streams, tables
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -19,6 +19,7 @@ MUTANTS: list[Mutant] = [
     *names.BOUNDS,
     *names.VOTES,
     *names.QUANTILES,
+    *audited.AUDITED,
     *budgets.PERMITS,
     *budgets.LEDGER,
     *budgets.ACCOUNTING,

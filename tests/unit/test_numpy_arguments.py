@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -518,6 +518,7 @@ CASES = [
     *(Case("Ledger.create", fixed(ledger_of), budget) for budget in BUDGETS),
     *protocol_cases(),
     Case("SVIM", fixed(local.SVIM), {"epsilon": 1, "top": 4}),
+    Case("SVIM.last_phase", fixed(partial(local.SVIM(1.0, 4).last_phase, candidates=[1, 2, 3])), {"length": 2}),
     Case(
         "SampledBit.variance_at",
         lambda: local.SampledBit(epsilon=1, width=8).variance_at,

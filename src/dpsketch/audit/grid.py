@@ -9,7 +9,7 @@ what ``release`` published, and the claim is the sentence that it printed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any, Literal
@@ -25,9 +25,10 @@ from dpsketch.privacy import Neighbours, Unit, per_record, per_user
 from dpsketch.sketches.continual.choosing import DesignName
 from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
-from dpsketch.sketches.density import DensitySketch
+from dpsketch.sketches.density import DensityClassifier, DensitySketch
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.heavy import HeavyHitters
+from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.ranges import RangeSketch
 
 __all__ = ["GRID", "PAIRS", "Grid"]
@@ -56,6 +57,8 @@ class Kind:
     levels: tuple[Level, ...] = ("record", "user")
     weight: float = _WEIGHT
     keys: int = 130
+    rest: Records = field(default_factory=lambda: _REST)
+    pairs: tuple[str, ...] = PAIRS
 
 
 def _columns(unit: Unit, records: Records, *, weighted: bool = True) -> tuple[list[int | None], dict[str, Any]]:
@@ -152,6 +155,85 @@ def _pan_private(unit: Unit, records: Records) -> Release:
     return life
 
 
+def _list(unit: Unit, records: Records) -> Release:
+    """Publish a public list, of the first half of the keys, and all others as one count."""
+    sketch = Histogram(unit=unit, key_type="int")
+    keys, given = _columns(unit, records)
+    sketch.update(keys, **given)
+
+    def release(asked: Any) -> Shown:
+        form: Literal["gaussian", "laplace"] = "gaussian" if asked.get("delta", 1.0) > 0 else "laplace"
+        made = sketch.release(**asked, keys=list(range(15)), others=True, form=form)
+        assert made.rest is not None
+        return np.append(made.values, made.rest), made.guarantee
+
+    return release
+
+
+def _one_row(unit: Unit, records: Records) -> Release:
+    """One row is drawn for each point. Outputs in which all rows speak for a point show it as the drawn one does."""
+    kernel = kernels.Euclidean(dim=1, bandwidth=1.0)
+    sketch = DensitySketch(kernel=kernel, rows=3, width=64, unit=unit, seed=_SEED, placement="one_row")
+    keys, given = _columns(unit, records, weighted=False)
+    sketch.update([[np.nan if key is None else 170.0 * key] for key in keys], **given)  # hardly two in a cell
+
+    def release(asked: Any) -> Shown:
+        made = sketch.release(**asked, count_share=0)
+        return made.table.ravel(), made.guarantee
+
+    return release
+
+
+def _classifier(unit: Unit, records: Records) -> Release:
+    """Fit two classes around a public centre: the tables of both."""
+
+    def fit(asked: Any) -> Shown:
+        made = DensityClassifier(
+            **asked, bounds=(-1, 1), classes=[0, 1], kernel="angular", rows=3, power=4, centre="middle", unit=unit,
+            seed=_SEED,
+        )  # fmt: skip
+        # Four by four they share their class and most of their cells.
+        held = np.array([key for key, _, _ in records if key is not None])
+        angles, labels = held // 4 * (8 * np.pi / 40) + held % 4 * 1e-3, (held // 4 % 2).tolist()
+        _fitted(made, np.column_stack([np.cos(angles), np.sin(angles)]), labels, unit, records)
+        return np.concatenate([density.table.ravel() for density in made.densities_]), made.guarantee_
+
+    return fit
+
+
+def _centre(unit: Unit, records: Records) -> Release:
+    """Fit with nearly all of the budget for the private centre, among a thousand others, and show it.
+
+    Where a unit is added, the centre tells all that its sums and its number do if their mean is a quarter of the way to
+    the other side; where it is replaced, if it is in the middle. It is a ratio, of noise that is small against either.
+    """
+    mean = 0.08 if unit.neighbours == "replace" else -0.25
+
+    def fit(asked: Any) -> Shown:
+        made = DensityClassifier(
+            **asked, bounds=(-1, 1), classes=[0, 1], rows=2, power=1, centre_share=0.98, unit=unit, seed=_SEED
+        )
+        held = [key for key, _, _ in records if key is not None]
+        corners = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
+        points = np.array([corners[key // 8 % 4] * (1 - 1e-3 * (key % 8)) for key in held]).reshape(-1, 2)
+        # No two of the others are the same, and each is a user.
+        crowd = np.full((1000, 2), mean) + np.linspace(-1e-3, 1e-3, 1000)[:, None]
+        others: Records = [(0, f"other {i}", 1.0) for i in range(1000)]
+        _fitted(made, np.concatenate([crowd, points]), [0] * (1000 + len(held)), unit, others + records)
+        return 1e6 * made.centre_, made.guarantee_
+
+    return fit
+
+
+def _fitted(made: DensityClassifier, points: Any, labels: list[int], unit: Unit, records: Records) -> None:
+    owners = [user for key, user, _ in records if key is not None]
+    made.fit(points, labels, users=owners if unit.level == "user" else None)
+
+
+# Records that are nothing cannot be given to a classifier, nor told of one another where rows are drawn.
+_NO_NULLS = ("worst", "first", "colliding", "clipped")
+_DRAWN = ("worst", "first", "null", "clipped")
+
 _KINDS: dict[str, Kind] = {
     "counts": Kind(_counts),
     "shares": Kind(_share, laws=("gaussian",)),
@@ -162,7 +244,11 @@ _KINDS: dict[str, Kind] = {
     "ranges": Kind(partial(_ranges, 4), keys=16),
     "ranges-tables": Kind(partial(_ranges, 25), keys=60),
     "density": Kind(_density, weight=1.0),
+    "density-one-row": Kind(_one_row, laws=("laplace",), weight=1.0, keys=40, rest=[], pairs=_DRAWN),
+    "classifier": Kind(_classifier, weight=1.0, keys=40, pairs=_NO_NULLS),
+    "classifier-centre": Kind(_centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], pairs=_NO_NULLS),
     "distinct": Kind(_distinct, laws=("laplace",), weight=1.0),
+    "histogram-list": Kind(_list, keys=30),
 }
 
 
@@ -200,8 +286,9 @@ class Grid:
         budget = Budget.gaussian(self.noise) if self.law == "gaussian" else Budget.pure(self.noise)
         fill = partial(_KINDS[self.kind].fill, self._unit)
         exact = self._exact(fill)
-        release = fill(_REST)
-        noise = np.array([release(budget.spent)[0] for _ in range(trials)], dtype=np.float64) - exact(_REST)
+        release = fill(_KINDS[self.kind].rest)
+        base = np.rint(release(self._everything)[0])
+        noise = np.array([release(budget.spent)[0] for _ in range(trials)], dtype=np.float64) - base
         claim = Claim(*printed_promise(release(budget.claimed)[1]))
         findings = []
         for pair, (one, other) in self._pairs(exact).items():
@@ -211,7 +298,9 @@ class Grid:
             else:
                 found = laplace_bound(seen, shift, confidence)
             words = f"{_WORDS[pair]}, {'replaced' if self.relation == 'replace' else 'added'}"
-            findings.append(Finding(f"{self.name}-{pair}", words, claim, found, "likelihood ratio", trials, True))
+            findings.append(
+                Finding(f"{self.name}-{pair}", words, claim, found, "likelihood ratio", trials, True, "law")
+            )
         return findings
 
     @property
@@ -223,8 +312,19 @@ class Grid:
 
     def _exact(self, fill: Callable[[Records], Release]) -> Callable[[Records], npt.NDArray[Any]]:
         """Return what is published of records where nothing is added: the budget is as large as one can be."""
-        everything = {"rho": 1e9} if self.law == "gaussian" else {"epsilon": 1e6, "delta": 0.0}
-        return lambda records: np.rint(fill(records)(everything)[0])
+        known: dict[str, npt.NDArray[Any]] = {}
+
+        def shown(records: Records) -> npt.NDArray[Any]:
+            name = repr(records)
+            if name not in known:
+                known[name] = np.rint(fill(records)(self._everything)[0])
+            return known[name]
+
+        return shown
+
+    @property
+    def _everything(self) -> dict[str, float]:
+        return {"rho": 1e9} if self.law == "gaussian" else {"epsilon": 1e6, "delta": 0.0}
 
     def _pairs(self, exact: Callable[[Records], npt.NDArray[Any]]) -> dict[str, tuple[Records, Records]]:
         """Return two neighbouring streams for each pair."""
@@ -244,10 +344,15 @@ class Grid:
             one = max(chain(runs, spread), key=lambda each: far(base + each, base + nothing))
             if self.relation == "add_remove":
                 return one, nothing
-            return one, max(chain(runs, spread, [nothing]), key=lambda each: far(base + one, base + each))
+            # What both hold cancels, wherever it was put.
+            apart = (
+                each for each in chain(runs, spread) if not {key for key, _, _ in each} & {key for key, _, _ in one}
+            )
+            return one, max(chain(apart, [nothing]), key=lambda each: far(base + one, base + each))
 
-        one, other = farthest(_REST)
-        crowded = max(runs, key=lambda each: float(np.abs(exact(_REST + each) - exact(_REST)).max()))
+        rest = kind.rest
+        one, other = farthest(rest)
+        crowded = max(runs, key=lambda each: float(np.abs(exact(rest + each) - exact(rest)).max()))
         beside: Records = [(key, "eve", 1.0) for key, _, _ in crowded[:1]]
         much = holding(list(range(0, kind.keys, 2)), 50 * weight)
         if not user:
@@ -255,26 +360,19 @@ class Grid:
         if kind.weight == 1.0:
             much = [(key, who, 1.0) for key, who, _ in much]
         null: Records = [(None, "ann", 1.0)]
-        return {
-            "worst": (_REST + one, _REST + other),
-            "first": (one + _REST, other + _REST),
-            "null": (_REST + (one if self.relation == "replace" else []), _REST + null),
+        found = {
+            "worst": (rest + one, rest + other),
+            "first": (one + rest, other + rest),
+            "null": (rest + (one if self.relation == "replace" else []), rest + null),
             "colliding": (beside + crowded, beside + nothing),
-            "clipped": (_REST + much, _REST + nothing),
+            "clipped": (rest + much, rest + nothing),
         }
+        return {pair: found[pair] for pair in kind.pairs}
 
     def _farther(self, exact: Callable[[Records], npt.NDArray[Any]]) -> Callable[[Records, Records], float]:
         """Return how far two streams lie apart, in the norm that the noise is made for."""
         power = 2 if self.law == "gaussian" else 1
-        known: dict[str, npt.NDArray[Any]] = {}
-
-        def shown(records: Records) -> npt.NDArray[Any]:
-            name = repr(records)
-            if name not in known:
-                known[name] = exact(records)
-            return known[name]
-
-        return lambda one, other: float(np.sum(np.abs(shown(one) - shown(other)) ** power))
+        return lambda one, other: float(np.sum(np.abs(exact(one) - exact(other)) ** power))
 
 
 _WORDS = {

@@ -11,8 +11,8 @@ n·(vᵀΣ⁻¹v)/(vᵀS⁻¹v) has the χ² law of n − d + 1 degrees of freed
 3.2.12), whence a lower bound on μ, and on ε at any δ.
 
 **Laplace noise.** What is left of a number's noise after a regression on all others has the scale b; the loss is
-Σ |v|/b. The mean size of n draws passes its expectation by a factor 1 + z/√n with the probability of a normal variable
-to pass z.
+Σ |v|/b. Each b follows from the mean size of n draws, whose errors are independent, so that those of the losses add in
+squares; z of them below the sum lies the bound that a normal variable passes as rarely as z.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dpsketch.accounting import gaussian_epsilon
 
-__all__ = ["gaussian_bound", "laplace_bound", "seen_numbers"]
+__all__ = ["gaussian_bound", "laplace_bound", "own_noise", "seen_numbers"]
 
 Floats = npt.NDArray[np.float64]
 _MOST_MOVED = 40
@@ -74,18 +74,27 @@ def gaussian_bound(seen: Floats, shift: Floats, delta: float, confidence: float)
     return float(gaussian_epsilon(math.sqrt(square * least), delta)) if square < 1e12 else math.inf
 
 
+def own_noise(seen: Floats, places: npt.NDArray[np.intp]) -> Floats:
+    """Return what a regression on all other numbers leaves of the noise of some."""
+    runs, numbers = seen.shape
+    covariance = seen.T @ seen / runs + np.eye(numbers) * 1e-9
+    precision = np.linalg.inv(covariance)
+    # A regression on so many numbers takes that much off by chance.
+    left: Floats = (seen @ precision)[:, places] / np.diag(precision)[places]
+    return left * math.sqrt(runs / max(1, runs - numbers))
+
+
 def laplace_bound(seen: Floats, shift: Floats, confidence: float) -> float:
     """Bound ε from below for Laplace noise."""
     from scipy.special import ndtri
 
-    runs, numbers = seen.shape
     places = np.flatnonzero(shift)
     if not len(places):
         return 0.0
-    covariance = seen.T @ seen / runs + np.eye(numbers) * 1e-9
-    precision = np.linalg.inv(covariance)
-    # What a regression on all other numbers leaves of each; a regression on so many takes that much off by chance.
-    left = (seen @ precision)[:, places] / np.diag(precision)[places] * math.sqrt(runs / max(1, runs - numbers))
-    mean = np.mean(np.abs(left), axis=0) * (1 + float(ndtri(confidence)) / math.sqrt(runs))
-    # E|Z| = 1/sinh(1/b) for discrete Laplace noise of scale b.
-    return float(np.sum(np.abs(shift[places]) * np.arcsinh(1 / np.maximum(mean, 1e-12))))
+    sizes = np.abs(own_noise(seen, places))
+    mean, steps = np.maximum(sizes.mean(axis=0), 1e-12), np.abs(shift[places])
+    # E|Z| = 1/sinh(1/b) for discrete Laplace noise of scale b; the losses of numbers with noise of their own add.
+    found = float(np.sum(steps * np.arcsinh(1 / mean)))
+    slopes = steps / (mean * np.sqrt(1 + mean**2))
+    error = float(np.linalg.norm(slopes * sizes.std(axis=0))) / math.sqrt(len(seen))
+    return max(0.0, found - float(ndtri(confidence)) * error)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpsketch import local
-from dpsketch.audit.core import Outputs
-from dpsketch.audit.distinguishers import frequent_outcomes, linear_discriminant
+from dpsketch.audit.core import Distinguisher, Outputs, Scores
+from dpsketch.audit.distinguishers import frequent_outcomes, known, linear_discriminant
 from dpsketch.audit.mechanism import Claim, Mechanism, printed_promise
+from dpsketch.local.hashed import HashedProtocol
+from dpsketch.privacy import Guarantee
 
-__all__ = ["PROTOCOLS", "protocol"]
+__all__ = ["PROTOCOLS", "SVIM_PHASES", "protocol", "svim"]
 
-_EPSILON = 1.5
+_EPSILON, _REPORTS = 1.5, 8
+# So many hash functions are learned outcome by outcome.
+_FEW_SEEDS = 8
+_BARE = 20.0
 
 # Each protocol that claims ε-local privacy, small enough that its reports have few outcomes, with two things to hold.
 PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = {
@@ -35,28 +41,67 @@ PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = 
 }
 
 
+# A person who runs SVIM reports once, in one of its phases; each with its protocol and two things to hold.
+SVIM_PHASES: dict[str, tuple[Callable[[local.SVIM], local.LocalProtocol], Any, Any]] = {
+    "candidates": (lambda svim: svim.first_phase, [0], [3]),
+    "sizes": (lambda svim: svim.size_phase, 0, 3),
+    "direct": (lambda svim: svim.last_phase(2, [0, 1, 2, 3]), [0, 1], [2, 3]),
+    "hashed": (lambda svim: svim.last_phase(1, list(range(40))), [0], [3]),
+}
+
+
 def protocol(name: str, noise: float = 1.0) -> Mechanism:
     """Two people who hold different things, by their reports. A mutant reports at a larger ε than it claims."""
     make, one, other = PROTOCOLS[name]
-    claimed, drawn = make(_EPSILON), make(_EPSILON / noise)
+    return _reported(f"local-{name}", make(_EPSILON).guarantee, make(_EPSILON / noise), one, other)
 
+
+def svim(phase: str, noise: float = 1.0) -> Mechanism:
+    """One person's report in a phase of SVIM, under the promise that SVIM makes for all of them."""
+    make, one, other = SVIM_PHASES[phase]
+    drawn = make(local.SVIM(_EPSILON / noise, top=2))
+    return _reported(f"svim-{phase}", local.SVIM(_EPSILON, top=2).guarantee, drawn, one, other)
+
+
+def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any) -> Mechanism:
     def runs(held: Any) -> Callable[[int], Outputs]:
-        def run(trials: int) -> Outputs:
-            reports = drawn.report([held] * trials)
-            columns, _ = drawn.form.from_table(reports)
-            if columns is None:
-                raise AssertionError("a protocol does not read its own reports")
-            # The identifier is random and says nothing.
-            fields = [np.asarray(value).reshape(trials, -1) for key, value in columns.items() if key != "id"]
-            return np.concatenate(fields, axis=1).astype(np.float64)
+        # Reports are drawn many at a time.
+        return lambda trials: _reports(drawn, held, trials * _REPORTS)
 
-        return run
+    learners: dict[str, Distinguisher] = {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant}
+    if isinstance(drawn, HashedProtocol) and drawn.seeds > _FEW_SEEDS:
+        learners["support"] = known(_support(drawn, one, other))
+    words = "a person who holds something else"
+    return Mechanism(name, words, Claim(*printed_promise(promise)), runs(one), runs(other), learners)
 
-    return Mechanism(
-        f"local-{name}",
-        "a person who holds something else",
-        Claim(*printed_promise(claimed.guarantee)),
-        runs(one),
-        runs(other),
-        {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant},
-    )
+
+def _reports(drawn: local.LocalProtocol, held: Any, people: int) -> Outputs:
+    """Return the fields of so many people's reports; the identifier is random and says nothing."""
+    reports = drawn.report([held] * people)
+    columns, _ = drawn.form.from_table(reports)
+    if columns is None:
+        raise AssertionError("a protocol does not read its own reports")
+    fields = [np.asarray(value).reshape(people, -1) for key, value in columns.items() if key != "id"]
+    return np.concatenate(fields, axis=1).astype(np.float64)
+
+
+def _support(drawn: HashedProtocol, one: Any, other: Any) -> Callable[[Outputs], Scores]:
+    """Score a report by whether its bucket is that of the one or of the other, for the hash function that it names.
+
+    Which bucket that is, is read off reports of a protocol that hardly randomises.
+    """
+    changed: dict[str, Any] = {"epsilon": _BARE, "width": drawn.buckets}
+    bare = replace(drawn, **changed)
+    tables = []
+    for held in (one, other):
+        table = np.full(drawn.seeds, -1.0)
+        shown = _reports(bare, held, 40 * drawn.seeds)
+        table[shown[:, 0].astype(int)] = shown[:, 1]
+        tables.append(table)
+
+    def score(reports: Outputs) -> Scores:
+        places = reports[:, 0].astype(int)
+        found: Scores = (reports[:, 1] == tables[0][places]).astype(np.float64) - (reports[:, 1] == tables[1][places])
+        return found
+
+    return score

@@ -20,14 +20,16 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import GaussianCost, Guarantee, MomentCost
 
 __all__ = [
-    "DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Parts", "additive", "claim_of", "printed_promise",
-    "repeated",
+    "DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Method", "Parts", "additive", "claim_of",
+    "printed_promise", "repeated",
 ]  # fmt: skip
 
 # What composes at every δ (Gaussian noise, moments) is restated at this one, where few trials see the most.
 DELTA = 0.2
 
 _PRINTED = re.compile(r"ε = (?P<epsilon>[0-9.e+-]+)(?:, δ = (?P<delta>[0-9.e+-]+))?, for ")
+
+Method = Literal["law", "restated", "sampled"]
 
 # What is published, part by part, with the noise of each part.
 Parts = Sequence[tuple[npt.NDArray[Any], Noise]]
@@ -104,6 +106,12 @@ class Finding:
         Runs on each dataset.
     shipped : bool
         False for what is kept for comparison only, as published.
+    method : {"law", "restated", "sampled"}
+        How the bound was found: by the exact law of the two outputs, with the noise that was seen; by restating the
+        promise for the noise that was seen, where names alone are published and tell less than the proof grants; or
+        by sampling both outputs, whatever their law.
+    caught : float or None
+        :attr:`power`, where it was worked out; by default it follows from the bound.
     """
 
     name: str
@@ -113,6 +121,25 @@ class Finding:
     distinguisher: str
     trials: int
     shipped: bool
+    method: Method = "sampled"
+    caught: float | None = None
+
+    @property
+    def power(self) -> float:
+        """The largest share of the noise due that this audit would have taken for too little; 0 where none is.
+
+        Where δ is 0, noise of the share f has the loss ε/f; else it is taken for Gaussian noise.
+        """
+        if self.caught is not None:
+            return self.caught
+        if self.audited_epsilon >= self.claim.epsilon:
+            return 1.0
+        if self.audited_epsilon <= 0:
+            return 0.0
+        if self.claim.delta == 0:
+            return self.audited_epsilon / self.claim.epsilon
+        seen, due = (accounting.gaussian_mu(e, self.claim.delta) for e in (self.audited_epsilon, self.claim.epsilon))
+        return seen / due
 
     @property
     def verdict(self) -> Literal["holds", "violated"]:
@@ -127,6 +154,8 @@ class Finding:
             "audited_epsilon": self.audited_epsilon if math.isfinite(self.audited_epsilon) else None,
             "verdict": self.verdict,
             "delta": self.claim.delta,
+            "method": self.method,
+            "power": round(self.power, 3),
             "distinguisher": self.distinguisher,
             "neighbours": self.neighbours,
             "trials": self.trials,

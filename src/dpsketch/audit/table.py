@@ -8,9 +8,15 @@ from functools import partial
 from dpsketch.audit import counts, densities, local, moments, published, quantiles, sparse, trees
 from dpsketch.audit.flips import FLIPS, Flipped
 from dpsketch.audit.grid import GRID, Grid
+from dpsketch.audit.levels import LEVELS, Levelled
 from dpsketch.audit.mechanism import Mechanism
+from dpsketch.audit.names import NAMED, Named
+from dpsketch.audit.ranked import RANKED, Ranked
+from dpsketch.audit.rounds import ROUNDS, Rounds
 
-__all__ = ["PUBLISHED", "ROWS", "SHIPPED"]
+__all__ = ["PUBLISHED", "ROWS", "SHIPPED", "Row"]
+
+Row = Grid | Flipped | Named | Rounds | Ranked | Levelled
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
 SHIPPED: dict[str, Callable[..., Mechanism]] = {
@@ -49,6 +55,7 @@ SHIPPED: dict[str, Callable[..., Mechanism]] = {
     "density-laplace": partial(densities.every_row, "laplace"),
     "density-one-row": densities.one_row,
     **{f"local-{name}": partial(local.protocol, name) for name in local.PROTOCOLS},
+    **{f"svim-{phase}": partial(local.svim, phase) for phase in local.SVIM_PHASES},
 }
 
 PUBLISHED: dict[str, Callable[[], Mechanism]] = {
@@ -58,4 +65,4 @@ PUBLISHED: dict[str, Callable[[], Mechanism]] = {
 }
 
 # Kinds by unit, relation and pair of neighbours, where the law of what is drawn is known; several findings each.
-ROWS: dict[str, Grid | Flipped] = {**GRID, **FLIPS}
+ROWS: dict[str, Row] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **RANKED, **LEVELS}

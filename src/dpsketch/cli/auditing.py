@@ -28,7 +28,8 @@ def audit(
 
     The names that begin with "table" go through both units, both relations and five pairs of neighbours each. A lower
     bound above the claim, which is read from the printed guarantee, refutes it; exit 1 if that happens to anything that
-    is shipped as private. What is kept as published, for comparison, is expected to be violated.
+    is shipped as private. The power is the share of the noise due that would have been caught. What is kept as
+    published, for comparison, is expected to be violated.
     """
     from dpsketch import plots
     from dpsketch.audit import audit_mechanisms
@@ -45,7 +46,7 @@ def audit(
         print_json(report.to_json())
     else:
         table(
-            ["mechanism", "claimed ε", "at δ", "audited ε ≥", "verdict", "distinguisher"],
+            ["mechanism", "claimed ε", "at δ", "audited ε ≥", "verdict", "method", "power"],
             [
                 [
                     found.name,
@@ -53,7 +54,8 @@ def audit(
                     f"{found.claim.delta:g}",
                     f"{found.audited_epsilon:.3f}",
                     found.verdict if found.shipped else f"{found.verdict} (as published)",
-                    found.distinguisher,
+                    found.method,
+                    f"×{found.power:.2f}" if found.power else "–",
                 ]
                 for found in report.findings
             ],

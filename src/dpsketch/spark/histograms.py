@@ -71,7 +71,7 @@ def release_histogram(
     if not isinstance(spec, HistogramSpec) or spec.key_columns:
         raise InvalidInput("give the spec of a histogram with keys of one column: dps.Histogram(unit=…).spec.")
     if spec.unit.chosen:
-        raise InvalidInput("a bound is chosen of what one machine holds: state max_keys= in place of 'auto', or build().")
+        raise InvalidInput("a bound is chosen of what one machine holds: state max_keys= in place of 'auto'.")
     histogram = _ClusterHistogram.from_spec(spec)
     if (spec.unit.level == "user") != (user is not None):
         raise InvalidInput("user= names the users' column where the unit is a user, and only there.")

@@ -247,7 +247,7 @@ class SVIM:
         if not all(bool(np.any(group)) for group in groups):
             raise InvalidInput("SVIM needs more people: one of its three groups is empty.")
 
-        found = self._estimate(PadAndSample(self.epsilon, length=1), people.take(groups[0]), asked)
+        found = self._estimate(self.first_phase, people.take(groups[0]), asked)
         best = np.argsort(-found.value, kind="stable")[: 2 * self.top]
         candidates = [asked[i] for i in best]
         held = people.only(np.isin(people.prints, prints[best]))
@@ -255,7 +255,7 @@ class SVIM:
         counts = self._sizes(held.take(groups[1]), len(candidates))
         within = np.cumsum(counts) / counts.sum()
         length = int(np.searchsorted(within, _SHARE_WITHIN)) + 1
-        final = self._estimate(self._last(length, candidates), held.take(groups[2]), candidates)
+        final = self._estimate(self.last_phase(length, candidates), held.take(groups[2]), candidates)
 
         # A person with more candidates than `length` reported about a part of them: scale back by the mean part.
         part = np.minimum(1.0, length / np.arange(1, len(counts) + 1))
@@ -264,15 +264,25 @@ class SVIM:
         value, low, high = (scale * each[order] for each in (final.value, final.low, final.high))
         return Estimates([candidates[i] for i in order], value, low, high, final.confidence)
 
-    def _last(self, length: int, candidates: list[Any]) -> LocalProtocol:
-        """Choose the protocol of the last phase: direct reporting for few candidates, hashing for many."""
+    @property
+    def first_phase(self) -> LocalProtocol:
+        """The protocol by which candidates are found."""
+        return PadAndSample(self.epsilon, length=1)
+
+    @property
+    def size_phase(self) -> LocalProtocol:
+        """The protocol by which people say how many candidates they hold."""
+        return OptimalLocalHashing(self.epsilon, key_type="int")
+
+    def last_phase(self, length: int, candidates: list[Any]) -> LocalProtocol:
+        """Return the protocol of the last phase: direct reporting for few candidates, hashing for many."""
         if len(candidates) < length * (4 * length - 1) * float(odds_below(self.epsilon)) + 1:
             return SubsetDirect(self.epsilon, max_items=length, domain=tuple(candidates))
         return PadAndSample(self.epsilon, length=length)
 
     def _sizes(self, people: People, most: int) -> npt.NDArray[np.float64]:
         """Estimate how many people hold 1 … ``most`` of the candidates."""
-        protocol = OptimalLocalHashing(self.epsilon, key_type="int")
+        protocol = self.size_phase
         sizes = np.minimum(np.diff(people.offsets), most)
         collector = protocol.collector().add(protocol.report(sizes))
         # Without the cut, the positive parts of the noise of many sizes would outweigh the sizes that there are.

@@ -130,6 +130,8 @@ class PrivateMoment(Release):
         """Rebuild a release from :meth:`to_json` and what it promised."""
         spec = MomentSpec.from_json(value["spec"])
         scale, floor, estimator = value["scale"], value["floor"], value["estimator"]
+        if spec.unit != guarantee.unit:
+            raise FileRefused("the file's guarantee is for another unit than its spec.")
         check_estimator(estimator, spec.p)
         if not (isinstance(scale, float) and isinstance(floor, float) and scale >= 0 and floor >= 0):
             raise FileRefused("the file's moment is not one that dpsketch writes.")

@@ -209,8 +209,7 @@ class MomentProfile(KeyedPartial):
             ending = f"_{i}"
             arrays = {name.removesuffix(ending): a for name, a in document.arrays.items() if name.endswith(ending)}
             sketches.append(MomentSketch._from_document(files.Document("moment", True, header, arrays)))
-        if any(replace(sketch.spec, p=sketches[0].spec.p) != sketches[0].spec for sketch in sketches):
-            raise FileRefused("the file's moments are not of one stream: they differ in more than p.")
+        _check_one_stream([sketch.spec for sketch in sketches])
         return cls._of(sketches)
 
 
@@ -294,4 +293,12 @@ class PrivateMomentProfile(Release):
         listed = document.header["moments"]
         if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST:
             raise FileRefused("the file's list of moments is not one that dpsketch writes.")
-        return cls(tuple(PrivateMoment.from_json(value, promise, charge) for value in listed), promise, charge)
+        moments = tuple(PrivateMoment.from_json(value, promise, charge) for value in listed)
+        _check_one_stream([moment.spec for moment in moments])
+        return cls(moments, promise, charge)
+
+
+def _check_one_stream(specs: list[MomentSpec]) -> None:
+    """Refuse a file whose moments differ in more than their exponents."""
+    if any(replace(spec, p=specs[0].p) != specs[0] for spec in specs):
+        raise FileRefused("the file's moments are not of one stream: they differ in more than p.")

@@ -1,0 +1,217 @@
+"""Exact losses where the law of a release is known but for the size of its noise, which is measured on releases.
+
+An attacker who knows the law gains all that the *privacy loss distribution* of the two outputs tells: per part the two
+probabilities of every outcome, and parts that are drawn independently add their losses. Losses are rounded down, so
+that ε comes out too small rather than too large.
+
+The size of the noise is read off what was published, as a *factor* of what is stated. The mean square of n
+draws, of squares with a coefficient of variation c, is off by a factor beyond 1 ± z·c/√n with the probability of a
+normal variable to pass z.
+Of all factors that the draws leave possible, the one that is kindest to the claim is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.audit.lattice import own_noise
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.truncated import Law, TruncatedLaplace
+
+__all__ = [
+    "Outcomes", "above", "chances", "epsilon_of", "fitting_factors", "kindest", "largest_factor", "noise_factors",
+    "power_of", "reach_of", "thresholded",
+]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+# The probabilities of the same outcomes under two neighbours.
+Outcomes = tuple[Floats, Floats]
+
+_STEP = 5e-4
+_MOST_EPSILON = 20.0
+_LEAST_FACTOR, _LARGEST_FACTOR = 1e-2, 64.0
+_LEAST_SHARE = 0.1
+
+
+def reach_of(law: Law, factor: float = 1.0) -> int:
+    """Return beyond which size the noise, ``factor`` times as large as stated, has no probability to speak of."""
+    match law:
+        case RoundedGaussian(sigma):
+            return math.ceil(8 * sigma * factor) + 1
+        case DiscreteLaplace(epsilon, sensitivity):
+            return math.ceil(30 * factor * sensitivity / epsilon) + 1
+        case TruncatedLaplace(_, bound):
+            return bound
+
+
+def chances(law: Law, factor: float, values: npt.NDArray[np.int64]) -> Floats:
+    """Return the probability of each value of such noise; a truncated law keeps its bound."""
+    sizes = np.abs(values).astype(np.float64)
+    match law:
+        case RoundedGaussian(sigma):
+            from scipy.special import ndtr
+
+            width = sigma * factor
+            found: Floats = ndtr((0.5 - sizes) / width) - ndtr((-0.5 - sizes) / width)
+            return found
+        case DiscreteLaplace(epsilon, sensitivity):
+            rate = epsilon / sensitivity / factor
+            return np.exp(-rate * sizes) * math.tanh(rate / 2)
+        case TruncatedLaplace(rate, bound):
+            whole = np.exp(-rate / factor * np.abs(np.arange(-bound, bound + 1)))
+            return np.where(sizes <= bound, np.exp(-rate / factor * sizes) / whole.sum(), 0.0)
+
+
+def above(law: Law, factor: float, low: int) -> float:
+    """Return the probability of noise of ``low`` or more."""
+    reach = reach_of(law, factor)
+    return float(chances(law, factor, np.arange(low, max(low, reach) + 1)).sum())
+
+
+def thresholded(law: Law, factor: float, cutoff: int, counts: tuple[int, int]) -> Outcomes:
+    """Return the outcomes of one key under two counts: hidden first, then every noisy count from the cutoff on."""
+    reach = reach_of(law, factor)
+    shown = np.arange(max(cutoff, min(counts) - reach), max(max(counts) + reach, cutoff) + 1)
+    sides = [chances(law, factor, shown - count) if count >= 1 else np.zeros(len(shown)) for count in counts]
+    one, other = (np.concatenate([[max(0.0, 1 - float(side.sum()))], side]) for side in sides)
+    # What lies beyond the reach is not "hidden": it is left out where a count is far above the cutoff.
+    for side, count in ((one, counts[0]), (other, counts[1])):
+        if count - reach >= cutoff:
+            side[0] = 0.0
+    return one, other
+
+
+def epsilon_of(parts: Sequence[Outcomes], delta: float) -> float:
+    """Return the least ε at which independent parts are (ε, δ)-private in both directions; infinite where none is."""
+    swapped = [(other, one) for one, other in parts]
+    return max(_one_way(parts, delta), _one_way(swapped, delta))
+
+
+def _one_way(parts: Sequence[Outcomes], delta: float) -> float:
+    losses, first, seen = np.ones(1), 0, 1.0
+    for one, other in parts:
+        both = (one > 0) & (other > 0)
+        exact = np.log(one[both] / other[both])
+        # A loss beyond the largest counts as that one, and what hardly ever happens here is left out: both lower ε.
+        kept = exact > -_MOST_EPSILON
+        steps = np.floor(np.minimum(exact[kept], _MOST_EPSILON) / _STEP).astype(np.int64)
+        seen *= 1 - float(one[(one > 0) & (other == 0)].sum())
+        if not len(steps):
+            return math.inf if 1 - seen > delta else 0.0
+        masses: Floats = np.bincount(steps - steps.min(), weights=one[both][kept]).astype(np.float64)
+        losses, first = _convolved(losses, masses), first + int(steps.min())
+    values = (first + np.arange(len(losses))) * _STEP
+    # Σ p and Σ p·e^−loss over all losses from each on.
+    tails, odds = (np.cumsum(each[::-1])[::-1] for each in (losses, losses * np.exp(-np.maximum(values, -1.0))))
+
+    def excess(epsilon: float) -> float:
+        place = int(np.searchsorted(values, epsilon, side="right"))
+        if place == len(values):
+            return 1 - seen
+        return 1 - seen + float(tails[place]) - math.exp(epsilon) * float(odds[place])
+
+    if excess(0.0) <= delta:
+        return 0.0
+    if excess(_MOST_EPSILON) > delta:
+        return math.inf
+    low, high = 0.0, _MOST_EPSILON
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > delta else (low, middle)
+    return low
+
+
+def _convolved(one: Floats, other: Floats) -> Floats:
+    length = len(one) + len(other) - 1
+    padded = 1 << (length - 1).bit_length()
+    product = np.fft.irfft(np.fft.rfft(one, padded) * np.fft.rfft(other, padded), padded)
+    return np.maximum(product[:length], 0.0)
+
+
+def noise_factors(law: Law, noise: Floats, confidence: float) -> tuple[float, float]:
+    """Return between which factors of the stated law the noise lies, by the draws of runs (rows) that were seen.
+
+    Only what a regression on all other draws of a run and of the one before it leaves of a draw counts: noise that two
+    of them share is none. Each end is wrong with probability at most ``1 - confidence``.
+    """
+    from scipy.special import ndtri
+
+    seen = np.concatenate([noise[1:], noise[:-1]], axis=1)
+    squares = own_noise(seen, np.arange(noise.shape[1])) ** 2
+    mean = float(squares.mean())
+    if mean < 1e-6:
+        return 0.0, 0.0
+    room = float(ndtri(confidence)) * float(squares.std()) / mean / math.sqrt(squares.size)
+
+    def variance(factor: float) -> float:
+        values = np.arange(1, reach_of(law, factor) + 1)
+        return 2 * float(np.sum(values**2 * chances(law, factor, values)))
+
+    def factor_of(wanted: float) -> float:
+        return largest_factor(lambda factor: variance(factor) <= wanted)
+
+    return factor_of(mean * max(0.0, 1 - room)), factor_of(mean * (1 + room))
+
+
+def fitting_factors(law: Callable[[float], Floats], drawn: Floats, confidence: float) -> tuple[float, float]:
+    """Return between which factors the noise of a law with few outcomes lies, by how often each was drawn.
+
+    ``law`` gives the probabilities of all outcomes for a factor of the noise that is stated. What is compared is the
+    mean of −log p under the stated law, which grows with the noise.
+    """
+    from scipy.special import ndtri
+
+    stated = -np.log(np.maximum(law(1.0), 1e-300))
+    runs = float(drawn.sum())
+    mean = float(stated @ drawn) / runs
+    spread = math.sqrt(max(0.0, float(stated**2 @ drawn) / runs - mean**2))
+    room = float(ndtri(confidence)) * spread / math.sqrt(runs)
+
+    def factor_of(wanted: float) -> float:
+        return largest_factor(lambda factor: factor == 0 or float(law(factor) @ stated) <= wanted)
+
+    return factor_of(mean - room), factor_of(mean + room)
+
+
+def kindest(loss: Callable[[float], float], factors: tuple[float, float], share: float = 1.0) -> float:
+    """Return the least loss over all factors that what was seen leaves possible, or over a share of all of them.
+
+    Less noise shows more of a count, and more noise shows a name more often: neither end is always the kinder one, and
+    where the stated noise is possible it is among those that are looked at.
+    """
+    low, high = (factor * share for factor in factors)
+    return min(loss(factor) for factor in {low, high, float(np.clip(1.0, low, high))})
+
+
+def largest_factor(holds: Callable[[float], bool]) -> float:
+    """Return the largest factor, to a thousandth, for which something holds that holds for all smaller ones."""
+    low, high = 0.0, 1.0
+    while high < _LARGEST_FACTOR and holds(high):
+        low, high = high, 2 * high
+    if high >= _LARGEST_FACTOR:
+        return high
+    while high - low > 1e-3 * high and high > _LEAST_FACTOR:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def power_of(epsilon: Callable[[float], float], claimed: float) -> float:
+    """Return the largest share of the noise that was seen at which the same audit would refute the claim.
+
+    ``epsilon`` is what the audit finds where the noise is so many times what was seen. 0 where even a tenth is not
+    caught: the pair moves nothing, or too little.
+    """
+    low, high = _LEAST_SHARE, 1.0
+    if epsilon(high) > claimed:
+        return high
+    if epsilon(high) == 0 or epsilon(low) <= claimed:
+        return 0.0
+    while high - low > 5e-3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon(middle) > claimed else (low, middle)
+    return low

@@ -1,0 +1,205 @@
+"""Histograms that find names by weights, in one round or in several, and count the found keys in a second stage.
+
+Noisy weights are not published, only which keys were found. How often keys of several weights are found says which
+factors of the stated noise are possible with the stated thresholds, and whether any is. The counts' own noise is
+measured on keys that are always found. Names alone tell less than the noisy weights that the proof grants an attacker:
+so the promise is *restated* for the noise that was seen, by the joint δ of :mod:`dpsketch.sketches.histogram.rounds`.
+
+A unit that is alone on its keys must be shown with probability δ at most, which is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.audit.core import clopper_pearson
+from dpsketch.audit.laws import kindest, noise_factors, power_of
+from dpsketch.audit.mechanism import Claim, Finding, printed_promise
+from dpsketch.noise import RoundedGaussian
+from dpsketch.numbers import probability, whole_number
+from dpsketch.privacy import Neighbours, Unit, per_user
+from dpsketch.sketches.histogram import Histogram
+from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
+
+__all__ = ["ROUNDS", "Rounds"]
+
+Form = Literal["weighted", "rounds"]
+
+_EPSILON, _DELTA, _KEYS = 2.0, 0.02, 2
+_HIGH, _COPIES, _HELD = range(12), 8, 200
+# Weights from the last round's threshold on, in standard deviations of its noise.
+_LEVELS = (-1.5, -0.5, 0.5, 1.5)
+_FACTORS = np.geomspace(0.4, 2.5, 241)
+_UNIT_USER = 1_000_000
+_MOST_EPSILON = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """One form at one relation; the unit is a user.
+
+    Attributes
+    ----------
+    form : {"weighted", "rounds"}
+        One round, or two.
+    relation
+        How neighbours differ.
+    noise : float
+        Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
+    """
+
+    form: Form
+    relation: Neighbours
+    noise: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"table-histogram-{self.form}-user-{'replace' if self.relation == 'replace' else 'add'}"
+
+    def audit(self, trials: int, confidence: float) -> list[Finding]:
+        """Release ``trials`` times, and restate the promise; and count how often a unit that is alone shows."""
+        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
+        claim = Claim(*printed_promise(self._sketch([], []).release(**self._asked(1.0)).guarantee))
+        stated, found, noise, levels = self._seen(trials)
+        factors = _possible(stated, levels, found, _COPIES * trials, confidence)
+        assert stated.counts_law is not None
+        counts_factor = noise_factors(stated.counts_law, noise, confidence)[1]
+
+        def restated(share: float) -> float:
+            if factors is None:
+                return math.inf  # no noise of the stated law fits what was found
+            counts = counts_factor * share
+            return kindest(lambda factor: _restated(stated, factor, counts, claim.delta), factors, share)
+
+        caught = power_of(restated, claim.epsilon)
+        words = f"any unit, {'replaced' if self.relation == 'replace' else 'added'}"
+        finding = partial(Finding, claim=claim, trials=trials, shipped=True)
+        shown = self._shown(trials, confidence)
+        alone = f"a unit that is alone on its keys, {'replaced' if self.relation == 'replace' else 'added'}"
+        return [
+            finding(
+                name=f"{self.name}-worst",
+                neighbours=words,
+                audited_epsilon=restated(1.0),
+                distinguisher="rates of names, noise of counts",
+                method="restated",
+                caught=caught,
+            ),
+            finding(
+                name=f"{self.name}-alone",
+                neighbours=alone,
+                audited_epsilon=math.inf if shown > claim.delta else 0.0,
+                distinguisher="rates",
+                method="sampled",
+            ),
+        ]
+
+    @property
+    def _unit(self) -> Unit:
+        return per_user(_KEYS, neighbours=self.relation)
+
+    def _asked(self, noise: float) -> dict[str, Any]:
+        return {"epsilon": _EPSILON / noise, "delta": _DELTA, "form": self.form}
+
+    def _sketch(self, keys: list[int], users: list[int]) -> Histogram:
+        sketch = Histogram(unit=self._unit, key_type="int")
+        sketch.update(keys, users=users)
+        return sketch
+
+    def _seen(self, trials: int) -> tuple[WeightedRounds, npt.NDArray[np.int64], npt.NDArray[np.float64], list[int]]:
+        """Return the stated rounds, how often keys of each level were found, the noise of counts, and the levels."""
+        stated = self._sketch([], []).release(**self._asked(self.noise)).mechanism.finding
+        assert isinstance(stated, WeightedRounds)
+        cutoff, sigma = stated.cutoffs[-1] / WEIGHT_ONE, stated.laws[-1].sigma / WEIGHT_ONE
+        levels = [max(1, round(cutoff + sigma * level)) for level in _LEVELS]
+        # Everybody holds one key, and gives it a weight of 1.
+        held = [key for key in _HIGH for _ in range(_HELD)]
+        places = {100 * (i + 1) + j: i for i in range(len(levels)) for j in range(_COPIES)}
+        held += [key for key, i in places.items() for _ in range(levels[i])]
+        sketch = self._sketch(held, list(range(len(held))))
+        found, noise = np.zeros(len(levels), np.int64), []
+        for _ in range(trials):
+            made = sketch.release(**self._asked(self.noise))
+            for key in made.found:
+                if key in places:
+                    found[places[key]] += 1
+            counts = dict(zip(made.found, made.values, strict=True))
+            noise.append([float(counts[key] - _HELD) for key in _HIGH])
+        return stated, found, np.array(noise), levels
+
+    def _shown(self, trials: int, confidence: float) -> float:
+        """Return how often a unit that is alone on its keys is shown, at least."""
+        alone = self._sketch(list(range(_KEYS)), [_UNIT_USER] * _KEYS)
+        shown = sum(bool(alone.release(**self._asked(self.noise)).found) for _ in range(trials))
+        return float(clopper_pearson(np.array([shown]), trials, 1 - confidence)[0][0])
+
+
+def _possible(
+    stated: WeightedRounds, levels: list[int], found: npt.NDArray[np.int64], runs: int, confidence: float
+) -> tuple[float, float] | None:
+    """Return between which factors the noise of names may lie, by how often keys of each level were found in runs."""
+    low, high = clopper_pearson(found, runs, (1 - confidence) / len(levels))
+    fits = [
+        float(factor)
+        for factor in _FACTORS
+        if np.all((low <= (rates := _found(stated, float(factor), levels))) & (rates <= high))
+    ]
+    return (min(fits), max(fits)) if fits else None
+
+
+def _found(stated: WeightedRounds, factor: float, levels: list[int]) -> npt.NDArray[np.float64]:
+    """Return how likely keys of so many users, of one key each, are found, for a factor of the stated noise."""
+    from scipy.special import ndtr
+
+    hidden = np.ones(len(levels))
+    for law, cutoff in zip(stated.laws, stated.cutoffs, strict=True):
+        hidden *= ndtr((cutoff - 0.5 - np.array(levels) * WEIGHT_ONE) / (law.sigma * factor))
+    return 1 - hidden
+
+
+def _restated(stated: WeightedRounds, factor: float, counts_factor: float, delta: float) -> float:
+    """Return the ε that the rounds keep at δ with so many times the noise that they state; infinite where none."""
+    counts_law = stated.counts_law
+    assert counts_law is not None
+
+    def holds(epsilon: float) -> bool:
+        found = rounds_delta(
+            tuple(RoundedGaussian(law.sigma * factor) for law in stated.laws),
+            stated.cutoffs,
+            epsilon=epsilon,
+            cap=stated.cap,
+            replace=stated.replace,
+            counts_law=RoundedGaussian(counts_law.sigma * counts_factor),
+            counts_keys=stated.counts_keys,
+            counts_weight=stated.counts_weight,
+        )
+        return found <= delta
+
+    low, high = 0.0, 1.0
+    while not holds(high):
+        low, high = high, 2 * high
+        if high > _MOST_EPSILON:
+            return math.inf
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low
+
+
+def _rounds() -> Iterator[Rounds]:
+    forms: tuple[Form, ...] = ("weighted", "rounds")
+    relations: tuple[Neighbours, ...] = ("add_remove", "replace")
+    for form in forms:
+        for relation in relations:
+            yield Rounds(form, relation)
+
+
+ROUNDS: dict[str, Rounds] = {row.name: row for row in _rounds()}
