@@ -29,7 +29,7 @@ from dpsketch.release import Release, refuse_keys, statement
 from dpsketch.results import Estimates
 from dpsketch.server.releases import Releases
 from dpsketch.server.storage import Storage
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.kinds import Option
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive, obtain

@@ -225,7 +225,7 @@ PARTIALS = [
     ),
     Mutant(
         "partials-ids-forgotten",
-        "sketches/accumulating.py",
+        "sketches/base.py",
         "        self._partials |= other._partials\n        self._counted = counted\n",
         "        self._counted = counted\n",
         _PARTIALS,
@@ -233,7 +233,7 @@ PARTIALS = [
     ),
     Mutant(
         "partials-users-forgotten",
-        "sketches/accumulating.py",
+        "sketches/base.py",
         "        self._partials |= other._partials\n        self._counted = counted\n",
         "        self._partials |= other._partials\n",
         _BOUNDING,

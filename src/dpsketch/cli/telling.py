@@ -18,7 +18,7 @@ __all__ = ["report", "tell"]
 
 def report(reading: Reading, sketch: Any) -> None:
     """Tell the data holder, and nobody else, how many records there were and what was cut of them."""
-    from dpsketch.sketches.accumulating import Accumulator
+    from dpsketch.sketches.base import Accumulator
 
     if reading.records == 0:
         say("Note: the source holds no records; the release will hold noise alone.")

@@ -11,7 +11,7 @@ from dpsketch import files
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.accumulating import Accumulator, agreed_spec
+from dpsketch.sketches.base import Accumulator, agreed_spec
 from dpsketch.sketches.countsketch.adding import add_batch
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch

@@ -16,7 +16,7 @@ from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, count_share_of
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity

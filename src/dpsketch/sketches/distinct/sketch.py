@@ -14,7 +14,7 @@ from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
-from dpsketch.sketches.accumulating import PlainSketch
+from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec

@@ -16,7 +16,7 @@ from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_
 from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
-from dpsketch.sketches.accumulating import PlainSketch
+from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys

@@ -18,7 +18,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.choosing import Choosing
 from dpsketch.sketches.histogram.disk import Disk, Limit

@@ -16,7 +16,7 @@ from dpsketch.bounding import CountedUsers, bound
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.accumulating import agreed_spec, stated_spec, stored_type
+from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
 from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, to_arrow
-from dpsketch.sketches.accumulating import PlainSketch
+from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.ranges.domain import Domain
 from dpsketch.sketches.specs import UnitSpec

@@ -14,7 +14,7 @@ from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
-from dpsketch.sketches.accumulating import PlainSketch
+from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.sparse.entries import Entries
 from dpsketch.sketches.sparse.mechanism import SURVIVORS, TABLE

@@ -14,7 +14,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Unit
-from dpsketch.sketches.accumulating import Accumulator
+from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.named import named_column
 from dpsketch.sketches.histogram.vote_thresholds import VoteMechanism
