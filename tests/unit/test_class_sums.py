@@ -108,6 +108,26 @@ def test_integers_are_those_of_the_oracle_and_never_too_long(steps: int, unit_le
     assert not limit or np.all(np.abs(out).sum(axis=1) <= limit)
 
 
+@pytest.mark.parametrize("limit", [0, 300])
+def test_what_is_no_number_counts_for_nothing(limit: int) -> None:
+    """A double that no integer stands for must not become an arbitrary one."""
+    hostile = [math.inf, -math.inf, math.nan, 1e308]
+    points = np.array([[a, b, 0.5] for a in hostile for b in hostile])
+    out = np.empty(points.shape, np.int64)
+    whole_vectors(points, STEPS, False, limit, out)
+    assert all(sum(x * x for x in vector) <= STEPS**2 for vector in out.tolist())
+    assert not limit or all(sum(map(abs, vector)) <= limit for vector in out.tolist())
+    assert not out[~np.isfinite(points)].any()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "angular"])
+@pytest.mark.parametrize("bounds", [(1e308, 1.7e308), (0, 5e-324), (-1.7e308, 1.7e308)])
+def test_bounds_between_which_doubles_cannot_measure_are_refused(kernel: str, bounds: tuple[float, float]) -> None:
+    X, y = records(20)
+    with pytest.raises(InvalidInput, match="bounds"):
+        model(kernel=kernel, bounds=bounds, rows=3).fit(X, y)
+
+
 @pytest.mark.parametrize("form", ["public", "pure", "pure public"])
 def test_directions_are_multiplied_exactly(form: str) -> None:
     X, y = records(20)
