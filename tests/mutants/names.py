@@ -57,6 +57,14 @@ BOUNDS = [
         "counts carry the noise of one key, whatever the bound",
     ),
     Mutant(
+        "bound-last-law-pays",
+        "sketches/histogram/choosing.py",
+        "max(delta, float(gaussian_excess(self.rest, mu)))",
+        "float(gaussian_excess(self.rest, mu))",
+        "tests/unit/test_bounds.py -k two_laws",
+        "a file's counts carry less noise than its guarantee needs",
+    ),
+    Mutant(
         "bound-not-applied",
         f"{_HISTOGRAM}/entries.py",
         "sums, rest = content.sums(known | found, self.counted)",
