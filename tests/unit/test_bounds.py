@@ -14,6 +14,7 @@ from dpsketch import files
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
 from dpsketch.privacy import Unit
 from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
+from dpsketch.sketches.histogram.choosing import AutoBound
 
 AUTO = dps.per_user("auto")
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -151,6 +152,34 @@ def test_a_file_that_claims_what_was_not_paid_is_refused(forge: Any, names: bool
     forge(document.header["mechanism"])
     with pytest.raises(FileRefused):
         dps.load(files.encode(document))
+
+
+def test_of_two_laws_in_a_file_both_are_paid_for() -> None:
+    """Counts carry the narrower, whatever stands beside it."""
+    histogram, _ = filled([12] * 3000, keys=40)
+    document = histogram.release(**BUDGET, keys=list(range(40))).to_document()
+    mechanism = document.header["mechanism"]
+    wide = mechanism["bound"]["laws"][0]
+    narrow = wide | {"sigma": wide["sigma"] / 100}
+    mechanism["bound"]["laws"] = [narrow, wide]
+    mechanism["noise"] = AutoBound.from_json(mechanism["bound"], replace=False).law(mechanism["counted"]).to_json()
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(document))
+
+
+@pytest.mark.parametrize(
+    "asked", [{"keys": ["a"], "delta": 0}, {"keys": ["a"], "delta": 1e-6}, {"delta": 1e-6}], ids=str
+)
+def test_noise_that_no_bound_could_widen_is_refused_before_anything_is_charged(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """Noise for one key fits 64 bits here, and that for 4096 keys, or for all others beside them, does not."""
+    histogram = dps.Histogram(unit=dps.per_user("auto", max_weight=1e12))
+    histogram.update(["a", "b"] * 50, users=list(range(100)))
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    with pytest.raises(InvalidInput, match="64-bit"):
+        histogram.release(epsilon=1.0, others=True, **asked, ledger=ledger, dataset="web")
+    assert ledger.datasets() == []
 
 
 STARTS = {

@@ -282,6 +282,8 @@ class Mechanism:
             laws = list_laws(budget, rest, reach.single, form, COLLISION if hashed else 0.0)
             delta = delta if hashed or any(isinstance(law, RoundedGaussian) for law in laws) else 0.0
         bound = AutoBound(chosen, rest, reach.replace, laws)
+        # What the widest bound would need is refused now, not once a release is paid for.
+        bound.others(LARGEST) if others else bound.law(LARGEST)
         wide = bound.others(GUESS) if others else None
         hashed = hashed and not unknown
         return cls(finding, bound.law(GUESS), GUESS, wide, None, reach, hashed, cost.epsilon, delta, None, bound)
