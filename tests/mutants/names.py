@@ -57,6 +57,14 @@ BOUNDS = [
         "counts carry the noise of one key, whatever the bound",
     ),
     Mutant(
+        "bound-chosen-by-nobody",
+        "sketches/permit.py",
+        "if unit.chosen is not calibration.chooses:",
+        "if False:",
+        "tests/unit/test_bounds.py -k chooses_none",
+        "a kind that chooses no bound promises for a chosen one",
+    ),
+    Mutant(
         "bound-last-law-pays",
         "sketches/histogram/choosing.py",
         "max(delta, float(gaussian_excess(self.rest, mu)))",

@@ -11,10 +11,14 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.privacy import Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
+from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.histogram.choosing import AutoBound
+from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.permit import obtain
 
 AUTO = dps.per_user("auto")
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -182,6 +186,7 @@ def test_noise_that_no_bound_could_widen_is_refused_before_anything_is_charged(
     assert ledger.datasets() == []
 
 
+POINTS = [[0.5, 0.5], [0.5, -0.5]]
 STARTS = {
     "counts": lambda: dps.CountSketch(rows=3, width=8, unit=AUTO),
     "votes": lambda: dps.Histogram(unit=AUTO, max_counters=64),
@@ -197,6 +202,12 @@ STARTS = {
     ),
     "continual": lambda: dps.ContinualCountSketch(unit=AUTO, days=4, rows=3, width=8, epsilon=1, delta=0),
     "pan-private": lambda: dps.PanPrivateCountSketch(unit=AUTO, rows=3, width=8, epsilon=1, delta=0),
+    "spec": lambda: dps.CountSketch.from_spec(CountSketchSpec(3, 8, AUTO)),
+    "local": lambda: dps.LocalCountSketch(rows=3, width=8, max_keys="auto", key_type="int", epsilon=1.0, delta=0),
+    "class sums": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO).fit(POINTS, [0, 1], [5, 6]),
+    "class densities": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO, bounds=(-1, 1), rows=3).fit(
+        POINTS, [0, 1], [5, 6]
+    ),
 }
 
 
@@ -204,6 +215,28 @@ STARTS = {
 def test_other_kinds_say_that_they_need_a_stated_bound(kind: str) -> None:
     with pytest.raises(InvalidInput, match="state max_keys"):
         STARTS[kind]()
+
+
+def test_nothing_is_drawn_for_a_chosen_bound_by_what_chooses_none(tmp_path: Path) -> None:
+    """Whatever a kind lets pass, the door to noise does not: its guarantee would speak of a choice nobody made."""
+    spec, ledger = CountSketchSpec(3, 8, AUTO), dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    calibrated = spec.calibrate(dps.Budget(1.0, 1e-6))
+    with pytest.raises(ReleaseRefused, match="chosen"):
+        obtain(calibrated, AUTO, Account(ledger, "web"), note="")
+    assert ledger.datasets() == []
+    chosen = HistogramSpec(AUTO).mechanism(**BUDGET, keys=["a"]).calibration
+    with pytest.raises(ReleaseRefused, match="chosen"):
+        obtain(chosen, dps.per_user(4096), Account(ledger, "web"), note="")
+
+
+def test_a_file_that_speaks_of_a_choice_it_does_not_show_is_refused() -> None:
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_user(4096))
+    sketch.update([1], users=[2])
+    document = sketch.release(**BUDGET).to_document()
+    for stated in (document.header["spec"], document.header["guarantee"]):
+        stated["unit"]["chosen"] = True
+    with pytest.raises(FileRefused, match="chosen"):
+        dps.load(files.encode(document))
 
 
 @pytest.mark.parametrize(

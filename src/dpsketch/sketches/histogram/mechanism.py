@@ -345,7 +345,8 @@ class Mechanism:
             parts += self.bound.parts
             words = f"{words}; {self.bound.words}"
         costs = tuple(cost for part in parts for cost in part.costs)
-        return Calibration(tuple(parts), costs, self.epsilon, self.delta, self.rho, words)
+        chooses = self.bound is not None
+        return Calibration(tuple(parts), costs, self.epsilon, self.delta, self.rho, words, chooses=chooses)
 
     @property
     def _entry_costs(self) -> tuple[Cost, ...]:
