@@ -107,6 +107,14 @@ BOUNDS = [
         "of a user's keys always the first in their order is taken",
     ),
     Mutant(
+        "bound-cut-ends-the-last-range",
+        "sketches/bounds.py",
+        "min(int(stands[-1]) + 1, len(EDGES) - 1) if",
+        "int(stands[-1]) + 1 if",
+        "tests/unit/test_bounds.py -k last_range",
+        "nobody is said to have more than 4096 keys, which was never counted",
+    ),
+    Mutant(
         "bound-cut-without-noise",
         "sketches/bounds.py",
         "return max(0.0, float(weights @ users[:last]) + side * self._reach(weights, tail))",

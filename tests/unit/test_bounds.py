@@ -109,6 +109,18 @@ def test_the_share_that_was_cut_is_in_its_interval(epsilon: float) -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("most", [4096, 50_000])
+def test_the_last_range_has_no_end(most: int) -> None:
+    """Its users may have any number of keys, so that they are in no share; a miss has a probability below 1%."""
+    held = np.repeat([10, most], [20_000, 500])
+    told = choice_of(held, 5.0).cut(8, confidence=0.99)
+    below = held[held <= told.up_to]
+    assert told.share.low <= np.maximum(below - 8, 0).sum() / below.sum() <= told.share.high
+    assert 500 <= told.beyond <= 520
+    assert f"more than {told.up_to} keys" in told.words
+
+
+@pytest.mark.statistical
 def test_half_of_the_interval_is_seen_to_miss() -> None:
     """The twin: numbers of users that are a tenth off leave the interval nearly always, where noise is small."""
     held = np.repeat([2, 10, 60], [5000, 3000, 2000])
