@@ -292,6 +292,7 @@ def test_another_kernel_leaves_nothing_of_the_fit_before() -> None:
         ({"public": PUBLIC[:, :3]}, "public="),
         ({"public": PUBLIC[:1]}, "public="),
         ({"public": [[math.nan] * DIM] * 2}, "public="),
+        ({"public": [["a"] * DIM] * 2}, "public="),
         ({"public": PUBLIC, "dims": DIM + 1}, "dims"),
         ({"expected_records": -1}, "expected_records"),
         ({"epsilon": None}, "needs a budget"),
@@ -304,6 +305,29 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -
     X, y = records(20)
     with pytest.raises(InvalidInput, match=message):
         model(**changes).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([0.7654321, 0.5], [0, 1]),
+        (np.array([[0.7654321 + 1j, 0.5], [0.5, 0.5]]), [0, 1]),
+        ([["0.7654321x", 0.5], [0.5, 0.5]], [0, 1]),
+        ([[0.5, 0.5]] * 7654, [[0, 1]] * 7654),
+        ([[0.5, 0.5]] * 7654, [0, 1]),
+    ],
+    ids=["flat", "complex", "text", "labels in rows", "too few labels"],
+)
+def test_no_message_quotes_a_record_or_says_how_many_there_are(X: Any, y: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        model(classes=[0, 1]).fit(X, y)
+    assert "765" not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+def test_vectors_of_one_coordinate_have_one_direction() -> None:
+    fitted = model(public=PUBLIC[:, :1], epsilon=50.0).fit([[0.5], [-0.5], [0.9]] * 200, [0, 1, 2] * 200)
+    assert fitted.sums_.sums.shape == (3, 1)
 
 
 def test_the_guarantee_says_what_was_drawn_and_every_fit_is_charged(tmp_path: Any) -> None:
