@@ -287,7 +287,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-file-of-another-unit",
-        f"{_HISTOGRAM}/mechanism.py",
+        f"{_HISTOGRAM}/stored.py",
         "if (keys, weight) != (reach.keys, reach.units):",
         "if weight != reach.units:",
         f"{_UNIT} held_to_its_unit",
