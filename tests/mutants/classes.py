@@ -57,6 +57,22 @@ CLASSES = [
         "vectors longer than 1 count in full",
     ),
     Mutant(
+        "vectors-no-number",
+        "_compiled/vectors.py",
+        "np.int64(value * FINE) if abs(value) <= 1.0 else 0",
+        "np.int64(value * FINE)",
+        f"{_TESTS} no_number",
+        "what is no number becomes an integer of any size",
+    ),
+    Mutant(
+        "bounds-beyond-doubles",
+        "sketches/density/spec.py",
+        "0 < (high - low) / 2 < math.inf and math.isfinite(low + high)",
+        "True",
+        f"{_TESTS} cannot_measure",
+        "between such bounds every record becomes an integer of any size",
+    ),
+    Mutant(
         "vectors-size-limit",
         "_compiled/vectors.py",
         "if limit > 0 and total > limit:",

@@ -178,8 +178,10 @@ def test_a_moment_key_has_the_same_variates_in_every_batch(p: float) -> None:
         assert np.array_equal(sums(size, place), alone)
 
 
-# Modules that only ever see a release, a prediction or an accounting: their products move no one's record.
+# Modules that only ever multiply what is in a release, a prediction or an accounting: no one's record moves there.
 PUBLIC = {
+    "sketches/bounds.py",
+    "sketches/continual/designs.py",
     "sketches/countsketch/decoding.py",
     "sketches/countsketch/linear.py",
     "sketches/density/intervals.py",

@@ -11,9 +11,14 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.privacy import Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
+from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.histogram.choosing import AutoBound
+from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.permit import obtain
 
 AUTO = dps.per_user("auto")
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -104,6 +109,18 @@ def test_the_share_that_was_cut_is_in_its_interval(epsilon: float) -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("most", [4096, 50_000])
+def test_the_last_range_has_no_end(most: int) -> None:
+    """Its users may have any number of keys, so that they are in no share; a miss has a probability below 1%."""
+    held = np.repeat([10, most], [20_000, 500])
+    told = choice_of(held, 5.0).cut(8, confidence=0.99)
+    below = held[held <= told.up_to]
+    assert told.share.low <= np.maximum(below - 8, 0).sum() / below.sum() <= told.share.high
+    assert 500 <= told.beyond <= 520
+    assert f"more than {told.up_to} keys" in told.words
+
+
+@pytest.mark.statistical
 def test_half_of_the_interval_is_seen_to_miss() -> None:
     """The twin: numbers of users that are a tenth off leave the interval nearly always, where noise is small."""
     held = np.repeat([2, 10, 60], [5000, 3000, 2000])
@@ -153,6 +170,35 @@ def test_a_file_that_claims_what_was_not_paid_is_refused(forge: Any, names: bool
         dps.load(files.encode(document))
 
 
+def test_of_two_laws_in_a_file_both_are_paid_for() -> None:
+    """Counts carry the narrower, whatever stands beside it."""
+    histogram, _ = filled([12] * 3000, keys=40)
+    document = histogram.release(**BUDGET, keys=list(range(40))).to_document()
+    mechanism = document.header["mechanism"]
+    wide = mechanism["bound"]["laws"][0]
+    narrow = wide | {"sigma": wide["sigma"] / 100}
+    mechanism["bound"]["laws"] = [narrow, wide]
+    mechanism["noise"] = AutoBound.from_json(mechanism["bound"], replace=False).law(mechanism["counted"]).to_json()
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(document))
+
+
+@pytest.mark.parametrize(
+    "asked", [{"keys": ["a"], "delta": 0}, {"keys": ["a"], "delta": 1e-6}, {"delta": 1e-6}], ids=str
+)
+def test_noise_that_no_bound_could_widen_is_refused_before_anything_is_charged(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """Noise for one key fits 64 bits here, and that for 4096 keys, or for all others beside them, does not."""
+    histogram = dps.Histogram(unit=dps.per_user("auto", max_weight=1e12))
+    histogram.update(["a", "b"] * 50, users=list(range(100)))
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    with pytest.raises(InvalidInput, match="64-bit"):
+        histogram.release(epsilon=1.0, others=True, **asked, ledger=ledger, dataset="web")
+    assert ledger.datasets() == []
+
+
+POINTS = [[0.5, 0.5], [0.5, -0.5]]
 STARTS = {
     "counts": lambda: dps.CountSketch(rows=3, width=8, unit=AUTO),
     "votes": lambda: dps.Histogram(unit=AUTO, max_counters=64),
@@ -168,6 +214,12 @@ STARTS = {
     ),
     "continual": lambda: dps.ContinualCountSketch(unit=AUTO, days=4, rows=3, width=8, epsilon=1, delta=0),
     "pan-private": lambda: dps.PanPrivateCountSketch(unit=AUTO, rows=3, width=8, epsilon=1, delta=0),
+    "spec": lambda: dps.CountSketch.from_spec(CountSketchSpec(3, 8, AUTO)),
+    "local": lambda: dps.LocalCountSketch(rows=3, width=8, max_keys="auto", key_type="int", epsilon=1.0, delta=0),
+    "class sums": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO).fit(POINTS, [0, 1], [5, 6]),
+    "class densities": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO, bounds=(-1, 1), rows=3).fit(
+        POINTS, [0, 1], [5, 6]
+    ),
 }
 
 
@@ -175,6 +227,28 @@ STARTS = {
 def test_other_kinds_say_that_they_need_a_stated_bound(kind: str) -> None:
     with pytest.raises(InvalidInput, match="state max_keys"):
         STARTS[kind]()
+
+
+def test_nothing_is_drawn_for_a_chosen_bound_by_what_chooses_none(tmp_path: Path) -> None:
+    """Whatever a kind lets pass, the door to noise does not: its guarantee would speak of a choice nobody made."""
+    spec, ledger = CountSketchSpec(3, 8, AUTO), dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    calibrated = spec.calibrate(dps.Budget(1.0, 1e-6))
+    with pytest.raises(ReleaseRefused, match="chosen"):
+        obtain(calibrated, AUTO, Account(ledger, "web"), note="")
+    assert ledger.datasets() == []
+    chosen = HistogramSpec(AUTO).mechanism(**BUDGET, keys=["a"]).calibration
+    with pytest.raises(ReleaseRefused, match="chosen"):
+        obtain(chosen, dps.per_user(4096), Account(ledger, "web"), note="")
+
+
+def test_a_file_that_speaks_of_a_choice_it_does_not_show_is_refused() -> None:
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_user(4096))
+    sketch.update([1], users=[2])
+    document = sketch.release(**BUDGET).to_document()
+    for stated in (document.header["spec"], document.header["guarantee"]):
+        stated["unit"]["chosen"] = True
+    with pytest.raises(FileRefused, match="chosen"):
+        dps.load(files.encode(document))
 
 
 @pytest.mark.parametrize(

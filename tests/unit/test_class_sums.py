@@ -108,6 +108,26 @@ def test_integers_are_those_of_the_oracle_and_never_too_long(steps: int, unit_le
     assert not limit or np.all(np.abs(out).sum(axis=1) <= limit)
 
 
+@pytest.mark.parametrize("limit", [0, 300])
+def test_what_is_no_number_counts_for_nothing(limit: int) -> None:
+    """A double that no integer stands for must not become an arbitrary one."""
+    hostile = [math.inf, -math.inf, math.nan, 1e308]
+    points = np.array([[a, b, 0.5] for a in hostile for b in hostile])
+    out = np.empty(points.shape, np.int64)
+    whole_vectors(points, STEPS, False, limit, out)
+    assert all(sum(x * x for x in vector) <= STEPS**2 for vector in out.tolist())
+    assert not limit or all(sum(map(abs, vector)) <= limit for vector in out.tolist())
+    assert not out[~np.isfinite(points)].any()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "angular"])
+@pytest.mark.parametrize("bounds", [(1e308, 1.7e308), (0, 5e-324), (-1.7e308, 1.7e308)])
+def test_bounds_between_which_doubles_cannot_measure_are_refused(kernel: str, bounds: tuple[float, float]) -> None:
+    X, y = records(20)
+    with pytest.raises(InvalidInput, match="bounds"):
+        model(kernel=kernel, bounds=bounds, rows=3).fit(X, y)
+
+
 @pytest.mark.parametrize("form", ["public", "pure", "pure public"])
 def test_directions_are_multiplied_exactly(form: str) -> None:
     X, y = records(20)
@@ -272,6 +292,7 @@ def test_another_kernel_leaves_nothing_of_the_fit_before() -> None:
         ({"public": PUBLIC[:, :3]}, "public="),
         ({"public": PUBLIC[:1]}, "public="),
         ({"public": [[math.nan] * DIM] * 2}, "public="),
+        ({"public": [["a"] * DIM] * 2}, "public="),
         ({"public": PUBLIC, "dims": DIM + 1}, "dims"),
         ({"expected_records": -1}, "expected_records"),
         ({"epsilon": None}, "needs a budget"),
@@ -284,6 +305,29 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -
     X, y = records(20)
     with pytest.raises(InvalidInput, match=message):
         model(**changes).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([0.7654321, 0.5], [0, 1]),
+        (np.array([[0.7654321 + 1j, 0.5], [0.5, 0.5]]), [0, 1]),
+        ([["0.7654321x", 0.5], [0.5, 0.5]], [0, 1]),
+        ([[0.5, 0.5]] * 7654, [[0, 1]] * 7654),
+        ([[0.5, 0.5]] * 7654, [0, 1]),
+    ],
+    ids=["flat", "complex", "text", "labels in rows", "too few labels"],
+)
+def test_no_message_quotes_a_record_or_says_how_many_there_are(X: Any, y: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        model(classes=[0, 1]).fit(X, y)
+    assert "765" not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+def test_vectors_of_one_coordinate_have_one_direction() -> None:
+    fitted = model(public=PUBLIC[:, :1], epsilon=50.0).fit([[0.5], [-0.5], [0.9]] * 200, [0, 1, 2] * 200)
+    assert fitted.sums_.sums.shape == (3, 1)
 
 
 def test_the_guarantee_says_what_was_drawn_and_every_fit_is_charged(tmp_path: Any) -> None:

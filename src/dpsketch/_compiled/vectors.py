@@ -35,17 +35,19 @@ def whole_vectors(
     """Fill in the integers of each point.
 
     Points longer than 1 are scaled down to it, and with ``unit_length`` shorter ones up, but for 0. A coordinate is cut
-    towards 0. ``limit`` 0 is none.
+    towards 0, and one that is no finite number is 0. ``limit`` 0 is none.
     """
     dim = points.shape[1]
     fine = np.empty(dim, np.int64)
     for i in range(len(points)):
         largest = 1.0
         for j in range(dim):
-            largest = max(largest, abs(points[i, j]))
+            if largest < abs(points[i, j]) < np.inf:
+                largest = abs(points[i, j])
         square = np.int64(0)
         for j in range(dim):
-            fine[j] = np.int64(points[i, j] / largest * FINE)
+            value = points[i, j] / largest
+            fine[j] = np.int64(value * FINE) if abs(value) <= 1.0 else 0
             square += fine[j] * fine[j]
         if square > 0 and (unit_length or largest > 1.0 or square > FINE * FINE):
             factor = steps / np.sqrt(np.float64(square))

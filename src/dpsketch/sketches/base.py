@@ -14,7 +14,7 @@ from dpsketch.privacy import Budget
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Calibration, Permit, obtain
-from dpsketch.sketches.specs import UnitSpec, fingerprint_of, refuse_mismatch, with_key_columns
+from dpsketch.sketches.specs import UnitSpec, fingerprint_of, refuse_choice, refuse_mismatch, with_key_columns
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -54,6 +54,8 @@ class Accumulator(Partial, Generic[SpecT]):
     @classmethod
     def from_spec(cls, spec: SpecT) -> Self:
         """Start an empty sketch of a spec."""
+        if not cls.chooses_bounds:
+            refuse_choice(spec.unit)
         sketch = cls.__new__(cls)
         sketch._start(spec)
         return sketch

@@ -109,7 +109,8 @@ class ShareCut(NamedTuple):
     share : Estimate
         The share of the pairs of users and keys that was cut, of users with at most ``up_to`` keys.
     up_to : int
-        The largest range that stands out of the noise ends here; 0 if none does.
+        The largest range that stands out of the noise ends here; 0 if none does. The last range has no end, and is
+        none of these.
     beyond : int
         With the same confidence, no more users have more keys than that. They are in no share.
     """
@@ -124,9 +125,10 @@ class ShareCut(NamedTuple):
         if self.up_to == 0:
             return f"how much was cut does not stand out of noise (at most {self.beyond:,} users)"
         low, value, high = (f"{100 * each:.2g}%" for each in (self.share.low, self.share.value, self.share.high))
-        rest = "" if self.up_to == LARGEST else f", not counting users of more than {self.up_to} keys, at most "
-        rest += "" if self.up_to == LARGEST else f"{self.beyond:,} of them"
-        return f"about {value} of what users hold was cut ({low} to {high}{rest})"
+        return (
+            f"about {value} of what users hold was cut ({low} to {high}, not counting users of more than {self.up_to} "
+            f"keys, at most {self.beyond:,} of them)"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the share as JSON-ready values, with its words."""
@@ -243,7 +245,7 @@ class Choice:
         Which ranges are summed over depends on the noise, so that all 24 ends must hold at once.
         """
         users, stands = np.array(self.users, np.float64), np.flatnonzero(self._standing)
-        last = int(stands[-1]) + 1 if len(stands) else 0
+        last = min(int(stands[-1]) + 1, len(EDGES) - 1) if len(stands) else 0
         tail = (1 - confidence) / (5 * len(EDGES))
 
         def total(each: Integers, side: int) -> float:

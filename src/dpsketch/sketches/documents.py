@@ -49,6 +49,9 @@ def read_guarantee(document: Document) -> Guarantee:
     spec = document.header.get("spec")
     if isinstance(spec, dict) and Unit.from_json(spec["unit"]) != promise.unit:
         raise FileRefused("the file's guarantee is for another unit than its spec.")
+    mechanism = document.header.get("mechanism")
+    if promise.unit.chosen and not (isinstance(mechanism, dict) and "bound" in mechanism):
+        raise FileRefused("the file's guarantee speaks of a chosen bound, and the file shows no choice.")
     return promise
 
 

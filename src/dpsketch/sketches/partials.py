@@ -20,18 +20,14 @@ from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
-from dpsketch.privacy import Unit
 from dpsketch.sketches.account import Account
+from dpsketch.sketches.specs import refuse_choice
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
 __all__ = ["Partial", "Sensitive", "ids_array", "public_names", "stored_ids"]
 
-NO_CHOICE = (
-    "max_keys='auto' is for a Histogram without max_counters, which keeps every pair of a user and a key until it is "
-    "released. This kind bounds users as they come: state max_keys."
-)
 _ARRAY = "partials"
 _ID_BYTES = 16
 # Ids that follow from a file's content begin so; of random ones, one in four thousand million does.
@@ -61,9 +57,8 @@ class Partial(Sensitive, ABC):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every sketch, however it is started, an id of its own."""
-        unit = kwargs.get("unit")
-        if isinstance(unit, Unit) and unit.chosen and not cls.chooses_bounds:
-            raise InvalidInput(NO_CHOICE)
+        if not cls.chooses_bounds:
+            refuse_choice(kwargs.get("unit"))
         sketch = super().__new__(cls)
         sketch._partials = frozenset({random_id()})
         return sketch

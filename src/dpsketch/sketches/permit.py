@@ -127,6 +127,8 @@ class Calibration:
         The mechanism in words.
     either : bool
         Whether one unit moves one of the parts only, so that the dearest of them is the price of all.
+    chooses : bool
+        Whether parts of it choose the bound on a user's keys, of which a unit can then say that it is chosen.
     """
 
     parts: tuple[Part, ...]
@@ -136,6 +138,7 @@ class Calibration:
     rho: float | None
     words: str
     either: bool = False
+    chooses: bool = False
 
     @classmethod
     def stated(cls, promise: Guarantee, *parts: Part) -> Self:
@@ -378,6 +381,10 @@ def obtain(
         raise ReleaseRefused("the parts of this release cost more than it would be charged for; nothing was charged.")
     if not calibration.sound:
         raise ReleaseRefused("this release would promise more than its costs come to; nothing was charged.")
+    if unit.chosen is not calibration.chooses:
+        raise ReleaseRefused(
+            "a bound on a user's keys is chosen by parts of a release made for it; nothing was charged."
+        )
     names = [part.name for part in calibration.parts]
     if len(set(names)) < len(names):
         raise ReleaseRefused("two parts of this release have one name; nothing was charged.")

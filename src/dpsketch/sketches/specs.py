@@ -20,6 +20,7 @@ __all__ = [
     "check_key_type",
     "fingerprint_of",
     "hold_key_columns",
+    "refuse_choice",
     "refuse_mismatch",
     "with_key_columns",
 ]
@@ -99,6 +100,15 @@ def refuse_mismatch(ours: Spec, theirs: Spec, action: str = "merge") -> None:
 
 def _short(value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def refuse_choice(unit: object) -> None:
+    """Refuse a unit whose bound is chosen, of a kind whose releases choose none."""
+    if isinstance(unit, Unit) and unit.chosen:
+        raise InvalidInput(
+            "max_keys='auto' is for a Histogram without max_counters, which keeps every pair of a user and a key until "
+            "it is released. This kind bounds users as they come: state max_keys."
+        )
 
 
 def check_key_type(key_type: object) -> None:

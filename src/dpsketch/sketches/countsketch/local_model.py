@@ -33,6 +33,7 @@ from dpsketch.sketches.countsketch.adding import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.permit import Calibration
+from dpsketch.sketches.specs import refuse_choice
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
 __all__ = ["LocalCountSketch", "LocalCountSketchCollector"]
@@ -111,6 +112,7 @@ class LocalCountSketch:
     def spec(self) -> CountSketchSpec:
         """The spec of everyone's sketch: its unit is a person, replaced."""
         unit = per_user(self.max_keys, max_weight=self.max_weight, neighbours="replace")
+        refuse_choice(unit)
         return CountSketchSpec(self.rows, self.width, unit, self.seed, self.grid, self.key_type)
 
     @cached_property

@@ -28,7 +28,7 @@ from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.sketch import DensitySketch, bounded_points
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, default_width, read_bounds
 from dpsketch.sketches.permit import Permit, obtain
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -197,6 +197,7 @@ class DensityClassifier(Estimator):
         noise of the whole budget, less the private centre's or second moments' share. Nothing else is read from the
         data but, with ``classes="as_in_y"``, the list of labels.
         """
+        refuse_choice(self.unit)
         utils = scikit_learn()
         X, y = checked(lambda: utils.validation.validate_data(self, X, y, dtype=np.float64))
         utils.multiclass.check_classification_targets(y)

@@ -63,7 +63,7 @@ class EmbeddingMap:
         vectors = _public_vectors(public, dim)
         units = _whole(vectors, unit_length=True) / STEPS
         mean = units.mean(axis=0)
-        _, directions = np.linalg.eigh(np.cov(units.T))
+        _, directions = np.linalg.eigh(np.atleast_2d(np.cov(units.T)))
         return cls(dim, np.rint(mean * _FINE).astype(np.int64), _stepped(directions[:, ::-1][:, :kept]))
 
     @classmethod
@@ -127,7 +127,10 @@ def _size_limit(kept: int) -> int:
 
 def _public_vectors(public: Any, dim: int) -> Floats:
     """Check public vectors."""
-    vectors = np.asarray(public, dtype=np.float64)
+    try:
+        vectors = np.asarray(public, dtype=np.float64)
+    except (TypeError, ValueError):
+        vectors = np.empty(0)  # refused below, without a word of what it holds
     if vectors.ndim != 2 or vectors.shape[1] != dim or len(vectors) < 2 or not np.all(np.isfinite(vectors)):
         raise InvalidInput(f"public= must be two or more vectors of {dim} finite numbers, by the same encoder.")
     return vectors

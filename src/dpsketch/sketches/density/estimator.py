@@ -15,6 +15,16 @@ from dpsketch.errors import DpsketchError, InvalidInput
 __all__ = ["Estimator", "checked", "scikit_learn"]
 
 
+# What stands in such a message of scikit-learn, and what is said instead.
+_QUOTING = {
+    "could not convert": "a feature is not a number: X must be numeric, text is not.",
+    "inconsistent numbers of samples": "X and y must have one label a record: found inconsistent numbers of samples.",
+    "Complex data not supported": "Complex data not supported: X must hold real numbers.",
+    "Expected 2D array": "Expected 2D array. Reshape your data: X has one row a record, one column a feature.",
+    "should be a 1d array": "y should be a 1d array: one label a record.",
+}
+
+
 class Estimator(ABC):
     """What a classifier is asked by scikit-learn's tools: its parameters, its score and its tags."""
 
@@ -58,17 +68,15 @@ class Estimator(ABC):
 
 
 def checked(check: Callable[[], Any]) -> Any:
-    """Run scikit-learn's checks; two of its messages quote a record, or say how many there are."""
+    """Run scikit-learn's checks; some of its messages quote records, or say how many there are."""
     quoted = ""
     try:
         return check()
     except ValueError as error:
-        if "could not convert" in str(error):
-            quoted = "a feature is not a number: X must be numeric, text is not."
-        elif "inconsistent numbers of samples" in str(error):
-            quoted = "X and y must have one label a record: found inconsistent numbers of samples."
-        else:
+        said = [words for part, words in _QUOTING.items() if part in str(error)]
+        if not said:
             raise
+        quoted = said[0]
     raise InvalidInput(quoted)
 
 

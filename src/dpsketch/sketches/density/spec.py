@@ -282,6 +282,9 @@ def read_bounds(bounds: Any, dim: int) -> Bounds | None:
     result = tuple((float(low), float(high)) for low, high in pairs)
     if not all(math.isfinite(low) and math.isfinite(high) and low < high for low, high in result):
         raise InvalidInput("bounds must be finite, the low one below the high one.")
+    # Else a record measured between them would be no number, and what it adds no longer what is paid for.
+    if not all(0 < (high - low) / 2 < math.inf and math.isfinite(low + high) for low, high in result):
+        raise InvalidInput("bounds must be so near, and so far apart, that their middle and distance are doubles.")
     return result
 
 

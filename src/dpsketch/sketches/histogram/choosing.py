@@ -144,7 +144,7 @@ class AutoBound:
                 case PureCost(own):
                     epsilon = max(epsilon, own)
                 case GaussianCost(mu):
-                    epsilon, delta = max(epsilon, self.rest), float(gaussian_excess(self.rest, mu))
+                    epsilon, delta = max(epsilon, self.rest), max(delta, float(gaussian_excess(self.rest, mu)))
                 case _:
                     raise InvalidInput("the counts of a list carry Laplace or Gaussian noise.")
         delta += spare

@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, assert_never, get_args
+from typing import Literal, Self, assert_never, get_args
 
 from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.numbers import whole_number
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, PureCost, ZcdpCost
 from dpsketch.sketches.bounds import LARGEST, Choice
 from dpsketch.sketches.histogram.choosing import GUESS, AutoBound, divided, list_laws
 from dpsketch.sketches.histogram.collision import collision_chance
 from dpsketch.sketches.histogram.entries import Entries
-from dpsketch.sketches.histogram.findings import finding_from_json, finding_to_json, unfit
-from dpsketch.sketches.histogram.joint import gaussian_excess
 from dpsketch.sketches.histogram.rounds import WeightedRounds
 from dpsketch.sketches.histogram.thresholds import Threshold, choose, single_counts
 from dpsketch.sketches.permit import Calibration, Part, Share, additive
 from dpsketch.sketches.specs import Sensitivity
-from dpsketch.truncated import Law, TruncatedLaplace, law_from_json
+from dpsketch.truncated import Law, TruncatedLaplace
 
-__all__ = ["ENTRIES", "FORMS", "TOTAL", "Form", "Mechanism", "Reach"]
+__all__ = ["ENTRIES", "FORMS", "TOTAL", "Form", "Mechanism", "Reach", "unfit"]
 
 Form = Literal["truncated", "laplace", "gaussian", "weighted", "rounds"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -37,8 +34,6 @@ ENTRIES, TOTAL = "the entries", "the total"
 # No histogram holds more records than this; so many texts meet in a secret hash with this chance at most.
 _MOST_RECORDS = 2**40
 COLLISION = collision_chance(_MOST_RECORDS)
-# What a sum of floats may pass a promise by.
-_SLACK = 1e-9
 # The total's part of ε, where all other keys are asked for beside those that pass a threshold.
 _TOTAL_SHARE = 0.1
 
@@ -283,6 +278,8 @@ class Mechanism:
             laws = list_laws(budget, rest, reach.single, form, COLLISION if hashed else 0.0)
             delta = delta if hashed or any(isinstance(law, RoundedGaussian) for law in laws) else 0.0
         bound = AutoBound(chosen, rest, reach.replace, laws)
+        # What the widest bound would need is refused now, not once a release is paid for.
+        bound.others(LARGEST) if others else bound.law(LARGEST)
         wide = bound.others(GUESS) if others else None
         hashed = hashed and not unknown
         return cls(finding, bound.law(GUESS), GUESS, wide, None, reach, hashed, cost.epsilon, delta, None, bound)
@@ -344,7 +341,8 @@ class Mechanism:
             parts += self.bound.parts
             words = f"{words}; {self.bound.words}"
         costs = tuple(cost for part in parts for cost in part.costs)
-        return Calibration(tuple(parts), costs, self.epsilon, self.delta, self.rho, words)
+        chooses = self.bound is not None
+        return Calibration(tuple(parts), costs, self.epsilon, self.delta, self.rho, words, chooses=chooses)
 
     @property
     def _entry_costs(self) -> tuple[Cost, ...]:
@@ -360,78 +358,6 @@ class Mechanism:
             return plain
         return (ApproximateCost(self.epsilon, accounting.composed_delta(plain, epsilon=self.epsilon) + COLLISION),)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the parameters as JSON-ready values; what is promised stands in the guarantee."""
-        stated = {
-            "finding": finding_to_json(self.finding),
-            "noise": None if self.noise is None else self.noise.to_json(),
-            "counted": self.counted,
-            "others": None if self.others is None else self.others.to_json(),
-            "total": None if self.total is None else self.total.to_json(),
-            "hashed": self.hashed,
-        }
-        return stated if self.bound is None else {**stated, "bound": self.bound.to_json()}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any], promise: Guarantee, reach: Reach) -> Self:
-        """Rebuild from :meth:`to_json`; refuse what the guarantee beside it, or the unit, does not cover."""
-        finding = finding_from_json(value["finding"], reach.keys, reach.units, reach.replace)
-        noise, others, total = (
-            None if value[name] is None else law_from_json(value[name]) for name in ("noise", "others", "total")
-        )
-        if isinstance(others, TruncatedLaplace) or not isinstance(total, DiscreteLaplace | None):
-            raise unfit()
-        bound = AutoBound.from_json(value["bound"], replace=reach.replace) if reach.chosen else None
-        counts = finding.counts_keys if isinstance(finding, WeightedRounds) and noise is not None else reach.keys
-        if bound is not None:
-            counts = whole_number("counted", value["counted"], low=1, high=LARGEST)
-        good = value["counted"] == counts and isinstance(value["hashed"], bool)
-        match finding:
-            case None:
-                good = good and noise is not None and total is None
-            case Threshold():
-                good = good and noise in (None, finding.law) and others is None
-            case WeightedRounds() if bound is not None:
-                good = good and bound.laws == (finding.counts_law,) and finding.counts_keys == 1 and total is None
-            case WeightedRounds():
-                good = good and noise in (None, finding.counts_law) and total is None
-            case never:
-                assert_never(never)
-        if bound is not None:
-            good = good and not isinstance(finding, Threshold) and noise == bound.law(counts)
-        if others is not None and isinstance(noise, RoundedGaussian):
-            least = noise.sigma * math.sqrt(counts) * (1 - 1e-12)
-            good = good and isinstance(others, RoundedGaussian) and others.sigma >= least
-        elif others is not None:
-            good = good and others == noise
-        if not good:
-            raise unfit()
-        found = cls(
-            finding, noise, counts, others, total, reach, value["hashed"], promise.epsilon, promise.delta, promise.rho,
-            bound,
-        )  # fmt: skip
-        if not _covered(found.calibration.costs, promise):
-            raise unfit()
-        return found
-
-
-def _covered(costs: tuple[Cost, ...], promise: Guarantee) -> bool:
-    """Say whether costs come to no more than is promised; a reader waits for it, so it is worked out at hand."""
-    epsilon = delta = 0.0
-    for cost in costs:
-        match cost:
-            case PureCost(own):
-                epsilon += own
-            case ApproximateCost(own, own_delta):
-                epsilon, delta = epsilon + own, delta + own_delta
-            case GaussianCost(mu):
-                if promise.rho is not None and mu**2 / 2 > promise.rho * (1 + _SLACK):
-                    return False
-                delta += float(gaussian_excess(promise.epsilon, mu))
-            case _:
-                return False
-    return epsilon <= promise.epsilon * (1 + _SLACK) and delta <= promise.delta * (1 + _SLACK)
-
 
 def _small_delta() -> InvalidInput:
     return InvalidInput("delta is below 1e-13, where a secret hash of the keys may fail: state a larger one.")
@@ -442,3 +368,8 @@ def _several_hashes() -> InvalidInput:
         "long text keys of partials that were started apart are told apart by several secret hashes, which fail with a "
         "chance below 1e-14. State epsilon= with delta= (1e-12, say), or start partials with empty_like()."
     )
+
+
+def unfit() -> InvalidInput:
+    """Say that parts of a mechanism do not go together."""
+    return InvalidInput("this is no mechanism of a histogram: its parts do not fit each other or its guarantee.")

@@ -22,6 +22,7 @@ from dpsketch.sketches.histogram.mechanism import Mechanism
 from dpsketch.sketches.histogram.named import NamedCounts, name_order, of_one_type, places_of, read_names, stored_names
 from dpsketch.sketches.histogram.rounds import WeightedRounds, unit_weights
 from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.histogram.stored import read_mechanism, stored_mechanism
 from dpsketch.sketches.histogram.thresholds import Threshold
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -227,7 +228,7 @@ class PrivateHistogram(NamedCounts):
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         header = release_header(
-            self.spec.to_json(), self.guarantee, self.charge, mechanism=self.mechanism.to_json(), rest=self.rest
+            self.spec.to_json(), self.guarantee, self.charge, mechanism=stored_mechanism(self.mechanism), rest=self.rest
         )
         arrays: dict[str, files.Array] = {
             "listed": stored_names(self.listed), "found": stored_names(self.found), "values": self.values
@@ -238,7 +239,7 @@ class PrivateHistogram(NamedCounts):
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
         spec, promise = HistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
-        mechanism = Mechanism.from_json(document.header["mechanism"], promise, spec.reach)
+        mechanism = read_mechanism(document.header["mechanism"], promise, spec.reach)
         listed, found = (read_names(document.arrays.get(name), spec) for name in ("listed", "found"))
         keys = len(listed) + len(found)
         values = integer_array(document, "values", (keys if mechanism.noise is not None else 0,))
