@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -251,12 +252,18 @@ class ContinualCountSketch(Partial):
     @property
     def published(self) -> npt.NDArray[np.int64]:
         """All that was published, as it was: one integer table after the other. Public; answers are made of it."""
+        self._refuse_broken()
         return self._stream.tables
 
     @property
     def publication(self) -> str:
         """A digest of what the last day published, for a ledger to know it by. Public."""
+        self._refuse_broken()
         return self._stream.digest
+
+    def publication_of(self, day: int) -> str:
+        """Return a digest of what a day published, for a ledger to know it by. Public."""
+        return self._stream.digest_of(whole_number("day", day, low=1, high=max(1, self.days_published)))
 
     @property
     def skipped_nulls(self) -> int:
@@ -341,14 +348,22 @@ class ContinualCountSketch(Partial):
         self._dropped += batch.dropped
         self._spec.user_clip.add(self._today, batch.bounded, self._row_keys)
 
-    def publish_day(self) -> PrivateCountSketch:
+    def publish_day(self, *, state: str | PathLike[str] | None = None) -> PrivateCountSketch:
         """End the day: publish what the design makes of it, and return the release of the total so far.
 
         Interrupted, the sketch refuses to go on: nothing is drawn twice, and no day counted twice.
+
+        Parameters
+        ----------
+        state : path, optional
+            Where the new state is written, as :meth:`save_sensitive` does, before anything of the day can be seen.
         """
         self._stream.refuse_after_the_end()
         self._begin_change()
-        return self._end_day()
+        release = self._end_day()
+        if state is not None:
+            files.write(state, self._completed(self._to_document()))
+        return release
 
     def _end_day(self) -> PrivateCountSketch:
         self._stream.end_day(self._today)
