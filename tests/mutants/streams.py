@@ -202,4 +202,12 @@ STATE = [
         f"{_FOLDER} backup",
         "a day that was shown is shown again with other noise",
     ),
+    Mutant(
+        "daily-goes-on-without-its-ledger",
+        "cli/daily.py",
+        "if charge is not None and target.ledger is None:",
+        "if False:",
+        "tests/cli/test_daily.py -k with_its_ledger",
+        "the days of a stream that was charged go on where no ledger tells an old copy of it",
+    ),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,7 @@ def run_day(
             folder.begin(_begun(asked, flags, budget, target))
         sketch = folder.load()
         _refuse_other(sketch, asked, flags, budget)
+        _refuse_other_account(sketch, asked, budget, target)
         number = sketch.number_of(asked.day)
         if number < 1:
             raise InvalidInput(f"{asked.day} is before the first day of this stream, {sketch.first_day}.")
@@ -112,8 +113,9 @@ def run_day(
             with progress_bar("reading") as progress:
                 for _ in range(sketch.days_published + 1, number):
                     folder.publish(sketch)
+                before = sketch.skipped_nulls  # of earlier days
                 reading = feed(sketch, flags, progress)
-            report(reading, sketch)
+            report(replace(reading, skipped=reading.skipped - before), sketch)
             private = folder.publish(sketch)
         _write(private, spool)
     return private
@@ -141,13 +143,17 @@ def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target)
 
 def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Budget) -> None:
     """Refuse options that contradict the stream that was begun: its price and its shape are fixed."""
+    from dpsketch.cli.recipes import stated_type
+
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
     spec, promise = sketch.spec, sketch.guarantee
     wrong = [name for name, value in flags.shape.items() if getattr(spec, name, value) != value]
     if unit != spec.unit:
         wrong.append("unit")
-    if asked.given["days"] != sketch.days:
-        wrong.append("days")
+    if stated_type(flags) not in (None, spec.key_type):
+        wrong.append("key-type")
+    limits = {"days": sketch.days, "user_days": sketch.user_days, "days_apart": sketch.days_apart}
+    wrong += [name.replace("_", "-") for name, held in limits.items() if asked.given.get(name, held) != held]
     stated = {"epsilon": promise.epsilon, "delta": promise.delta, "rho": promise.rho}
     wrong += [name for name, value in budget.amount.items() if value is not None and value != stated[name]]
     if wrong:
@@ -155,6 +161,20 @@ def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Bud
             f"the stream in {asked.state} was begun with another {', '.join(wrong)}. Give the same options every day, "
             "or begin another stream in another folder, at its own price."
         )
+
+
+def _refuse_other_account(sketch: Any, asked: Continual, budget: Budget, target: Target) -> None:
+    """Refuse to go on without the ledger that paid, or with one that did not."""
+    charge = sketch.charge
+    if charge is not None and target.ledger is None:
+        raise InvalidInput(
+            f"the stream in {asked.state} was charged to dataset {charge.dataset!r} of a ledger, which knows its days: "
+            "go on with that, without --no-ledger. Else an old copy of the state would publish days again."
+        )
+    if budget.dataset is not None and (charge is None or charge.dataset != budget.dataset):
+        raise InvalidInput(f"the stream in {asked.state} was begun with another dataset: it is charged once.")
+    if charge is None and target.ledger is not None:
+        raise InvalidInput(f"the stream in {asked.state} was begun without a ledger: say --no-ledger.")
 
 
 def _write(private: Any, spool: Spool) -> None:

@@ -228,6 +228,16 @@ class ContinualCountSketch(Partial):
         return self._days
 
     @property
+    def user_days(self) -> int | None:
+        """On how many days a user counts at most; None where the unit is a record."""
+        return None if self._spec.unit.level == "record" else self._limits[0]
+
+    @property
+    def days_apart(self) -> int:
+        """How many days after one that counts a user's next may be."""
+        return self._limits[1]
+
+    @property
     def days_published(self) -> int:
         """How many days have been published."""
         return self._stream.day
