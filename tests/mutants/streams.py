@@ -210,4 +210,20 @@ STATE = [
         "tests/cli/test_daily.py -k with_its_ledger",
         "the days of a stream that was charged go on where no ledger tells an old copy of it",
     ),
+    Mutant(
+        "streams-known-by-their-first-table",
+        f"{_CONTINUAL}/stream.py",
+        "found = hashlib.sha256(json.dumps(terms, sort_keys=True).encode())",
+        "found = hashlib.sha256()",
+        f"{_STREAM} published_the_same",
+        "two streams whose first tables are alike are taken for one, of one draw and one promise",
+    ),
+    Mutant(
+        "tree-answers-share-noise-unsaid",
+        "sketches/countsketch/private.py",
+        "(paid_once and (ours or theirs))",
+        "False",
+        f"{_STREAM} first_version_wrote",
+        "answers of one tree that an earlier version wrote are added as if their noise were not shared",
+    ),
 ]

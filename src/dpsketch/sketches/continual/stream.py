@@ -7,6 +7,7 @@ that stands for, and hands it over in the evening.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import numpy as np
@@ -146,10 +147,17 @@ class Stream:
 
     @property
     def name(self) -> str:
-        """What tells this stream from others: a digest of its first publication. Public."""
+        """What tells this stream from others: a digest of its first publication, its terms and its charge. Public.
+
+        Of small tables, two streams may publish the same by chance.
+        """
         if not self._tables:
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
-        return hashlib.sha256(self._tables[0].astype("<i8").tobytes()).hexdigest()[:32]
+        charge = self._permit.charge
+        terms = [self._design.to_json(), self._horizon, self.law.to_json(), None if charge is None else charge.digest]
+        found = hashlib.sha256(json.dumps(terms, sort_keys=True).encode())
+        found.update(self._tables[0].astype("<i8").tobytes())
+        return found.hexdigest()[:32]
 
     def refuse_after_the_end(self) -> None:
         """Refuse a day more than the noise was calibrated for."""
