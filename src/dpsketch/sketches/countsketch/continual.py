@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -523,6 +523,8 @@ def _nodes(design: Design, day: int) -> Iterator[tuple[int, int]]:
 
 
 def _checked_date(day: date | str | None) -> date | None:
+    if isinstance(day, datetime):
+        return day.date()
     if day is None or isinstance(day, date):
         return day
     try:
