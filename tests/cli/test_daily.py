@@ -69,6 +69,8 @@ def test_users_of_a_stream(dpsketch) -> None:
         (["--seed", "5"], "another seed"),
         (["--dataset", "shop"], "another dataset"),
         (["--ledger", "other.db"], "another ledger"),
+        (["--engine", "spark"], "--engine"),
+        (["--key", "url,who"], "one column"),
         (["--continual", "weeks=3"], "--continual takes"),
         (["--continual", "days=many"], "whole number"),
         (["--continual", "objective=totals"], "needs days"),
@@ -106,6 +108,20 @@ def test_a_stream_that_was_charged_goes_on_with_its_ledger(dpsketch) -> None:
         assert dpsketch(*command(day, f"{day}.dps", stream=free, budget=[*BUDGET[:4], "--no-ledger"])).code == 0
     said = dpsketch(*command("2026-11-17", "c.dps", stream=free))
     assert "another dataset" in " ".join(said.err.split())
+
+
+@pytest.mark.usefixtures("visits")
+def test_days_that_were_left_out_are_published_with_the_day_that_was_asked_for(dpsketch) -> None:
+    """A file that cannot be read uses up no day: a date may have been mistaken with it."""
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    before = Path("state/stream.sketch").read_bytes()
+    Path("visits.csv").rename("elsewhere.csv")
+    assert dpsketch(*command("2026-11-25", "b.dps")).code != 0
+    assert Path("state/stream.sketch").read_bytes() == before
+    Path("elsewhere.csv").rename("visits.csv")
+    for day, published in (("2026-11-18", 4), ("2026-11-20", 6)):
+        assert dpsketch(*command(day, f"{day}.dps")).code == 0
+        assert StreamFolder("state", ledger=dps.Ledger("budget.db")).load().days_published == published
 
 
 @pytest.mark.usefixtures("visits")

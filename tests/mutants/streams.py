@@ -173,7 +173,7 @@ STATE = [
     Mutant(
         "folder-ends-a-day-twice",
         f"{_CONTINUAL}/folder.py",
-        "if sketch.partial_ids != stored.partial_ids or _stand(sketch) != _stand(stored):",
+        "if not _goes_on(sketch, stored):",
         "if False:",
         f"{_FOLDER} one_state",
         "a state that was loaded before another ended the day draws that day again",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import Budget, SketchFlags, Target, unit_from
+from dpsketch.cli.columns import key_parts
+from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, unit_from
 from dpsketch.cli.output import progress_bar, say
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
@@ -91,6 +92,12 @@ def run_day(
 
     if flags.kind != "counts":
         raise InvalidInput("--continual publishes counts: other kinds are released once a day, each at its price.")
+    if flags.engine is not Engine.HERE:
+        raise InvalidInput("--continual counts here: leave --engine out.")
+    if flags.key is not None and len(key_parts(flags.key)) > 1:
+        raise InvalidInput(
+            "--continual takes one column as --key. Join several in one, as in --key \"concat(a, ' ', b)\"."
+        )
     folder = StreamFolder(asked.state, ledger=target.ledger)
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
         if not folder.exists:
@@ -111,8 +118,9 @@ def run_day(
             private = sketch.between(1, number)
         else:
             with progress_bar("reading") as progress:
+                # In memory: should the day's records not be read, these days were seen by nobody and are not published.
                 for _ in range(sketch.days_published + 1, number):
-                    folder.publish(sketch)
+                    sketch.publish_day()
                 before = sketch.skipped_nulls  # of earlier days
                 reading = feed(sketch, flags, progress)
             report(replace(reading, skipped=reading.skipped - before), sketch)

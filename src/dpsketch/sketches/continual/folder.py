@@ -12,6 +12,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from dpsketch import files
@@ -62,6 +63,7 @@ class StreamFolder:
         self._folder = Path(folder)
         self._ledger = ledger
         self._holds = False
+        self._turn = RLock()
 
     @property
     def exists(self) -> bool:
@@ -74,24 +76,32 @@ class StreamFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder alone: of two processes that would end one day, the second is refused."""
-        if self._holds:
-            yield
-            return
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / _LOCK).open("w") as lock:
-            if os.name == "posix":
-                import fcntl
-
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise FileRefused(f"{self._folder} is in use by another process. Wait for it to end.") from None
-            self._holds = True
-            try:
+        """Hold the folder alone: of two processes or threads that would end one day, the second is refused."""
+        if not self._turn.acquire(blocking=False):
+            raise self._in_use()
+        try:
+            if self._holds:  # this very thread
                 yield
-            finally:
-                self._holds = False
+                return
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with (self._folder / _LOCK).open("w") as lock:
+                if os.name == "posix":
+                    import fcntl
+
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except OSError:
+                        raise self._in_use() from None
+                self._holds = True
+                try:
+                    yield
+                finally:
+                    self._holds = False
+        finally:
+            self._turn.release()
+
+    def _in_use(self) -> FileRefused:
+        return FileRefused(f"{self._folder} is in use by another process or thread. Wait for it to end.")
 
     def begin(self, sketch: ContinualCountSketch) -> None:
         """Write the state of a stream that was just charged, before its first day."""
@@ -114,12 +124,12 @@ class StreamFolder:
         Raises
         ------
         ReleaseRefused
-            If the sketch does not stand where the folder does: it was loaded before another ended the day, or is not
-            of this stream. Nothing is drawn or written.
+            If the sketch does not go on from what the folder holds: it was loaded before another ended the day, or is
+            not of this stream. Nothing is drawn or written.
         """
         with self.held():
             stored = self._read()
-            if sketch.partial_ids != stored.partial_ids or _stand(sketch) != _stand(stored):
+            if not _goes_on(sketch, stored):
                 raise ReleaseRefused(
                     f"this is not the state in {self._folder}: that has gone on since it was loaded, or is of another "
                     "stream. A day is drawn once: load the state, and give it the records of its own day."
@@ -154,6 +164,9 @@ class StreamFolder:
             self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)
 
 
-def _stand(sketch: ContinualCountSketch) -> tuple[int, str]:
-    """Return where a stream stands: its day, and what that published."""
-    return sketch.days_published, sketch.publication
+def _goes_on(sketch: ContinualCountSketch, stored: ContinualCountSketch) -> bool:
+    """Say whether a sketch is a stored one, with its days, and perhaps with further ones that nobody has stored."""
+    day = stored.days_published
+    if sketch.partial_ids != stored.partial_ids or sketch.days_published < day:
+        return False
+    return day == 0 or sketch.publication_of(day) == stored.publication
