@@ -226,4 +226,12 @@ STATE = [
         f"{_STREAM} first_version_wrote",
         "answers of one tree that an earlier version wrote are added as if their noise were not shared",
     ),
+    Mutant(
+        "design-without-room",
+        f"{_CONTINUAL}/choosing.py",
+        "if design.limit >= _HEAVY_RECORDS * _step(contribution)",
+        "if True",
+        f"{_STREAM} fine_grid",
+        "a design is chosen that has no room for a day of heavy records, which are then not counted",
+    ),
 ]

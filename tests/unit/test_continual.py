@@ -299,6 +299,16 @@ def test_answers_that_the_first_version_wrote_share_noise_with_all_of_their_stre
 
 
 @pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("grid", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize(("days", "objective"), [(365, "balanced"), (10_000, "totals"), (365, "windows")])
+def test_weights_on_a_fine_grid_have_room(days: int, objective: str, grid: float) -> None:
+    """A day's table is held to what its design has room for: a design is chosen that has it."""
+    sketch = make(days, unit=dps.per_record(max_weight=1000), grid=grid, objective=objective)
+    found = sketch.day([1] * 20_000, weights=[1000] * 20_000).estimate([1])
+    assert found.value[0] == pytest.approx(2e7, rel=1e-6)
+
+
+@pytest.mark.usefixtures("quiet")
 def test_users_count_on_the_days_they_may() -> None:
     """Two days, at least three apart: days 1, 4 of one who comes daily; 2, 5 of one who first comes on day 2."""
     unit = dps.per_user(1, max_weight=2)
