@@ -298,7 +298,7 @@ DENSITIES = [
     Mutant(
         "classifier-bounds-each-class",
         "sketches/density/classifier.py",
-        "return bounded_points(spec, keys, users, CountedUsers(), False)[0]",
+        "return bounded_points(unit, self.seed, keys, users, CountedUsers(), False)[0]",
         "return np.arange(len(X))",
         "tests/unit/test_density_classifier.py",
         "the points of a user are not bounded",
