@@ -123,10 +123,11 @@ class ContinualCountSketch(Partial):
     In units of the noise of one release, root mean square over all days, by default: 30 days 1.98 for totals, 2.02 for
     weeks, 1.35 for single days; 365 days 2.83, 2.33 and 1.50; 10,000 days 3.99, 2.58 and 1.61.
 
-    A day's cell is held to what 64 bits have room for. A recurrence for at most 1,000 days holds a thousand million
-    records in it, a longer one, or one without an end, 23 million; of weights on a grid with more than a hundred
-    thousand steps it holds a million of the heaviest, or is not chosen. What a day has beyond that in one cell is not
-    counted, silently, as a word of it would tell of the data; intervals do not cover it. ``design="daily"`` has room.
+    A day's cell is held to what 64 bits have room for. A recurrence for at most 1,000 days holds five hundred million
+    of the heaviest records in it, a longer one, or one without an end, eleven million; of weights on a grid of more
+    than a hundred thousand steps fewer, and one without room for a million is not chosen. What a day has beyond that in
+    one cell is not counted, silently, as a word of it would tell of the data; intervals do not cover it.
+    ``design="daily"`` has room.
 
     Examples
     --------
