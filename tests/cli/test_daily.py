@@ -63,6 +63,14 @@ def test_users_of_a_stream(dpsketch) -> None:
         (["--width", "32"], "another width"),
         (["--continual", "days=31"], "another days"),
         (["--user", "who", "--max-keys", "1"], "another unit"),
+        (["--continual", "days=30,user-days=3"], "another user-days"),
+        (["--continual", "days=30,days-apart=2"], "another days-apart"),
+        (["--key-type", "int"], "another key-type"),
+        (["--seed", "5"], "another seed"),
+        (["--dataset", "shop"], "another dataset"),
+        (["--ledger", "other.db"], "another ledger"),
+        (["--engine", "spark"], "--engine"),
+        (["--key", "url,who"], "one column"),
         (["--continual", "weeks=3"], "--continual takes"),
         (["--continual", "days=many"], "whole number"),
         (["--continual", "objective=totals"], "needs days"),
@@ -84,6 +92,43 @@ def test_refused(dpsketch, more: list[str], words: str) -> None:
     assert words in " ".join(said.err.split())
     assert Path("state/stream.sketch").read_bytes() == before
     assert not Path("b.dps").exists()
+
+
+@pytest.mark.usefixtures("visits")
+def test_a_stream_that_was_charged_goes_on_with_its_ledger(dpsketch) -> None:
+    """Without it an old backup would publish days again."""
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    before = Path("state/stream.sketch").read_bytes()
+    said = dpsketch(*command("2026-11-16", "b.dps", budget=[*BUDGET[:4], "--no-ledger"]))
+    assert said.code != 0
+    assert "--no-ledger" in said.err
+    assert Path("state/stream.sketch").read_bytes() == before
+    free = ["--continual", "days=30", "--state", "free", "--width", "64"]
+    for day in ("2026-11-15", "2026-11-16"):
+        assert dpsketch(*command(day, f"{day}.dps", stream=free, budget=[*BUDGET[:4], "--no-ledger"])).code == 0
+    said = dpsketch(*command("2026-11-17", "c.dps", stream=free))
+    assert "another dataset" in " ".join(said.err.split())
+
+
+@pytest.mark.usefixtures("visits")
+def test_days_that_were_left_out_are_published_with_the_day_that_was_asked_for(dpsketch) -> None:
+    """A file that cannot be read uses up no day: a date may have been mistaken with it."""
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    before = Path("state/stream.sketch").read_bytes()
+    Path("visits.csv").rename("elsewhere.csv")
+    assert dpsketch(*command("2026-11-25", "b.dps")).code != 0
+    assert Path("state/stream.sketch").read_bytes() == before
+    Path("elsewhere.csv").rename("visits.csv")
+    for day, published in (("2026-11-18", 4), ("2026-11-20", 6)):
+        assert dpsketch(*command(day, f"{day}.dps")).code == 0
+        assert StreamFolder("state", ledger=dps.Ledger("budget.db")).load().days_published == published
+
+
+@pytest.mark.usefixtures("visits")
+def test_what_was_skipped_is_told_by_day(dpsketch) -> None:
+    Path("visits.csv").write_text("url,who\n/a,ann\n,bob\n/b,ann\n", encoding="utf-8")
+    told = [dpsketch(*command(f"2026-11-{day}", f"{day}.dps")).err for day in (15, 16, 17)]
+    assert len({line for said in told for line in said.splitlines() if line.startswith("Read")}) == 1
 
 
 @pytest.mark.usefixtures("visits")

@@ -59,7 +59,7 @@ CHANGES: dict[str, tuple[str, str | None, Change]] = {
     "a count too few": ("counts", "record", given(counts=lambda n: [1] * (n - 1))),
     "counts of users": ("counts", "user", given(counts=1)),
     "users of records": ("users", "record", given(users=SECRET)),
-    "disjoint users of records": ("users", "record", stated),
+    "disjoint users of records": ("disjoint_users", "record", stated),
     "no users": ("users", "user", without("users")),
     "a user too many": ("users", "user", given(users=lambda n: [f"user {i}" for i in range(n + 1)])),
     "users of two types": ("users", "user", given(users=lambda n: ([str(SECRET), SECRET] * n)[:n])),

@@ -148,23 +148,51 @@ STATE = [
     Mutant(
         "folder-shows-before-it-writes",
         f"{_CONTINUAL}/folder.py",
-        "        release = sketch.publish_day()\n        sketch.save_sensitive(self._path)\n"
-        "        if self._ledger is not None and sketch.charge is not None:\n"
-        "            self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)\n",
-        "        release = sketch.publish_day()\n"
-        "        if self._ledger is not None and sketch.charge is not None:\n"
-        "            self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)\n"
-        "        sketch.save_sensitive(self._path)\n",
+        "            release = sketch.publish_day(state=self._path)\n            self._record(sketch)\n",
+        "            release = sketch.publish_day()\n            self._record(sketch)\n"
+        "            sketch.save_sensitive(self._path)\n",
         f"{_FOLDER} killed",
         "a day is recorded as shown before its state is written",
     ),
     Mutant(
         "folder-takes-old-backups",
         f"{_CONTINUAL}/folder.py",
-        "known[0] > sketch.days_published",
-        "known[0] > sketch.days_published + 99",
+        "if day > sketch.days_published:",
+        "if False:",
         f"{_FOLDER} backup",
         "an old copy of a stream's state goes on",
+    ),
+    Mutant(
+        "folder-takes-copies-that-went-on",
+        f"{_CONTINUAL}/folder.py",
+        "if publication != sketch.publication_of(day):",
+        "if day == sketch.days_published and publication != sketch.publication:",
+        f"{_FOLDER} copy",
+        "a copy that has published days of its own is taken for the stream that the ledger knows",
+    ),
+    Mutant(
+        "folder-ends-a-day-twice",
+        f"{_CONTINUAL}/folder.py",
+        "if not _goes_on(sketch, stored):",
+        "if False:",
+        f"{_FOLDER} one_state",
+        "a state that was loaded before another ended the day draws that day again",
+    ),
+    Mutant(
+        "stream-shows-what-was-interrupted",
+        "sketches/countsketch/continual.py",
+        "        self._refuse_broken()\n        return self._stream.tables",
+        "        return self._stream.tables",
+        f"{_FOLDER} killed",
+        "a draw that was interrupted, and will be drawn again, can be seen",
+    ),
+    Mutant(
+        "ledger-takes-days-of-other-ledgers",
+        "ledger/days.py",
+        "or connection.execute(select(entries.c.id).where(own)).first() is None",
+        "and False",
+        f"{_FOLDER} another_ledger",
+        "a ledger that did not pay for a stream vouches for its days",
     ),
     Mutant(
         "ledger-lets-a-day-be-shown-twice",
@@ -173,5 +201,37 @@ STATE = [
         "if False:",
         f"{_FOLDER} backup",
         "a day that was shown is shown again with other noise",
+    ),
+    Mutant(
+        "daily-goes-on-without-its-ledger",
+        "cli/daily.py",
+        "if charge is not None and target.ledger is None:",
+        "if False:",
+        "tests/cli/test_daily.py -k with_its_ledger",
+        "the days of a stream that was charged go on where no ledger tells an old copy of it",
+    ),
+    Mutant(
+        "streams-known-by-their-first-table",
+        f"{_CONTINUAL}/stream.py",
+        "found = hashlib.sha256(json.dumps(terms, sort_keys=True).encode())",
+        "found = hashlib.sha256()",
+        f"{_STREAM} published_the_same",
+        "two streams whose first tables are alike are taken for one, of one draw and one promise",
+    ),
+    Mutant(
+        "tree-answers-share-noise-unsaid",
+        "sketches/countsketch/private.py",
+        "(paid_once and (ours or theirs))",
+        "False",
+        f"{_STREAM} first_version_wrote",
+        "answers of one tree that an earlier version wrote are added as if their noise were not shared",
+    ),
+    Mutant(
+        "design-without-room",
+        f"{_CONTINUAL}/choosing.py",
+        "if design.limit >= _HEAVY_RECORDS * _step(contribution)",
+        "if True",
+        f"{_STREAM} fine_grid",
+        "a design is chosen that has no room for a day of heavy records, which are then not counted",
     ),
 ]

@@ -6,11 +6,13 @@ import copy
 import math
 import pickle
 from dataclasses import replace
+from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -264,6 +266,49 @@ def test_the_ledger_is_charged_once_at_the_start(tmp_path: object) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
+def test_streams_that_published_the_same_are_two_streams(tmp_path: Path) -> None:
+    """As small tables do by chance: one answer less another is of two draws, and of two promises."""
+    paid = {"ledger": dps.Ledger(tmp_path / "budget.db"), "dataset": "web"}
+    for ours, theirs in ((make(9, **paid), make(9, **paid)), (make(9), make(9, epsilon=2.0)), (make(9), make(8))):
+        for sketch in (ours, theirs):
+            sketch.day([1])
+        change = ours.total() - theirs.total()
+        alone = ours.total().noise_scale ** 2 + theirs.total().noise_scale ** 2
+        assert change.noise_scale**2 == pytest.approx(alone)
+        assert change.guarantee.costs == ours.guarantee.costs + theirs.guarantee.costs
+
+
+def test_answers_that_the_first_version_wrote_share_noise_with_all_of_their_stream(tmp_path: Path) -> None:
+    """Their files say how much noise they have, and not which: what was charged once is in both."""
+    ledger = dps.Ledger(tmp_path / "budget.db")
+    sketch = make(9, ledger=ledger, dataset="web", design="tree")
+    for _ in range(2):
+        sketch.day([1])
+    law, other = sketch._stream.law, make(9, ledger=ledger, dataset="web")
+    first, second = (
+        PrivateCountSketch(sketch.spec, sketch.published[i].copy(), (law,), sketch.guarantee, sketch.charge)
+        for i in (0, 2)
+    )
+    for ours, theirs in ((first, second), (second, sketch.total()), (sketch.total(), first)):
+        with pytest.raises(ReleaseRefused, match="in both"):
+            ours - theirs
+    other.day([1])
+    assert (first + other.total()).noise_scale ** 2 == pytest.approx(
+        first.noise_scale**2 + other.total().noise_scale ** 2
+    )
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("grid", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize(("days", "objective"), [(365, "balanced"), (10_000, "totals"), (365, "windows")])
+def test_weights_on_a_fine_grid_have_room(days: int, objective: str, grid: float) -> None:
+    """A day's table is held to what its design has room for: a design is chosen that has it."""
+    sketch = make(days, unit=dps.per_record(max_weight=1000), grid=grid, objective=objective)
+    found = sketch.day([1] * 20_000, weights=[1000] * 20_000).estimate([1])
+    assert found.value[0] == pytest.approx(2e7, rel=1e-6)
+
+
+@pytest.mark.usefixtures("quiet")
 def test_users_count_on_the_days_they_may() -> None:
     """Two days, at least three apart: days 1, 4 of one who comes daily; 2, 5 of one who first comes on day 2."""
     unit = dps.per_user(1, max_weight=2)
@@ -297,6 +342,27 @@ def test_what_is_dropped_of_a_user_follows_from_their_own_records() -> None:
             sketch.day([user % 5 for user in users], users=users)
         published.append(sketch.published)
     assert np.abs(published[0] - published[1]).sum(axis=(1, 2)).tolist() == [3, 0, 3, 0, 0, 0]
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.binary(3), pa.large_string()])
+def test_users_of_every_form_of_text_are_held_to_their_days(kind: pa.DataType) -> None:
+    sketch = make(4, unit=dps.per_user(1), user_days=1)
+    users = pa.array([b"ann", b"bob", None], pa.binary(3)) if kind == pa.binary(3) else pa.array(["ann", "bob", None])
+    for _ in range(2):
+        sketch.day([1, 1, 1], users=users.cast(pa.binary()).cast(kind) if kind != pa.binary(3) else users)
+    assert (sketch.dropped_records, sketch.skipped_nulls) == (2, 2)
+    assert round(float(sketch.total().estimate([1]).value[0])) == 2
+
+
+def test_a_moment_is_taken_for_its_date() -> None:
+    """A state whose first day was a moment could not be read again."""
+    sketch = again(make(3, first_day=datetime(2026, 11, 15, 23, 30)))
+    assert sketch.first_day == date(2026, 11, 15)
+    assert type(sketch.first_day) is date
+    assert sketch.number_of(datetime(2026, 11, 17, 1)) == sketch.number_of("2026-11-17") == 3
+    sketch.day([1])
+    assert sketch.curve(1).key == ["2026-11-15"]
 
 
 def test_users_of_another_type_are_refused_on_every_day() -> None:

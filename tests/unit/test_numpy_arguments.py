@@ -442,6 +442,7 @@ CASES = [
     Case("ContinualCountSketch.plot", lambda: continual().plot, {"window": 2}, {"key": "a"}),
     Case("Ledger.record_day", fixed(recorded), {"day": 3}),
     Case("ContinualCountSketch.between", lambda: continual().between, {"first": 1, "last": 3}),
+    Case("ContinualCountSketch.publication_of", lambda: continual().publication_of, {"day": 2}),
     *(
         Case(
             "LocalCountSketch",

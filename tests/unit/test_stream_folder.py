@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import FileRefused, LedgerError, ReleaseRefused
+from dpsketch.errors import FileRefused, LedgerError, ReleaseRefused, SketchBroken
+from dpsketch.privacy import PureCost
 from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.countsketch import ContinualCountSketch
 
@@ -55,7 +57,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bo
 
 POINTS = [
     (ContinualCountSketch, "publish_day", False),
-    (ContinualCountSketch, "publish_day", True),
+    (ContinualCountSketch, "_end_day", True),
     (files, "write", False),
     (files, "write", True),
     (dps.Ledger, "record_day", False),
@@ -81,9 +83,13 @@ def test_killed_anywhere_a_day_is_shown_with_one_draw(
     np.testing.assert_array_equal(again.published[:1], first)
     known = ledger.last_day(again.charge) if again.charge else None
     assert known == (again.days_published, again.publication)
-    if written:  # what was drawn is kept, and answered
+    if owner is dps.Ledger:  # what was drawn is kept, and answered
         np.testing.assert_array_equal(again.published, sketch.published)
-    else:  # nobody has seen it
+    elif name != "publish_day":  # drawn, and not known to be kept: nobody gets to see it
+        for ask in (lambda: sketch.published, lambda: sketch.publication, sketch.total):
+            with pytest.raises(SketchBroken):
+                ask()
+    if not written:
         again.update([3])
         folder.publish(again)
     assert folder.load().days_published == 2
@@ -99,15 +105,78 @@ def test_an_old_backup_is_refused(tmp_path: Path, ledger: dps.Ledger) -> None:
     old = StreamFolder(tmp_path / "backup", ledger=ledger)
     with pytest.raises(ReleaseRefused, match="old copy"):
         old.load()
-    # Loaded before the other went on, it is refused when it would show its own draw of the day.
+    # Loaded before the other went on, it is refused when it would draw the day again, and its state is left alone.
     shutil.copytree(tmp_path / "state", tmp_path / "twin")
     twin = StreamFolder(tmp_path / "twin", ledger=ledger)
     beside = twin.load()
-    one_day(folder)
-    with pytest.raises(ReleaseRefused, match="with other noise"):
+    sketch = one_day(folder)
+    before = (tmp_path / "twin" / "stream.sketch").read_bytes()
+    with pytest.raises(ReleaseRefused, match="old copy"):
         twin.publish(beside)
-    with pytest.raises(ReleaseRefused, match="another copy"):
-        twin.load()
+    assert (tmp_path / "twin" / "stream.sketch").read_bytes() == before
+    assert beside.days_published == 2
+    # Whoever came by it all the same does not get past the ledger.
+    assert sketch.charge is not None
+    with pytest.raises(ReleaseRefused, match="with other noise"):
+        ledger.record_day(sketch.charge, 3, "of another draw")
+
+
+def test_a_copy_that_went_on_without_the_ledger_is_refused(tmp_path: Path, ledger: dps.Ledger) -> None:
+    folder = begun(tmp_path, ledger)
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    one_day(folder)
+    alone = StreamFolder(tmp_path / "copy")
+    for _ in range(3):
+        one_day(alone)
+        with pytest.raises(ReleaseRefused, match="another copy"):
+            StreamFolder(tmp_path / "copy", ledger=ledger).load()
+    assert one_day(folder).days_published == 2
+
+
+def test_one_state_ends_one_day_once(tmp_path: Path) -> None:
+    folder = begun(tmp_path, None)
+    first, second = folder.load(), folder.load()
+    folder.publish(first)
+    before = (tmp_path / "state" / "stream.sketch").read_bytes()
+    other = ContinualCountSketch(days=10, **SHAPE, epsilon=1.0, delta=1e-6)
+    for stale in (second, other):
+        with pytest.raises(ReleaseRefused, match="not the state"):
+            folder.publish(stale)
+        assert stale.days_published == 0
+    other.publish_day()
+    with pytest.raises(ReleaseRefused, match="not the state"):
+        folder.publish(other)
+    assert (tmp_path / "state" / "stream.sketch").read_bytes() == before
+    folder.publish(first)
+    assert folder.load().days_published == 2
+    # Days that it ended in memory since it was loaded are of the state: written with the next, they are drawn once.
+    first.publish_day()
+    folder.publish(first)
+    np.testing.assert_array_equal(folder.load().published, first.published)
+    apart = folder.load()
+    for sketch in (first, apart):
+        sketch.publish_day()
+    folder.publish(first)
+    apart.publish_day()
+    with pytest.raises(ReleaseRefused, match="not the state"):
+        folder.publish(apart)
+    for held in (folder, StreamFolder(tmp_path / "state")):
+        with folder.held(), ThreadPoolExecutor(1) as beside, pytest.raises(FileRefused, match="in use"):
+            beside.submit(held.publish, first).result()
+
+
+def test_another_ledger_does_not_know_the_stream(tmp_path: Path, ledger: dps.Ledger) -> None:
+    folder = begun(tmp_path, ledger)
+    sketch = one_day(folder)
+    other = dps.Ledger(tmp_path / "other.db")
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="another ledger"):
+            StreamFolder(tmp_path / "state", ledger=other).load()
+        with pytest.raises(LedgerError, match="another ledger"):
+            StreamFolder(tmp_path / "state", ledger=other).publish(sketch)
+        other.charge("web", [PureCost(1.0)], unit=dps.per_record())
+    assert other.verify() == []
+    assert sketch.days_published == 1
 
 
 def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger) -> None:

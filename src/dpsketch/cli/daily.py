@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import Budget, SketchFlags, Target, unit_from
+from dpsketch.cli.columns import key_parts
+from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, unit_from
 from dpsketch.cli.output import progress_bar, say
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
@@ -91,12 +92,19 @@ def run_day(
 
     if flags.kind != "counts":
         raise InvalidInput("--continual publishes counts: other kinds are released once a day, each at its price.")
+    if flags.engine is not Engine.HERE:
+        raise InvalidInput("--continual counts here: leave --engine out.")
+    if flags.key is not None and len(key_parts(flags.key)) > 1:
+        raise InvalidInput(
+            "--continual takes one column as --key. Join several in one, as in --key \"concat(a, ' ', b)\"."
+        )
     folder = StreamFolder(asked.state, ledger=target.ledger)
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
         if not folder.exists:
             folder.begin(_begun(asked, flags, budget, target))
         sketch = folder.load()
         _refuse_other(sketch, asked, flags, budget)
+        _refuse_other_account(sketch, asked, budget, target)
         number = sketch.number_of(asked.day)
         if number < 1:
             raise InvalidInput(f"{asked.day} is before the first day of this stream, {sketch.first_day}.")
@@ -110,10 +118,12 @@ def run_day(
             private = sketch.between(1, number)
         else:
             with progress_bar("reading") as progress:
+                # In memory: should the day's records not be read, these days were seen by nobody and are not published.
                 for _ in range(sketch.days_published + 1, number):
-                    folder.publish(sketch)
+                    sketch.publish_day()
+                before = sketch.skipped_nulls  # of earlier days
                 reading = feed(sketch, flags, progress)
-            report(reading, sketch)
+            report(replace(reading, skipped=reading.skipped - before), sketch)
             private = folder.publish(sketch)
         _write(private, spool)
     return private
@@ -141,13 +151,17 @@ def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target)
 
 def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Budget) -> None:
     """Refuse options that contradict the stream that was begun: its price and its shape are fixed."""
+    from dpsketch.cli.recipes import stated_type
+
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
     spec, promise = sketch.spec, sketch.guarantee
     wrong = [name for name, value in flags.shape.items() if getattr(spec, name, value) != value]
     if unit != spec.unit:
         wrong.append("unit")
-    if asked.given["days"] != sketch.days:
-        wrong.append("days")
+    if stated_type(flags) not in (None, spec.key_type):
+        wrong.append("key-type")
+    limits = {"days": sketch.days, "user_days": sketch.user_days, "days_apart": sketch.days_apart}
+    wrong += [name.replace("_", "-") for name, held in limits.items() if asked.given.get(name, held) != held]
     stated = {"epsilon": promise.epsilon, "delta": promise.delta, "rho": promise.rho}
     wrong += [name for name, value in budget.amount.items() if value is not None and value != stated[name]]
     if wrong:
@@ -155,6 +169,20 @@ def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Bud
             f"the stream in {asked.state} was begun with another {', '.join(wrong)}. Give the same options every day, "
             "or begin another stream in another folder, at its own price."
         )
+
+
+def _refuse_other_account(sketch: Any, asked: Continual, budget: Budget, target: Target) -> None:
+    """Refuse to go on without the ledger that paid, or with one that did not."""
+    charge = sketch.charge
+    if charge is not None and target.ledger is None:
+        raise InvalidInput(
+            f"the stream in {asked.state} was charged to dataset {charge.dataset!r} of a ledger, which knows its days: "
+            "go on with that, without --no-ledger. Else an old copy of the state would publish days again."
+        )
+    if budget.dataset is not None and (charge is None or charge.dataset != budget.dataset):
+        raise InvalidInput(f"the stream in {asked.state} was begun with another dataset: it is charged once.")
+    if charge is None and target.ledger is not None:
+        raise InvalidInput(f"the stream in {asked.state} was begun without a ledger: say --no-ledger.")
 
 
 def _write(private: Any, spool: Spool) -> None:

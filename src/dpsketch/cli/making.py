@@ -79,7 +79,8 @@ def run(
             raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
         target = budget.target(lambda: source_of(sources))
         private = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=report)
-        tell(private, target, output, as_json)
+        # Charged when it began, whatever today's file would be charged to.
+        tell(private, replace(target, dataset=private.charge and private.charge.dataset), output, as_json)
         return
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)

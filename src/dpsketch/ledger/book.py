@@ -255,6 +255,8 @@ class Ledger:
         ------
         ReleaseRefused
             The day, or a later one, was shown with other noise: whoever asks goes on from an old copy.
+        LedgerError
+            The stream was charged to another ledger.
         """
 
         def work(connection: Connection) -> None:
@@ -264,12 +266,20 @@ class Ledger:
         self._store.write(charge.dataset, work)
 
     def last_day(self, charge: Charge) -> tuple[int, str] | None:
-        """Return the newest day that a stream has shown, with the digest of its publication; None before one."""
+        """Return the newest day that a stream has shown, with the digest of its publication; None before one.
 
-        def work(connection: Connection) -> tuple[int, str] | None:
+        Raises
+        ------
+        LedgerError
+            The stream was charged to another ledger.
+        """
+
+        def work(connection: Connection) -> list[tuple[int, str]]:
             return days.last(connection, charge)
 
-        return self._store.read(work, None)
+        if (found := self._store.read(work, None)) is None:  # a ledger without a row
+            raise days.unpaid(charge)
+        return found[0] if found else None
 
     def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, part: str | None = None) -> Preview:
         """Say what a charge would do, and touch nothing."""

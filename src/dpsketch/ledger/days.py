@@ -17,11 +17,12 @@ from dpsketch.ledger.values import Charge, Problem, row_digest
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["find_problems", "last", "put"]
+__all__ = ["find_problems", "last", "put", "unpaid"]
 
 
 def put(connection: Connection, charge: Charge, day: int, publication: str) -> None:
     """Record that a day of a stream is about to be shown; refuse one that was shown with other noise."""
+    _refuse_unpaid(connection, charge)
     known = _trusted(connection, charge)
     if day in known:
         if known[day] != publication:
@@ -38,10 +39,29 @@ def put(connection: Connection, charge: Charge, day: int, publication: str) -> N
     connection.execute(tables()[7].insert().values(**row, digest=row_digest(row)))
 
 
-def last(connection: Connection, charge: Charge) -> tuple[int, str] | None:
-    """Return the newest day that a stream has shown, and what of it is recorded."""
+def _refuse_unpaid(connection: Connection, charge: Charge) -> None:
+    """Refuse a stream that was not charged here: what this ledger knows of its days tells nothing."""
+    from sqlalchemy import select
+
+    entries = tables()[1]
+    own = (entries.c.dataset == charge.dataset) & (entries.c.id == charge.id) & (entries.c.digest == charge.digest)
+    if not has_table(connection, entries) or connection.execute(select(entries.c.id).where(own)).first() is None:
+        raise unpaid(charge)
+
+
+def unpaid(charge: Charge) -> LedgerError:
+    """Return the refusal of a stream that another ledger has paid for."""
+    return LedgerError(
+        "this stream was charged to another ledger, which knows the days that it has shown: here is no such row "
+        f"{charge.id} of dataset {charge.dataset!r}. Go on with the ledger that the stream began with."
+    )
+
+
+def last(connection: Connection, charge: Charge) -> list[tuple[int, str]]:
+    """Return the newest day that a stream has shown, and what of it is recorded; nothing before one."""
+    _refuse_unpaid(connection, charge)
     known = _trusted(connection, charge)
-    return (max(known), known[max(known)]) if known else None
+    return [(max(known), known[max(known)])] if known else []
 
 
 def find_problems(connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:

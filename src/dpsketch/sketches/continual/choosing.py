@@ -15,7 +15,7 @@ import numpy as np
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.privacy import Budget, PureCost
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Recurrence
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter, Recurrence
 
 __all__ = ["DAILY", "DesignName", "Objective", "choose_design", "design_from_json"]
 
@@ -40,6 +40,11 @@ _TOTALS = {
 _GAIN_BITS = 26
 # (scale, guard) by the longest horizon they suit: the floors then add about a thousandth to the noise (endless: 0.7%).
 _PRECISION = {1_000: (14, 12), 10_000: (16, 14), LONGEST: (18, 12)}
+
+# Of heavy units they may be coarser, down to these; gains then have ten bits.
+_LEAST_SCALE, _LEAST_GUARD = 2, 8
+# A design is chosen where so many of the heaviest records of one day fit into a cell.
+_HEAVY_RECORDS = 2**20
 
 _WINDOWS = (1024, 471, 331, 260, 213, 177, 146)
 _BAND_SCALE = 1024
@@ -117,14 +122,11 @@ def design_from_json(value: Any) -> Design:
 
 
 def _candidates(contribution: Contribution, horizon: int | None, objective: Objective) -> list[Design]:
-    found: list[Design] = [DAILY]
-    if objective == "windows":
-        found.append(Banded(_WINDOWS))
-    else:
-        found.append(_recurrence(contribution, horizon, objective))
+    windows = objective == "windows"
+    found: list[Filter] = [Banded(_WINDOWS) if windows else _recurrence(contribution, horizon, objective)]
     if contribution.days > 1 and contribution.apart > 1:
         found.append(_square_root(contribution.apart))
-    return found
+    return [DAILY, *(design for design in found if design.limit >= _HEAVY_RECORDS * _step(contribution))]
 
 
 def _judge(contribution: Contribution, horizon: int | None, objective: Objective) -> Any:
@@ -148,10 +150,17 @@ def _recurrence(contribution: Contribution, horizon: int | None, objective: Obje
     rates, gains = table[next((known for known in table if days <= known), max(table))]
     scale, guard = _PRECISION[next(known for known in _PRECISION if days <= known)]
     # The coarser a unit's own step, the coarser the floors may be, and the larger the counts that fit.
-    scale = max(2, scale - (math.isqrt(contribution.squared // contribution.cells).bit_length() - 1))
+    coarser = _step(contribution).bit_length() - 1
+    guard = max(_LEAST_GUARD, guard - max(0, coarser - (scale - _LEAST_SCALE)))
+    scale = max(_LEAST_SCALE, scale - coarser)
     shift = _GAIN_BITS - scale - guard
     held = (gain >> shift if shift > 0 else gain << -shift for gain in gains)
     return Recurrence(rates, tuple(max(1, gain) for gain in held), scale, guard)
+
+
+def _step(contribution: Contribution) -> int:
+    """Return how far a unit moves a cell."""
+    return math.isqrt(contribution.squared // contribution.cells)
 
 
 def _square_root(bands: int) -> Banded:

@@ -29,7 +29,7 @@ from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["LONGEST", "Banded", "Contribution", "Design", "Recurrence"]
+__all__ = ["LONGEST", "Banded", "Contribution", "Design", "Filter", "Recurrence"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -139,10 +139,15 @@ class Design(ABC):
         )
 
 
-class _Filter(Design):
+class Filter(Design):
     """A design whose day t enters the publications of days t, t + 1, … by the same numbers, whatever t is."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def limit(self) -> int:
+        """The largest magnitude of a day's cell; a larger one is held to it."""
 
     @abstractmethod
     def response(self, days: int) -> Floats:
@@ -170,7 +175,7 @@ class _Filter(Design):
 
 
 @dataclass(frozen=True, slots=True)
-class Banded(_Filter):
+class Banded(Filter):
     """Each day's table enters the publications of as many days as there are bands; of one band, of its own day.
 
     Attributes
@@ -213,6 +218,11 @@ class Banded(_Filter):
         """How many tables it keeps beside today's: the days before."""
         return len(self.bands) - 1
 
+    @property
+    def limit(self) -> int:
+        """The largest magnitude of a day's cell; a larger one is held to it."""
+        return _ROOM // sum(self.bands)
+
     def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
         """Return Δ·‖Σ_{i<k} C[:, i·b]‖₂, in integers, and in L1 k·Δ₁·Σc."""
         unit = contribution.within(horizon)
@@ -229,8 +239,7 @@ class Banded(_Filter):
 
     def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
         """Publish Σ c_j·x_{t−j}. Today's cells are held to what fits, which brings neighbours no further apart."""
-        limit = _ROOM // sum(self.bands)
-        held = np.clip(today, -limit, limit)
+        held = np.clip(today, -self.limit, self.limit)
         table = self.bands[0] * held
         for band, earlier in zip(self.bands[1:], state, strict=True):
             table += band * earlier
@@ -254,7 +263,7 @@ class Banded(_Filter):
 
 
 @dataclass(frozen=True, slots=True)
-class Recurrence(_Filter):
+class Recurrence(Filter):
     """Every day's table enters all publications that follow, ever less, by a recurrence over few buffers.
 
     With rates θ_i = a_i/2²⁰ and gains w_i, in integers, and ⌊·⌋ the floor,

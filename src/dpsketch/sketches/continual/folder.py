@@ -12,6 +12,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from dpsketch import files
@@ -61,6 +62,8 @@ class StreamFolder:
     def __init__(self, folder: str | os.PathLike[str], *, ledger: Ledger | None = None) -> None:
         self._folder = Path(folder)
         self._ledger = ledger
+        self._holds = False
+        self._turn = RLock()
 
     @property
     def exists(self) -> bool:
@@ -73,51 +76,97 @@ class StreamFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder alone: of two processes that would end one day, the second is refused."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / _LOCK).open("w") as lock:
-            if os.name == "posix":
-                import fcntl
+        """Hold the folder alone: of two processes or threads that would end one day, the second is refused."""
+        if not self._turn.acquire(blocking=False):
+            raise self._in_use()
+        try:
+            if self._holds:  # this very thread
+                yield
+                return
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with (self._folder / _LOCK).open("w") as lock:
+                if os.name == "posix":
+                    import fcntl
 
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except OSError:
+                        raise self._in_use() from None
+                self._holds = True
                 try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise FileRefused(f"{self._folder} is in use by another process. Wait for it to end.") from None
-            yield
+                    yield
+                finally:
+                    self._holds = False
+        finally:
+            self._turn.release()
+
+    def _in_use(self) -> FileRefused:
+        return FileRefused(f"{self._folder} is in use by another process or thread. Wait for it to end.")
 
     def begin(self, sketch: ContinualCountSketch) -> None:
         """Write the state of a stream that was just charged, before its first day."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.exists:
-            raise FileRefused(f"{self._folder} holds a stream already: go on with it, or name another folder.")
-        sketch.save_sensitive(self._path)
+        with self.held():
+            if self.exists:
+                raise FileRefused(f"{self._folder} holds a stream already: go on with it, or name another folder.")
+            sketch.save_sensitive(self._path)
 
     def load(self) -> ContinualCountSketch:
-        """Return the stream as it was last written; refuse one that is older than what the ledger knows was shown."""
-        sketch = ContinualCountSketch.from_document(files.read(self._path, allow_sensitive=True))
-        charge = sketch.charge
-        if self._ledger is not None and charge is not None:
-            known = self._ledger.last_day(charge)
-            if known is not None and known[0] > sketch.days_published:
-                raise ReleaseRefused(
-                    f"the ledger knows that day {known[0]} of this stream was published, and the state in "
-                    f"{self._folder} ends with day {sketch.days_published}: it is an old copy, and would publish days "
-                    "again with other noise. Restore the newest state, or begin another stream."
-                )
-            if known is not None and known[0] == sketch.days_published and known[1] != sketch.publication:
-                raise ReleaseRefused(
-                    f"the state in {self._folder} published day {known[0]} with other noise than the ledger knows was "
-                    "shown: it is another copy. Restore the newest state, or begin another stream."
-                )
-            if sketch.days_published:
-                # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
-                self._ledger.record_day(charge, sketch.days_published, sketch.publication)
+        """Return the stream as it was last written; refuse one that is not what the ledger knows was shown."""
+        sketch = self._read()
+        self._refuse_old(sketch)
+        # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
+        self._record(sketch)
         return sketch
 
     def publish(self, sketch: ContinualCountSketch) -> PrivateCountSketch:
-        """End the day of a stream that was loaded from here, write it, record it, and return the total so far."""
-        release = sketch.publish_day()
-        sketch.save_sensitive(self._path)
-        if self._ledger is not None and sketch.charge is not None:
-            self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)
+        """End the day of a stream that was loaded from here, write it, record it, and return the total so far.
+
+        Raises
+        ------
+        ReleaseRefused
+            If the sketch does not go on from what the folder holds: it was loaded before another ended the day, or is
+            not of this stream. Nothing is drawn or written.
+        """
+        with self.held():
+            stored = self._read()
+            if not _goes_on(sketch, stored):
+                raise ReleaseRefused(
+                    f"this is not the state in {self._folder}: that has gone on since it was loaded, or is of another "
+                    "stream. A day is drawn once: load the state, and give it the records of its own day."
+                )
+            self._refuse_old(sketch)
+            release = sketch.publish_day(state=self._path)
+            self._record(sketch)
         return release
+
+    def _read(self) -> ContinualCountSketch:
+        return ContinualCountSketch.from_document(files.read(self._path, allow_sensitive=True))
+
+    def _refuse_old(self, sketch: ContinualCountSketch) -> None:
+        """Refuse a state that would show, or has shown, a day with other noise than the ledger knows of."""
+        if self._ledger is None or sketch.charge is None or (known := self._ledger.last_day(sketch.charge)) is None:
+            return
+        day, publication = known
+        if day > sketch.days_published:
+            raise ReleaseRefused(
+                f"the ledger knows that day {day} of this stream was published, and the state in {self._folder} ends "
+                f"with day {sketch.days_published}: it is an old copy, and would publish days again with other noise. "
+                "Restore the newest state, or begin another stream."
+            )
+        if publication != sketch.publication_of(day):
+            raise ReleaseRefused(
+                f"the state in {self._folder} published day {day} with other noise than the ledger knows was shown: it "
+                "is another copy. Restore the newest state, or begin another stream."
+            )
+
+    def _record(self, sketch: ContinualCountSketch) -> None:
+        if self._ledger is not None and sketch.charge is not None and sketch.days_published:
+            self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)
+
+
+def _goes_on(sketch: ContinualCountSketch, stored: ContinualCountSketch) -> bool:
+    """Say whether a sketch is a stored one, with its days, and perhaps with further ones that nobody has stored."""
+    day = stored.days_published
+    if sketch.partial_ids != stored.partial_ids or sketch.days_published < day:
+        return False
+    return day == 0 or sketch.publication_of(day) == stored.publication

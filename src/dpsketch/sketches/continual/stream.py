@@ -7,6 +7,7 @@ that stands for, and hands it over in the evening.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import numpy as np
@@ -135,17 +136,28 @@ class Stream:
     @property
     def digest(self) -> str:
         """A digest of what the last day published, for a ledger to know it by. Public."""
-        found = hashlib.sha256(b"%d" % self._day)
-        for table in self._tables[self._design.published(max(0, self._day - 1)) :]:
+        return self.digest_of(self._day)
+
+    def digest_of(self, day: int) -> str:
+        """Return a digest of what a day published. Public."""
+        found = hashlib.sha256(b"%d" % day)
+        for table in self._tables[self._design.published(max(0, day - 1)) : self._design.published(day)]:
             found.update(table.astype("<i8").tobytes())
         return found.hexdigest()
 
     @property
     def name(self) -> str:
-        """What tells this stream from others: a digest of its first publication. Public."""
+        """What tells this stream from others: a digest of its first publication, its terms and its charge. Public.
+
+        Of small tables, two streams may publish the same by chance.
+        """
         if not self._tables:
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
-        return hashlib.sha256(self._tables[0].astype("<i8").tobytes()).hexdigest()[:32]
+        charge = self._permit.charge
+        terms = [self._design.to_json(), self._horizon, self.law.to_json(), None if charge is None else charge.digest]
+        found = hashlib.sha256(json.dumps(terms, sort_keys=True).encode())
+        found.update(self._tables[0].astype("<i8").tobytes())
+        return found.hexdigest()[:32]
 
     def refuse_after_the_end(self) -> None:
         """Refuse a day more than the noise was calibrated for."""

@@ -31,7 +31,7 @@ class Stretch:
     Attributes
     ----------
     stream : str
-        What tells the stream from others: a digest of the first table that it published.
+        What tells the stream from others: a digest of the first table that it published, of its terms and charge.
     law : Noise
         The noise in each cell of each published table, independent from table to table.
     weights : numpy.ndarray

@@ -61,6 +61,8 @@ class Visits:
         kind = key_type_of(column.type)
         if kind is None:  # nobody
             return column, [], 0
+        if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+            column = column.cast(pa.large_binary())
         encoded = (column.cast(pa.large_binary()) if kind == "text" else column).dictionary_encode()
         digests = [self._digest(value) for value in encoded.dictionary.to_pylist()]
         welcome = np.array([self._may_come(digest, day) for digest in digests], dtype=bool)

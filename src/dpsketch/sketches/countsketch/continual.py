@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -122,6 +123,12 @@ class ContinualCountSketch(Partial):
     In units of the noise of one release, root mean square over all days, by default: 30 days 1.98 for totals, 2.02 for
     weeks, 1.35 for single days; 365 days 2.83, 2.33 and 1.50; 10,000 days 3.99, 2.58 and 1.61.
 
+    A day's cell is held to what 64 bits have room for. A recurrence for at most 1,000 days holds five hundred million
+    of the heaviest records in it, a longer one, or one without an end, eleven million; of weights on a grid of more
+    than a hundred thousand steps fewer, and one without room for a million is not chosen. What a day has beyond that in
+    one cell is not counted, silently, as a word of it would tell of the data; intervals do not cover it.
+    ``design="daily"`` has room.
+
     Examples
     --------
     >>> import dpsketch as dps
@@ -227,6 +234,16 @@ class ContinualCountSketch(Partial):
         return self._days
 
     @property
+    def user_days(self) -> int | None:
+        """On how many days a user counts at most; None where the unit is a record."""
+        return None if self._spec.unit.level == "record" else self._limits[0]
+
+    @property
+    def days_apart(self) -> int:
+        """How many days after one that counts a user's next may be."""
+        return self._limits[1]
+
+    @property
     def days_published(self) -> int:
         """How many days have been published."""
         return self._stream.day
@@ -251,12 +268,18 @@ class ContinualCountSketch(Partial):
     @property
     def published(self) -> npt.NDArray[np.int64]:
         """All that was published, as it was: one integer table after the other. Public; answers are made of it."""
+        self._refuse_broken()
         return self._stream.tables
 
     @property
     def publication(self) -> str:
         """A digest of what the last day published, for a ledger to know it by. Public."""
+        self._refuse_broken()
         return self._stream.digest
+
+    def publication_of(self, day: int) -> str:
+        """Return a digest of what a day published, for a ledger to know it by. Public."""
+        return self._stream.digest_of(whole_number("day", day, low=1, high=max(1, self.days_published)))
 
     @property
     def skipped_nulls(self) -> int:
@@ -341,14 +364,22 @@ class ContinualCountSketch(Partial):
         self._dropped += batch.dropped
         self._spec.user_clip.add(self._today, batch.bounded, self._row_keys)
 
-    def publish_day(self) -> PrivateCountSketch:
+    def publish_day(self, *, state: str | PathLike[str] | None = None) -> PrivateCountSketch:
         """End the day: publish what the design makes of it, and return the release of the total so far.
 
         Interrupted, the sketch refuses to go on: nothing is drawn twice, and no day counted twice.
+
+        Parameters
+        ----------
+        state : path, optional
+            Where the new state is written, as :meth:`save_sensitive` does, before anything of the day can be seen.
         """
         self._stream.refuse_after_the_end()
         self._begin_change()
-        return self._end_day()
+        release = self._end_day()
+        if state is not None:
+            files.write(state, self._completed(self._to_document()))
+        return release
 
     def _end_day(self) -> PrivateCountSketch:
         self._stream.end_day(self._today)
@@ -498,6 +529,8 @@ def _nodes(design: Design, day: int) -> Iterator[tuple[int, int]]:
 
 
 def _checked_date(day: date | str | None) -> date | None:
+    if isinstance(day, datetime):
+        return day.date()
     if day is None or isinstance(day, date):
         return day
     try:

@@ -324,7 +324,9 @@ class PrivateCountSketch(KeyedRelease):
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
         ours, theirs = self._drawn(), other._drawn()
-        if not set(ours).isdisjoint(theirs):
+        # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
+        paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest
+        if not set(ours).isdisjoint(theirs) or (paid_once and (ours or theirs)):
             raise ReleaseRefused(
                 "cannot combine: one release is in both, and its noise would count double, or cancel, as no interval "
                 "says. Add or subtract each release once."
