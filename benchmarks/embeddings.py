@@ -70,7 +70,7 @@ def gradient_descent(data: Data, other: Data, epsilon: float, draw: int) -> floa
     """Return the accuracy of logistic regression by noisy gradients over several passes.
 
     Per-record gradients are clipped to 1, and the noise is of √passes times one release's; continuous, and from a
-    seed. Steps and rate were tuned for it by others on these test sets, for free: a bound on what it reaches.
+    seed. Passes and rate are those of a few trials, and not tuned.
     """
     X, y, Z, u = data
     classes = int(y.max()) + 1

@@ -63,7 +63,7 @@ def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner, ages
     [
         (("--bits", 7, "--quantiles", "0.5,x"), "--quantiles takes numbers"),
         (("--bits", 7, "--quantiles", "0.5,1"), "strictly between 0 and 1"),
-        (("--bits", 7, "--quantiles", "0.5", "--rows", 3), "rows= shapes the tree"),
+        (("--bits", 7, "--quantiles", "0.5", "--rows", 3), "--rows shapes the tree"),
         (("--bits", 7, "--interval-share", 0.5), "--interval-share goes with --quantiles"),
     ],
 )

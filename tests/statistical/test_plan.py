@@ -164,7 +164,7 @@ def test_the_best_for_keys_is_the_one_that_names_the_most() -> None:
     guess = Guess(50_000, 5_000, 1.0)
     best = compare("keys", Amount(RECORD, 1.0, 1e-6), guess)
     assert best.best.kind == "histogram"
-    assert {each.kind for each in best.proposals} == {"histogram", "sparse", "heavy", "counts"}
+    assert {each.kind for each in best.proposals} == {"histogram", "histogram-votes", "sparse", "heavy", "counts"}
     assert best.why.startswith("it names about")
     pure = compare("keys", Amount(RECORD, 1.0, 0.0), guess)
     assert pure.best.kind in ("sparse", "heavy")

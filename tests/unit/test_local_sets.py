@@ -74,7 +74,6 @@ def test_nobody_and_nothing(empty: Any) -> None:
         [1, 2],
         [["a"], 3],
         [[1.5]],
-        [[True]],
         [["a", 1]],
         pa.array(["a", "b"]),
         pa.array([1, 2]),

@@ -71,7 +71,7 @@ def test_what_cannot_be_started_is_refused(given: dict[str, Any], words: str) ->
         (pa.array(["tea", "milk"] * 50).dictionary_encode(), ["milk", "tea"]),
         (pa.array(["tea", "milk"] * 50, pa.string_view()), ["milk", "tea"]),
         (pa.chunked_array([["tea"] * 50, [], ["milk"] * 50]), ["milk", "tea"]),
-        (np.repeat(np.array([2**64 - 1, 2**63, 5], np.uint64), 50), [-(2**63), -1, 5]),
+        (np.repeat(np.array([2**63 - 1, 5], np.uint64), 50), [2**63 - 1, 5]),
         (np.repeat(np.array([-1, 5], np.int8), 50), [-1, 5]),
         (pa.array([7, None] * 50), [7]),
     ],

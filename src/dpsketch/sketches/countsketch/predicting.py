@@ -65,7 +65,7 @@ def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Bud
     return Prediction(
         error=spec.grid * root_mean_square(location(pseudo_cells(table))),
         half_width=spec.grid * half_width(table, location, 0.95),
-        decoded_error=spec.grid * root_mean_square(decoded.values - units),
+        decoded_error=spec.grid * root_mean_square(decoded.shown("limited") - units),
         noise_scale=spec.grid * scale,
         memory=spec.memory,
     )
