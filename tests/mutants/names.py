@@ -76,8 +76,8 @@ BOUNDS = [
     Mutant(
         "bound-not-applied",
         f"{_HISTOGRAM}/entries.py",
-        "sums, rest = content.sums(known | found, self.counted)",
-        "sums, rest = content.sums(known | found, 1 << 20)",
+        "sums, rest = content.sums(asked, self.counted)",
+        "sums, rest = content.sums(asked, 1 << 20)",
         f"{_BOUNDS} than_were_chosen",
         "users count on all of their keys, whatever the bound",
     ),
@@ -102,7 +102,7 @@ BOUNDS = [
     Mutant(
         "bound-picks-the-first-key",
         f"{_HISTOGRAM}/content.py",
-        "chosen = _capped(self.users, places, 1)",
+        "chosen = _capped(self.users, places, 1, self._words(seed))",
         "chosen = places[np.unique(self.users[places], return_index=True)[1]]",
         f"{_BOUNDS} depends_on_no_other",
         "of a user's keys always the first in their order is taken",
