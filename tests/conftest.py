@@ -63,13 +63,13 @@ def pytest_configure(config: pytest.Config) -> None:
         noise._OperatingSystemSource.read = lambda _, count: _BITS.read(count)  # type: ignore[method-assign]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let what races real processes (servers, signals, clusters, browsers) try twice; the summary names who did (R).
 
     A second failure counts. The random bits are the same in both, so that no statistical verdict gets a second chance;
-    ``make test-full`` gives none at all.
+    ``make test-full`` gives none at all, and neither do mutants, which are run without plugins.
     """
-    if os.environ.get("DPSKETCH_FRESH_NOISE"):
+    if os.environ.get("DPSKETCH_FRESH_NOISE") or not config.pluginmanager.hasplugin("rerunfailures"):
         return
     home = Path(__file__).parent / "integration"
     for item in items:
