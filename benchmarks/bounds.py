@@ -132,11 +132,12 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
     clipping = cache(data.clipping)
     candidates = sorted({round(2 ** (i / 8)) for i in range(8 * 12 + 1)})
     candidates = [bound for bound in candidates if bound <= max(1, 2 * int(data.held.max()))]
-    content = Pairs(data.size, data.users, data.keys, None)
+    prints = (data.users << 32 | data.keys).astype(np.uint64)
+    content = Pairs(data.size, data.users, data.keys, None, lambda rows: prints[rows])
     drawn = []
     for run in range(RUNS):
         with seeded_noise_for_tests_only(_seed(data, run)):
-            drawn.append(tables(*content.held(np.ones(data.size, np.bool_)), data.size))
+            drawn.append(tables(*content.held(np.arange(data.size)), data.size))
     for epsilon in EPSILONS:
         errors = {bound: math.sqrt(variance(bound, epsilon) + clipping(bound)) for bound in candidates}
         best = min(errors, key=lambda bound: errors[bound])
