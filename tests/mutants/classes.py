@@ -41,6 +41,24 @@ CLASSES = [
         "all classes have the same noise",
     ),
     Mutant(
+        "class-moments-half-noise",
+        _SUMS,
+        "moments[triangle] = noisy / weights / _COARSE**2",
+        "exact = weights * _second_moments(shape, points)[triangle]\n"
+        "        moments[triangle] = (exact + noisy) / 2 / weights / _COARSE**2",
+        f"{_TESTS} the_noise_is␣and␣moments",
+        "half the noise on the second moments",
+    ),
+    Mutant(
+        "class-sizes-half-noise",
+        _SUMS,
+        "sizes = permit.add_noise(np.bincount(codes, minlength=classes).astype(np.int64), SIZES)",
+        "held = np.bincount(codes, minlength=classes).astype(np.int64)\n"
+        "        sizes = (held + permit.add_noise(held, SIZES)) // 2",
+        f"{_TESTS} the_noise_is␣and␣moments",
+        "half the noise on the class sizes",
+    ),
+    Mutant(
         "class-moments-weights",
         _SUMS,
         "_DIAGONAL, _OTHERS = 5, 7",

@@ -100,6 +100,14 @@ BOUNDS = [
         "a user counts in its range as often as it has keys",
     ),
     Mutant(
+        "bound-on-disk-of-some-users",
+        f"{_HISTOGRAM}/disk.py",
+        "*(pairs.held_by(asked, seed) for pairs in self._pairs())]",
+        "*(pairs.held_by(asked, seed) for pairs in list(self._pairs())[:1])]",
+        "tests/unit/test_histogram_disk.py -k release_from_disk␣and␣text",
+        "beyond memory a bound is chosen by the first users alone",
+    ),
+    Mutant(
         "bound-picks-the-first-key",
         f"{_HISTOGRAM}/content.py",
         "chosen = _capped(self.users, places, 1, self._words(seed))",

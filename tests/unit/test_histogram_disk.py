@@ -23,6 +23,7 @@ from interrupting import interrupted, sampled_lines
 
 RECORDS = dps.per_record(max_weight=3)
 USERS = dps.per_user(max_keys=4, max_weight=3)
+CHOSEN = dps.per_user("auto", max_weight=3)
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +70,8 @@ RELEASES: list[tuple[Any, dict[str, Any]]] = [
     (USERS, {"form": "rounds", "names_only": True}),
     (USERS, {"form": "rounds", "keys": "listed", "unknown": True}),
     (USERS, {"keys": "listed", "others": True}),
+    (CHOSEN, {}),
+    (CHOSEN, {"keys": "listed", "others": True}),
 ]
 
 
