@@ -102,3 +102,25 @@ def test_what_was_cut_is_known_to_the_sketch_and_adds_up() -> None:
     one.merge(dps.load_sensitive(other.to_sensitive_bytes()))
     assert (one.cut.records, one.cut.left_out, one.cut.offered, one.cut.counted) == (8, 3, 8, 4)
     assert "3" not in repr(one.cut)
+
+
+def test_where_a_release_chooses_max_keys_nothing_is_said_to_be_cut_by_it(dpsketch: Any, tmp_path: Path) -> None:
+    """Ann's ten keys are all there until the release; bob's three records of one key weigh 1, which is two of 21."""
+    made = dpsketch(
+        "run",
+        "histogram",
+        visits(tmp_path),
+        "--key",
+        "page",
+        "--user",
+        "user",
+        "--max-keys",
+        "auto",
+        *BUDGET,
+        "-o",
+        "out",
+    )
+    assert made.code == 0, made.err
+    told = " ".join(made.err.split())
+    assert "10% of the total weight does not count, by --max-weight 1 on each key of a user." in told
+    assert "4096" not in told

@@ -42,10 +42,9 @@ def _report_cut(cut: Cut, unit: Unit) -> None:
             )
             say(f"For your eyes: {above}. --max-weight sets the bound; --count reads rows that stand for many records.")
         else:
-            say(
-                f"For your eyes: {share} of the total weight does not count, by --max-keys {unit.max_keys} and by "
-                f"--max-weight {unit.max_weight:g} on each key of a user."
-            )
+            keys = "" if unit.chosen else f"--max-keys {unit.max_keys} and by "
+            weight = f"--max-weight {unit.max_weight:g} on each key of a user"
+            say(f"For your eyes: {share} of the total weight does not count, by {keys}{weight}.")
 
 
 def _percent(share: float) -> str:

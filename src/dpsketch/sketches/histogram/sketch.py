@@ -42,6 +42,8 @@ __all__ = ["Histogram"]
 
 Integers = npt.NDArray[np.int64]
 
+_ALL = 1 << 31  # keys of one user, more than anybody has
+
 
 class Histogram(Accumulator[HistogramSpec]):
     """The sensitive histogram: counts every key exactly, merges, and is released once its budget is charged.
@@ -250,10 +252,9 @@ class Histogram(Accumulator[HistogramSpec]):
         with self._turn:
             if self._spec.unit.level == "record":
                 return self._cut
-            most, disk = self._spec.unit.max_keys, self._disk
+            # No keys are cut before a release chooses how many.
+            most, disk = _ALL if self._spec.unit.chosen else self._spec.unit.max_keys, self._disk
             pairs, over, counted = self._held.counted(most) if disk is None else disk.counted(self._held, most)
-        if self._spec.unit.chosen:  # nothing is cut before a release chooses
-            return replace(self._cut, records=pairs)
         return replace(self._cut, records=pairs, left_out=over, counted=counted)
 
     def _absorb(self, other: Self) -> None:
