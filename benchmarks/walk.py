@@ -20,9 +20,9 @@ RECORDS = 1_000
 # The steps of the one path, and what belongs to each: the first that fits a file's name is its step.
 STEPS = {
     "command line": ("cli/",),
-    "read records": ("sources/", "sketches/feeding", "sketches/frames"),
+    "read records": ("sources/", "sketches/feed", "sketches/frames"),
     "bound each user": ("bounding/", "sketches/partials", "changes"),
-    "hash keys": ("hashing", "keying", "_compiled/xxh64", "_compiled/kernel"),
+    "hash keys": ("hashing", "seeds", "_compiled/xxh64", "_compiled/kernel"),
     "charge, add noise": ("sketches/permit", "ledger/", "accounting/", "noise"),
     "write the release": ("files", "release", "results", "sketches/documents", "sketches/countsketch/private"),
     "accumulate": ("sketches/", "threads", "_compiled/"),

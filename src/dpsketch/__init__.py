@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from dpsketch.errors import SketchBroken as SketchBroken
     from dpsketch.errors import SourceError as SourceError
     from dpsketch.errors import SpecMismatch as SpecMismatch
-    from dpsketch.keying import keyed as keyed
-    from dpsketch.keying import random_key as random_key
-    from dpsketch.keying import random_seed as random_seed
     from dpsketch.kinds import load as load
     from dpsketch.kinds import load_sensitive as load_sensitive
     from dpsketch.ledger import Ledger as Ledger
@@ -36,6 +33,9 @@ if TYPE_CHECKING:
     from dpsketch.privacy import per_user as per_user
     from dpsketch.results import Estimate as Estimate
     from dpsketch.results import Estimates as Estimates
+    from dpsketch.seeds import keyed as keyed
+    from dpsketch.seeds import random_key as random_key
+    from dpsketch.seeds import random_seed as random_seed
     from dpsketch.sketches.countsketch import ContinualCountSketch as ContinualCountSketch
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
     from dpsketch.sketches.countsketch import LocalCountSketch as LocalCountSketch
@@ -145,7 +145,7 @@ if not TYPE_CHECKING:
                 "BudgetExceeded CounterOverflow DpsketchError FileRefused InvalidInput LedgerError "
                 "ReleaseNotWritten ReleaseRefused SensitiveData SketchBroken SourceError SpecMismatch"
             ),
-            "keying": "keyed random_key random_seed",
+            "seeds": "keyed random_key random_seed",
             "kinds": "load load_sensitive",
             "ledger": "Ledger",
             "privacy": "Budget Guarantee Unit per_record per_user",

@@ -24,7 +24,7 @@ from dpsketch.cli import app, main, recipes, spool  # noqa: F401
 from dpsketch.ledger import Payment
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import per_record
-from dpsketch.sketches import feeding  # noqa: F401
+from dpsketch.sketches import feed  # noqa: F401
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.moment import MomentSketch
 from dpsketch.sketches.moment.secret import Secret

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpsketch.ledger import Ledger
-from dpsketch.sketches.countsketch import adding
+from dpsketch.sketches.countsketch import addition
 
 
 @pytest.mark.parametrize("command", ["run", "build"])
@@ -16,7 +16,7 @@ def test_an_interrupted_feed_releases_and_saves_nothing(
     command: str, dpsketch: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "visits.csv").write_text("page\n" + "a\nb\n" * 500)
-    whole = adding.kernels.add_ones
+    whole = addition.kernels.add_ones
 
     def interrupted_after(*given: Any) -> None:
         whole(*given)
@@ -25,12 +25,12 @@ def test_an_interrupted_feed_releases_and_saves_nothing(
     budget = ["--epsilon", "1", "--delta", "1e-6", "--dataset", "web"] if command == "run" else []
     arguments = [command, "counts", "visits.csv", "--key", "page", *budget, "-o", "out"]
     before = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
-    monkeypatch.setattr(adding.kernels, "add_ones", interrupted_after)
+    monkeypatch.setattr(addition.kernels, "add_ones", interrupted_after)
     stopped = dpsketch(*arguments)
     assert stopped.code != 0
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("ledger")) == ["visits.csv"]
     assert list(before.datasets()) == []
-    monkeypatch.setattr(adding.kernels, "add_ones", whole)
+    monkeypatch.setattr(addition.kernels, "add_ones", whole)
     assert dpsketch(*arguments).code == 0
 
 

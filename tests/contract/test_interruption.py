@@ -13,8 +13,8 @@ import dpsketch as dps
 from dpsketch import local
 from dpsketch.errors import DpsketchError, InvalidInput, ReleaseRefused, SketchBroken, SourceError
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.countsketch import ContinualCountSketch, adding, clipping
-from dpsketch.sketches.feeding import feed
+from dpsketch.sketches.countsketch import ContinualCountSketch, addition, clipping
+from dpsketch.sketches.feed import feed
 from dpsketch.sources import Batch
 from interrupting import interrupted, sampled_lines
 from sensitive import MERGING, ROWS, Row, everything
@@ -220,15 +220,15 @@ def test_an_interrupted_kernel_leaves_nobody_to_be_counted_twice(monkeypatch: py
 
 def test_an_interrupt_while_threads_count_ends_the_sketch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPSKETCH_THREADS", "2")
-    monkeypatch.setattr(adding, "_SMALLEST_PART", 100)
-    whole = adding.kernels.add_ones
+    monkeypatch.setattr(addition, "_SMALLEST_PART", 100)
+    whole = addition.kernels.add_ones
 
     def interrupted_in_one(table: Any, prints: Any, keys: Any) -> None:
         whole(table, prints, keys)
         if threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(adding.kernels, "add_ones", interrupted_in_one)
+    monkeypatch.setattr(addition.kernels, "add_ones", interrupted_in_one)
     sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record())
     with pytest.raises(KeyboardInterrupt):
         sketch.update(range(1000))

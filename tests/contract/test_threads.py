@@ -12,7 +12,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import DpsketchError, SketchBroken
-from dpsketch.sketches.countsketch import adding
+from dpsketch.sketches.countsketch import addition
 
 
 def outcomes(call: Any, times: int = 4) -> list[Any]:
@@ -40,7 +40,7 @@ def test_a_merge_waits_for_a_change_of_the_other_sketch(monkeypatch: pytest.Monk
     """Read in the middle of its update, the other would be merged with half of a batch, or refused as broken."""
     ours, theirs = (dps.CountSketch(rows=1, width=2, unit=dps.per_record(), key_type="int") for _ in range(2))
     half_way, go_on = Event(), Event()
-    whole = adding.kernels.add_ones
+    whole = addition.kernels.add_ones
 
     def slowly(table: Any, prints: Any, keys: Any) -> None:
         whole(table, prints[: len(prints) // 2], keys)
@@ -48,7 +48,7 @@ def test_a_merge_waits_for_a_change_of_the_other_sketch(monkeypatch: pytest.Monk
         assert go_on.wait(20)
         whole(table, prints[len(prints) // 2 :], keys)
 
-    monkeypatch.setattr(adding.kernels, "add_ones", slowly)
+    monkeypatch.setattr(addition.kernels, "add_ones", slowly)
     with ThreadPoolExecutor(2) as pool:
         updating = pool.submit(theirs.update, np.zeros(1000, np.int64))
         assert half_way.wait(20)

@@ -24,7 +24,7 @@ from dpsketch.answers import answer
 from dpsketch.errors import InvalidInput
 from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
-from dpsketch.server.collecting import Collecting, Outcome
+from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases

@@ -29,7 +29,7 @@ from sensitive import everything, everything_in
 pytest.importorskip("pyspark")
 
 from dpsketch import spark as cluster
-from dpsketch.spark import merging
+from dpsketch.spark import merge
 
 # Py4J leaves its sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -224,10 +224,10 @@ def test_collated_text_and_no_records(spark: Any, frame: Any) -> None:
 
 def test_parts_are_merged_in_a_tree(frame: Any, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine parts, two at a time, are four levels; the driver gets one."""
-    monkeypatch.setattr(merging, "_MOST_PARTS", 2)
+    monkeypatch.setattr(merge, "_MOST_PARTS", 2)
     collected: list[int] = []
-    run = merging.run
-    monkeypatch.setattr(merging, "run", lambda step: _noted(run(step), collected))
+    run = merge.run
+    monkeypatch.setattr(merge, "run", lambda step: _noted(run(step), collected))
     built = cluster.build(frame.repartition(9), counts().spec, key="text")
     assert collected == [9, 1]
     assert everything(built) == everything(fill(counts(), table, key="text"))

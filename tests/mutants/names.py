@@ -17,7 +17,7 @@ _BOUNDS = "tests/privacy/test_bounds_privacy.py -k"
 BOUNDS = [
     Mutant(
         "bound-chosen-unpaid",
-        f"{_HISTOGRAM}/choosing.py",
+        f"{_HISTOGRAM}/choice.py",
         "return epsilon * SHARE, epsilon * (1 - SHARE) * _LESS_EPSILON",
         "return epsilon * SHARE, epsilon",
         f"{_BOUNDS} every_bound",
@@ -25,7 +25,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-chosen-on-exact-numbers",
-        f"{_HISTOGRAM}/choosing.py",
+        f"{_HISTOGRAM}/choice.py",
         "self._permit.add_noise(users, USERS),",
         "users + 0 * self._permit.add_noise(users, USERS),",
         f"{_BOUNDS} pays_for",
@@ -33,7 +33,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cells-half-noise",
-        f"{_HISTOGRAM}/choosing.py",
+        f"{_HISTOGRAM}/choice.py",
         "self._permit.add_noise(spread, SPREAD),",
         "spread + (self._permit.add_noise(spread, SPREAD) - spread) // 2,",
         f"{_BOUNDS} pays_for",
@@ -41,7 +41,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cells-reuse-noise",
-        f"{_HISTOGRAM}/choosing.py",
+        f"{_HISTOGRAM}/choice.py",
         """            self._permit.add_noise(users, USERS),
             self._permit.add_noise(spread, SPREAD),""",
         """            (noisy := self._permit.add_noise(users, USERS)),
@@ -67,7 +67,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-last-law-pays",
-        "sketches/histogram/choosing.py",
+        "sketches/histogram/choice.py",
         "max(delta, float(gaussian_excess(self.rest, mu)))",
         "float(gaussian_excess(self.rest, mu))",
         "tests/unit/test_bounds.py -k two_laws",

@@ -59,7 +59,7 @@ STRANGERS = [
     ),
     Mutant(
         "computing-for-nothing",
-        "server/answering.py",
+        "server/answers.py",
         "self._rate.charge(caller, spent)",
         "self._rate.charge(caller, 0.0)",
         f"{_LIMITS} computing_is_charged",
@@ -67,7 +67,7 @@ STRANGERS = [
     ),
     Mutant(
         "workers-count-twice",
-        "server/collecting.py",
+        "server/commits.py",
         "                self._catch_up()\n            return self._commit_in_turn(group)",
         "                pass\n            return self._commit_in_turn(group)",
         f"{_PRODUCTION} count_every_report_once",

@@ -228,7 +228,7 @@ STATE = [
     ),
     Mutant(
         "design-without-room",
-        f"{_CONTINUAL}/choosing.py",
+        f"{_CONTINUAL}/choice.py",
         "if design.limit >= _HEAVY_RECORDS * _step(contribution)",
         "if True",
         f"{_STREAM} fine_grid",

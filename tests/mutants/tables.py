@@ -31,7 +31,7 @@ SOURCES = [
     ),
     Mutant(
         "comparison-of-one-interval",
-        "cli/combining.py",
+        "cli/arithmetic.py",
         "each = (1 + confidence) / 2",
         "each = confidence",
         "tests/cli/test_two_releases.py",

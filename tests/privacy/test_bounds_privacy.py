@@ -16,7 +16,7 @@ import dpsketch as dps
 from dpsketch import accounting
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches import bounds
-from dpsketch.sketches.histogram.choosing import widened
+from dpsketch.sketches.histogram.choice import widened
 from dpsketch.sketches.histogram.content import Pairs
 from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds_delta
 from drawn import Laplace, placed, problems

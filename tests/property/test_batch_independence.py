@@ -191,7 +191,7 @@ PUBLIC = {
 }
 # Of whole numbers below 2⁵³, which doubles add up exactly in every order; test_class_sums.py holds that.
 EXACT = {"sketches/density/class_sums.py", "sketches/density/embedding.py"}
-SENSITIVE = ("_compiled", "bounding", "local", "sketches", "sources", "spark", "hashing.py", "keying.py", "kernels.py")
+SENSITIVE = ("_compiled", "bounding", "local", "sketches", "sources", "spark", "hashing.py", "seeds.py", "kernels.py")
 PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "multi_dot"}
 
 

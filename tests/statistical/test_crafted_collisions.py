@@ -13,7 +13,7 @@ import dpsketch as dps
 from dpsketch._compiled.countsketch import row_values
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.keying import keyed, random_key, random_seed
+from dpsketch.seeds import keyed, random_key, random_seed
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from texts import colliding_texts
 

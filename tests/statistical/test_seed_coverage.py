@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 import dpsketch as dps
-from dpsketch.keying import random_seed
 from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.seeds import random_seed
 
 SEEDS = 200
 KEYS = np.arange(400)

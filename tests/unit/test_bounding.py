@@ -240,7 +240,7 @@ def test_a_dictionary_that_holds_a_user_twice_is_one_user() -> None:
 
 def test_users_are_compared_by_value_and_never_by_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with one fingerprint for all, two users of a batch are two; across batches a doubt is a refusal."""
-    from dpsketch.bounding import keeping
+    from dpsketch.bounding import groups
 
     def alike(users: object, *_: object) -> object:
         found = fingerprint(users)
@@ -249,11 +249,11 @@ def test_users_are_compared_by_value_and_never_by_fingerprint(monkeypatch: pytes
 
     some = sketch(1)
     keys = [1, 2, 1, 2]
-    monkeypatch.setattr(keeping, "fingerprint", alike)
+    monkeypatch.setattr(groups, "fingerprint", alike)
     some.update(keys, users=["ann", "bob", "eve", "joe"])
     monkeypatch.undo()
     assert np.abs(content(some)).sum() > 5 * 2
-    monkeypatch.setattr(keeping, "fingerprint", alike)
+    monkeypatch.setattr(groups, "fingerprint", alike)
     with pytest.raises(InvalidInput, match="counted before"):
         some.update(keys, users=["new"] * 4)
 

@@ -16,7 +16,7 @@ from dpsketch.privacy import Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.histogram.choosing import AutoBound
+from dpsketch.sketches.histogram.choice import AutoBound
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.permit import obtain
 

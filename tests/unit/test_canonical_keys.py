@@ -21,7 +21,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import InvalidInput, SketchBroken
 from dpsketch.hashing import fingerprint
-from dpsketch.sketches.feeding import feed
+from dpsketch.sketches.feed import feed
 from dpsketch.sources import Columns, open_source
 from sensitive import everything
 

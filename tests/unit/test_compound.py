@@ -244,7 +244,7 @@ def test_a_part_may_be_long_and_its_text_is_found_again() -> None:
 
 
 def test_tasks_refuse_columns_that_are_not_those_of_the_sketch() -> None:
-    building = pytest.importorskip("dpsketch.spark.building")
+    building = pytest.importorskip("dpsketch.spark.construction")
     compound = dps.Histogram(unit=RECORD)
     compound.update(TABLE[:0], key=("o", "d"))
     for sketch, key in ((compound, "o"), (compound, ("o", "n")), (dps.Histogram(unit=RECORD), ("o", "d"))):

@@ -12,7 +12,7 @@ import pytest
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.privacy import Budget
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.choosing import DAILY, choose_design, design_from_json
+from dpsketch.sketches.continual.choice import DAILY, choose_design, design_from_json
 from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Recurrence
 
 ONE = Contribution(1, 1, 1)

@@ -9,7 +9,7 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled import messages
 from dpsketch.sketches.countsketch.decoding import joint_decode
-from dpsketch.sketches.countsketch.locating import Location
+from dpsketch.sketches.countsketch.location import Location
 from oracles import decoding as oracle
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, files, local
-from dpsketch.cli.asking import inspect
+from dpsketch.cli.query import inspect
 from dpsketch.privacy import ApproximateCost, Guarantee, PureCost, best_guess, percentage
 
 ROOT = Path(__file__).parents[2]

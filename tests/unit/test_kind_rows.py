@@ -168,7 +168,7 @@ print("LOADED", *sys.modules)
     own = {"counts": "countsketch"}.get(name, name)
     assert {folder for folder, home in homes.items() if home in loaded} == {own}
     assert not loaded & {"pandas", "polars", "matplotlib", "sqlalchemy", "duckdb", "dp_accounting", "mpmath"}
-    assert "dpsketch.cli.making" not in loaded
+    assert "dpsketch.cli.run" not in loaded
     if name == "counts":
         # A few keys are hashed and read without the compiler, and a table of many cells needs no special function.
         assert not loaded & {"numba", "scipy"}

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, audit, files, kernels, keying, ledger, local, noise, plan, privacy
+from dpsketch import accounting, audit, files, kernels, ledger, local, noise, plan, privacy, seeds
 from dpsketch.ledger import Ledger
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost
@@ -658,7 +658,7 @@ def numeric_parameters(call: Any) -> set[str]:
 def public() -> dict[str, set[str]]:
     """Return every public function and method that takes numbers, with their names."""
     found: dict[str, set[str]] = {}
-    modules = (dps, local, kernels, accounting, plan, noise, ledger, audit, keying, privacy)
+    modules = (dps, local, kernels, accounting, plan, noise, ledger, audit, seeds, privacy)
     names = {name: getattr(module, name) for module in modules for name in module.__all__}
     for name, value in {**names, **{name: type(build()) for name, build in SPECS.items()}}.items():
         if inspect.isfunction(value):

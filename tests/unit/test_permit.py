@@ -157,7 +157,7 @@ DRAWN_ELSEWHERE = {
     "moment/secret.py": "a secret is drawn before its charge, and used in no release before it",
     "density/sketch.py": "which of the rows a record goes to, where it goes to one",
     "countsketch/local_model.py": "a device's own report",
-    "countsketch/predicting.py": "a rehearsal on a public guess, of which nothing is released",
+    "countsketch/prediction.py": "a rehearsal on a public guess, of which nothing is released",
     "countsketch/parties.py": "the random name of a party",
     "distinct/mergeable.py": "the random name of a bitmap",
     "continual/visits.py": "the key of the hash that tells users apart, of which nothing is released",

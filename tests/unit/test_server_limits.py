@@ -14,7 +14,7 @@ import pytest
 from starlette.responses import Response
 
 from dpsketch.errors import InvalidInput
-from dpsketch.server.answering import Answers
+from dpsketch.server.answers import Answers
 from dpsketch.server.limits import Bodies, Quota, Rate
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused
@@ -93,7 +93,7 @@ def answers_of(seconds: float) -> Answers:
 def test_computing_is_charged_to_who_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer is said to take three seconds of the processor; five are to be had at once."""
     spent = itertools.count(0, 3)
-    monkeypatch.setattr("dpsketch.server.answering.time.thread_time", lambda: float(next(spent)))
+    monkeypatch.setattr("dpsketch.server.answers.time.thread_time", lambda: float(next(spent)))
 
     async def work() -> None:
         answers = answers_of(0.001)

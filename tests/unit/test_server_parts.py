@@ -23,7 +23,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
 from dpsketch.server.auth import Token, Tokens, digest_of, new_token, require
-from dpsketch.server.collecting import Collecting, Outcome
+from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.replies import finite, reply

@@ -22,7 +22,7 @@ from dpsketch.audit.lattice import gaussian_bound, laplace_bound, seen_numbers
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
-from dpsketch.sketches.continual.choosing import DesignName
+from dpsketch.sketches.continual.choice import DesignName
 from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.density import DensityClassifier, DensitySketch

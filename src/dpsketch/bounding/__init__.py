@@ -21,8 +21,8 @@ from dpsketch import lazy
 
 if TYPE_CHECKING:
     from dpsketch.bounding.counted import CountedUsers
-    from dpsketch.bounding.cutting import Cut, cut_of_records, cut_of_users
-    from dpsketch.bounding.keeping import Bounded, bound, point_fingerprints
+    from dpsketch.bounding.cuts import Cut, cut_of_records, cut_of_users
+    from dpsketch.bounding.groups import Bounded, bound, point_fingerprints
     from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
 
 __all__ = [
@@ -35,8 +35,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             "counted": "CountedUsers",
-            "cutting": "Cut cut_of_records cut_of_users",
-            "keeping": "Bounded bound point_fingerprints",
+            "cuts": "Cut cut_of_records cut_of_users",
+            "groups": "Bounded bound point_fingerprints",
             "whole": "BoundedSpec Grid whole_users",
         },
     )

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from dpsketch._compiled import bounding as kernels
-from dpsketch.bounding.keeping import Bounded, Prints
+from dpsketch.bounding.groups import Bounded, Prints
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 

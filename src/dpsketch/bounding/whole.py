@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch.bounding.cutting import Cut, cut_by_folding
-from dpsketch.bounding.keeping import bound, point_fingerprints
+from dpsketch.bounding.cuts import Cut, cut_by_folding
+from dpsketch.bounding.groups import bound, point_fingerprints
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.privacy import Unit

@@ -26,7 +26,7 @@ def main() -> None:
         if hint and sys.stderr.isatty():
             # Where a bad record is may be told to whoever holds the records, and to nobody else.
             print(f"(For your eyes: {hint})", file=sys.stderr)
-        from dpsketch.cli.wording import in_options
+        from dpsketch.cli.words import in_options
 
         _fail(f"{type(error).__name__}: {in_options(str(error))}")
     except SystemExit as stop:

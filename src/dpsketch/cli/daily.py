@@ -131,7 +131,7 @@ def run_day(
 
 def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Any:
     from dpsketch.cli.recipes import stated_type
-    from dpsketch.keying import random_seed
+    from dpsketch.seeds import random_seed
     from dpsketch.sketches.countsketch import ContinualCountSketch
 
     given: dict[str, Any] = {"rows": 7, "width": 4096, "seed": random_seed(), **flags.shape, **budget.amount}

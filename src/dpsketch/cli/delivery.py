@@ -15,6 +15,7 @@ pays for two draws of which someone may have seen the first:
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from dpsketch.errors import DpsketchError, FileRefused, ReleaseNotWritten, Relea
 if TYPE_CHECKING:
     from dpsketch.ledger import Origin, Payment
 
-__all__ = ["deliver", "not_in_place", "room_of"]
+__all__ = ["deliver", "refuse_lasting", "room_of", "save"]
 
 # A release is about as large as its table; this is for its header and its alignment.
 _HEADER_ROOM = 1 << 16
@@ -146,7 +147,7 @@ def _elsewhere(output: Path, data: bytes, payment: Payment, full: OSError) -> Sp
 
 def _what_is_left(payment: Payment | None, place: Spool, closed: bool, repeatable: bool, error: BaseException) -> str:
     if place.complete:
-        return f"{not_in_place(place, error)} Nothing is charged again."
+        return f"{_not_in_place(place, error)} Nothing is charged again."
     reason = _reason(error)
     charge = _charge_words(payment)
     if closed:
@@ -160,7 +161,7 @@ def _what_is_left(payment: Payment | None, place: Spool, closed: bool, repeatabl
     return f"{lost} What it was made from is gone with this command, so the release is lost and the charge stays."
 
 
-def not_in_place(place: Spool, error: BaseException) -> str:
+def _not_in_place(place: Spool, error: BaseException) -> str:
     """Say that a whole file did not get its name, and how it gets it."""
     return (
         f"{place.output} is whole but not in place ({_reason(error)}). `dpsketch recover {place.output}` puts it in "
@@ -186,3 +187,21 @@ def _reason(error: BaseException) -> str:
             return "not enough memory"
         case _:
             return type(error).__name__
+
+
+def refuse_lasting(path: Path) -> None:
+    """Refuse to begin with a file that will have to be destroyed and cannot be."""
+    if not (os.access(path, os.W_OK) and os.access(Path(os.path.realpath(path)).parent, os.W_OK)):
+        raise FileRefused(f"{path} must be destroyed when it is used, and may not be written. Make it writable.")
+
+
+def save(spool: Spool, data: bytes, *, sensitive: bool, ends: Sequence[Ending] = ()) -> None:
+    """Write a file that nothing was paid for."""
+    try:
+        spool.fit(data, ends)
+        spool.write(data, sensitive=sensitive)
+        spool.finish()
+    except BaseException as error:
+        if not spool.complete:
+            raise
+        raise ReleaseNotWritten(_not_in_place(spool, error)) from error

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.asking import Confidence
 from dpsketch.cli.options import JsonOption, KeyKind, StdinFormat, read_lines
 from dpsketch.cli.output import print_estimates, print_json, progress_bar, say
+from dpsketch.cli.query import Confidence
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
-    from dpsketch.cli.naming import Source
+    from dpsketch.cli.datasets import Source
     from dpsketch.hashing import KeyType
     from dpsketch.ledger import Ledger
     from dpsketch.privacy import Unit

@@ -44,7 +44,7 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
     refuse_foreign(kind, given, kind.options)
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
     if fresh_seed and "seed" in taken and "seed" not in given:
-        from dpsketch.keying import random_seed
+        from dpsketch.seeds import random_seed
 
         given["seed"] = random_seed()
     columns = _coordinates(flags) if kind.reads == "points" else ()
@@ -119,7 +119,7 @@ def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] |
 def _feed_here(
     sketch: Any, flags: SketchFlags, columns: Columns, progress: Callable[[Progress], None] | None
 ) -> Reading:
-    from dpsketch.sketches import feeding
+    from dpsketch.sketches import feed
     from dpsketch.sources import open_source
 
     read = skipped = 0
@@ -138,13 +138,13 @@ def _feed_here(
             skipped += batch.skipped
             yield batch
 
-    feeding.feed(sketch, counted())
+    feed.feed(sketch, counted())
     return Reading(read, skipped)
 
 
 def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading:
     try:
-        from dpsketch.spark.building import add_files
+        from dpsketch.spark.construction import add_files
         from dpsketch.spark.session import opened
     except ModuleNotFoundError as missing:
         raise InvalidInput(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import days, delivery, members, naming, origins, singles
+from dpsketch.ledger import datasets, days, delivery, members, origins, singles
+from dpsketch.ledger.balance import fits, preview_of, spent_of
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.parts import Division
-from dpsketch.ledger.spending import fits, preview_of, spent_of
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
 from dpsketch.numbers import whole_number
@@ -327,13 +327,13 @@ class Ledger:
         _check_text(source, "a source", longest=200)
 
         def work(connection: Connection) -> None:
-            naming.put(connection, source, dataset)
+            datasets.put(connection, source, dataset)
 
         self._store.write(dataset, work)
 
     def named_sources(self) -> dict[str, str]:
         """Return the dataset of every source that was named."""
-        return self._store.read(naming.read, {})
+        return self._store.read(datasets.read, {})
 
     def verify(self, release_charges: Iterable[Charge] = ()) -> list[Problem]:
         """Return every row that was altered, moved or deleted; an empty list if all are as they were written.

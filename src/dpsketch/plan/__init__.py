@@ -2,7 +2,7 @@
 
 from dpsketch.plan.bounds import BoundCurve, error_by_bound
 from dpsketch.plan.comparison import QUESTIONS, Comparison, compare
-from dpsketch.plan.proposing import PLANNED, propose
+from dpsketch.plan.proposal import PLANNED, propose
 from dpsketch.plan.values import Amount, Guess, Proposal
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.numbers import number_text
-from dpsketch.plan.proposing import propose
+from dpsketch.plan.proposal import propose
 from dpsketch.plan.values import Amount, Guess, Proposal
 from dpsketch.sketches.kinds import KINDS
 

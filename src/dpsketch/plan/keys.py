@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpsketch.errors import InvalidInput
-from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.predict import Holdings, predict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
 from dpsketch.privacy import Budget, PureCost
 from dpsketch.sketches.quantiles import QuantileSketch

@@ -6,7 +6,7 @@ import math
 
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Euclidean
-from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from scipy.special import betainc
 
 from dpsketch.errors import InvalidInput
+from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.quantiles import naming_pays, plan_quantiles, tree_spec
-from dpsketch.plan.searching import WIDTHS, Table, screen, settle
-from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.search import WIDTHS, Table, screen, settle
 from dpsketch.plan.values import Amount, Guess, Proposal, Shape
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch import CountSketch
-from dpsketch.sketches.countsketch.predicting import Prediction
+from dpsketch.sketches.countsketch.prediction import Prediction
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.heavy.predict import CellLaw

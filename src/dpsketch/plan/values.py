@@ -12,7 +12,7 @@ from dpsketch import privacy
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Unit
-from dpsketch.sketches.guessing import guessed_counts
+from dpsketch.sketches.guess import guessed_counts
 
 __all__ = ["Amount", "Budget", "Guess", "Proposal", "Shape", "out_of_reach"]
 

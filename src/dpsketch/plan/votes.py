@@ -10,7 +10,7 @@ from scipy.special import erfc
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace
-from dpsketch.plan.timing import seconds_for
+from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
 from dpsketch.sketches.histogram import VoteHistogram
 from dpsketch.sketches.histogram.intervals import log_reaching

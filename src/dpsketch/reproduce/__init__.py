@@ -4,10 +4,10 @@ What a paper claims, the script that reproduces it and the numbers that are expe
 This package finds them, runs the script, checks every number and writes the report.
 """
 
+from dpsketch.reproduce.document import write_index, write_report
 from dpsketch.reproduce.expected import Expected, Limits, Outcome
 from dpsketch.reproduce.papers import PAPERS, Reproduction, find_papers, reproduce
 from dpsketch.reproduce.run import Run
-from dpsketch.reproduce.writing import write_index, write_report
 
 __all__ = [
     "PAPERS",

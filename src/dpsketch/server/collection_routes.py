@@ -16,8 +16,8 @@ from dpsketch.errors import InvalidInput
 from dpsketch.local import Snapshot
 from dpsketch.results import Estimates
 from dpsketch.server.aggregates import Aggregate
-from dpsketch.server.answering import question
-from dpsketch.server.collecting import Outcome
+from dpsketch.server.answers import question
+from dpsketch.server.commits import Outcome
 from dpsketch.server.models import (
     FAILURES,
     AskKeys,

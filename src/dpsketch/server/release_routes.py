@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dpsketch.answers import answer, top
 from dpsketch.answers import decode as decode_keys
 from dpsketch.errors import InvalidInput
-from dpsketch.server.answering import question
+from dpsketch.server.answers import question
 from dpsketch.server.models import (
     FAILURES,
     AskDensity,

@@ -19,9 +19,9 @@ from dpsketch.errors import InvalidInput
 from dpsketch.ledger import Ledger
 from dpsketch.local import SubsetHashing
 from dpsketch.server.aggregates import Aggregate, Aggregates
-from dpsketch.server.answering import Answers
+from dpsketch.server.answers import Answers
 from dpsketch.server.auth import SCOPES, Caller, Scope, Tokens, require
-from dpsketch.server.collecting import Collecting, Outcome
+from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.limits import Body, Quota, Rate
 from dpsketch.server.logs import log
 from dpsketch.server.metrics import Metrics

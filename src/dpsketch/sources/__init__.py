@@ -23,12 +23,12 @@ ignored around numbers.
 Errors never quote a record: every reader's own message is replaced, and none is kept as cause or context.
 """
 
+from dpsketch.sources.entrance import open_files, open_source
 from dpsketch.sources.expressions import RowExpression, parse_expression
 from dpsketch.sources.locations import Format
-from dpsketch.sources.opening import open_files, open_source
 from dpsketch.sources.queries import RowQuery, parse_query
 from dpsketch.sources.records import Batch, Columns, Progress
-from dpsketch.sources.splitting import split_files
+from dpsketch.sources.split import split_files
 
 __all__ = [
     "Batch", "Columns", "Format", "Progress", "RowExpression", "RowQuery", "open_files", "open_source",

@@ -8,7 +8,7 @@ installed on the executors too.
 """
 
 try:
-    from dpsketch.spark.building import build, build_files, receive
+    from dpsketch.spark.construction import build, build_files, receive
     from dpsketch.spark.histograms import release_histogram
     from dpsketch.spark.streaming import PanPrivateStream
 except ModuleNotFoundError as missing:

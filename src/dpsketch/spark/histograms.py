@@ -18,7 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.feeding import add_batch
+from dpsketch.sketches.feed import add_batch
 from dpsketch.sketches.histogram import Histogram, HistogramSpec, PrivateHistogram
 from dpsketch.sketches.histogram.content import BLOCK, Block, Content, fresh_seed
 from dpsketch.sketches.histogram.held import Opened
@@ -26,7 +26,7 @@ from dpsketch.sketches.histogram.rounds import unit_weights
 from dpsketch.sketches.histogram.rows import text_or_bytes
 from dpsketch.sketches.weights import WeightGrid, checked_total
 from dpsketch.spark.columns import select
-from dpsketch.spark.merging import run
+from dpsketch.spark.merge import run
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

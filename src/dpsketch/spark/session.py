@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dpsketch.errors import SourceError
-from dpsketch.spark.merging import run
+from dpsketch.spark.merge import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpsketch.errors import ReleaseRefused
 from dpsketch.kinds import load_sensitive
 from dpsketch.sketches.countsketch import CountSketch, PanPrivateCountSketch, PrivateCountSketch
-from dpsketch.spark.building import build
+from dpsketch.spark.construction import build
 
 if TYPE_CHECKING:
     from os import PathLike

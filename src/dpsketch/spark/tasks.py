@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from dpsketch.errors import DpsketchError, SourceError
 from dpsketch.hashing import fingerprint, text_fingerprints
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
-from dpsketch.sketches.feeding import add_batch, feed
+from dpsketch.sketches.feed import add_batch, feed
 from dpsketch.sources import Batch, Columns, open_files
 from dpsketch.sources.locations import File
 from dpsketch.spark.parts import Part, Task, described, failure_of, pack, reported, unpack, withheld

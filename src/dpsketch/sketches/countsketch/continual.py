@@ -27,7 +27,7 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.choosing import DesignName, Objective, choose_design, design_from_json
+from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design, design_from_json
 from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design
 from dpsketch.sketches.continual.stream import Stream, checked_days, drawn_pieces, stated
 from dpsketch.sketches.continual.visits import Visits

@@ -35,7 +35,7 @@ from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled import messages
 from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
-from dpsketch.sketches.countsketch.locating import (
+from dpsketch.sketches.countsketch.location import (
     Location,
     choose_location,
     pseudo_cells,

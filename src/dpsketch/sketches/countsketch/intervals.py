@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.sketches.countsketch.locating import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
+from dpsketch.sketches.countsketch.location import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
 
 __all__ = ["error_quantile", "half_width", "normal_quantile"]
 

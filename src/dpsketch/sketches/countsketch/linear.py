@@ -16,7 +16,7 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch.noise import DiscreteLaplace, Noise
 from dpsketch.results import Estimate
 from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.locating import MEAN, choose_location
+from dpsketch.sketches.countsketch.location import MEAN, choose_location
 
 __all__ = ["fourth_cumulant", "inner_product", "second_moment"]
 

@@ -29,7 +29,7 @@ from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise, RoundedGaussian, noise_is_for_tests, random_words
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import Budget, Guarantee, per_user
-from dpsketch.sketches.countsketch.adding import largest_size
+from dpsketch.sketches.countsketch.addition import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.permit import Calibration

@@ -13,7 +13,7 @@ from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecM
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Guarantee
 from dpsketch.sketches.account import Account
-from dpsketch.sketches.countsketch.adding import largest_size
+from dpsketch.sketches.countsketch.addition import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share, SharedNoise, ShareTerms
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec

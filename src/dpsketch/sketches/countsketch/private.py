@@ -21,11 +21,11 @@ from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease, combined_guarantee
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.continual.stretches import Stretch, combined, read_stretches, stretch_arrays
-from dpsketch.sketches.countsketch.adding import sum_of_tables
+from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product, second_moment
-from dpsketch.sketches.countsketch.locating import MEAN, MEDIAN, Location, choose_location
+from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, real_array, release_header
@@ -122,7 +122,7 @@ class PrivateCountSketch(KeyedRelease):
             after bounding (:attr:`Estimates.counts <dpsketch.Estimates>`).
         estimator : {"robust", "median", "mean"}
             "robust": the location estimate, with the known noise scale, that suits this table best (see
-            :mod:`~dpsketch.sketches.countsketch.locating`). "median": the paper's. "mean": unbiased, and best where no
+            :mod:`~dpsketch.sketches.countsketch.location`). "median": the paper's. "mean": unbiased, and best where no
             heavy key collides.
 
         Accuracy

@@ -12,7 +12,7 @@ from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator, agreed_spec
-from dpsketch.sketches.countsketch.adding import add_batch
+from dpsketch.sketches.countsketch.addition import add_batch
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share

@@ -12,13 +12,13 @@ from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
-from dpsketch.sketches.guessing import guessed_counts
+from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.countsketch.predicting import Prediction
+    from dpsketch.sketches.countsketch.prediction import Prediction
 
 __all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
 
@@ -148,7 +148,7 @@ class CountSketchSpec(StoredSpec):
         counts : numbers
             All keys' counts instead of the three, as from last year's published release.
         """
-        from dpsketch.sketches.countsketch.predicting import rehearse
+        from dpsketch.sketches.countsketch.prediction import rehearse
 
         guess = guessed_counts(records, keys, skew, counts)
         return rehearse(self, guess, Budget(epsilon, delta, rho))

@@ -21,7 +21,7 @@ from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
-from dpsketch.sketches.countsketch.locating import root_mean_square
+from dpsketch.sketches.countsketch.location import root_mean_square
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise

@@ -33,7 +33,7 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.locating import MEDIAN
+from dpsketch.sketches.countsketch.location import MEDIAN
 from dpsketch.sketches.heavy.keys import Keys, KeySpace
 
 if TYPE_CHECKING:

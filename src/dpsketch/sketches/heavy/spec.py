@@ -13,7 +13,7 @@ from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.guessing import guessed_counts
+from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns

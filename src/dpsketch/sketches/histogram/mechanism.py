@@ -16,7 +16,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.privacy import ApproximateCost, Budget, Cost, PureCost, ZcdpCost
 from dpsketch.sketches.bounds import LARGEST, Choice
-from dpsketch.sketches.histogram.choosing import GUESS, AutoBound, divided, list_laws
+from dpsketch.sketches.histogram.choice import GUESS, AutoBound, divided, list_laws
 from dpsketch.sketches.histogram.collision import collision_chance
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.rounds import WeightedRounds

@@ -20,7 +20,7 @@ from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.histogram.choosing import Choosing
+from dpsketch.sketches.histogram.choice import Choosing
 from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.held import Held, Opened

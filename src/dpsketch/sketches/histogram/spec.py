@@ -100,7 +100,7 @@ class HistogramSpec(StoredSpec):
 
         Without δ > 0 that is for a public list of all of them.
         """
-        from dpsketch.sketches.guessing import guessed_counts
+        from dpsketch.sketches.guess import guessed_counts
         from dpsketch.sketches.histogram.predict import Holdings, predict
 
         mechanism = self.mechanism(**budget, keys=None if budget.get("delta") or budget.get("rho") else ())

@@ -14,7 +14,7 @@ from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Guarantee, PureCost
 from dpsketch.sketches.bounds import LARGEST
-from dpsketch.sketches.histogram.choosing import AutoBound
+from dpsketch.sketches.histogram.choice import AutoBound
 from dpsketch.sketches.histogram.joint import gaussian_excess
 from dpsketch.sketches.histogram.mechanism import Mechanism, Reach, unfit
 from dpsketch.sketches.histogram.rounds import LARGEST_CAP, WeightedRounds, rounds_delta

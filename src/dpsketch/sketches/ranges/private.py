@@ -23,7 +23,7 @@ from dpsketch.sketches.documents import integer_array, read_charge, read_guarant
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
-from dpsketch.sketches.ranges.inverting import first_reached, outer_ends
+from dpsketch.sketches.ranges.inverse import first_reached, outer_ends
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
@@ -174,7 +174,7 @@ class PrivateRanges(Release):
         A value v is a quantile where R(v − 1) ≤ 0 ≤ R(v), R(x) = (records ≤ x) − share·(all records). R is estimated
         without bias, with a known error, so the interval reaches over the values that R, within its error, allows.
         Where the share falls between two values, both are quantiles, and the interval covers both (see
-        :mod:`~dpsketch.sketches.ranges.inverting`).
+        :mod:`~dpsketch.sketches.ranges.inverse`).
         """
         confidence = probability("confidence", confidence)
         asked = [_share(share) for share in key_list(shares)]

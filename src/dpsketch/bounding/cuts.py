@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.bounding.keeping import Bounded
+from dpsketch.bounding.groups import Bounded
 from dpsketch.errors import FileRefused
 
 if TYPE_CHECKING:

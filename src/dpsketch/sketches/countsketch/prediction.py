@@ -14,7 +14,7 @@ from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.locating import choose_location, pseudo_cells, root_mean_square
+from dpsketch.sketches.countsketch.location import choose_location, pseudo_cells, root_mean_square
 from dpsketch.sketches.countsketch.spec import COUNTERS
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.asking import Confidence
+from dpsketch.cli.delivery import save
 from dpsketch.cli.forms import Forms
 from dpsketch.cli.options import KeyKind, OutputOption, OverwriteOption, read_lines, with_groups
 from dpsketch.cli.output import say
-from dpsketch.cli.saving import save
+from dpsketch.cli.query import Confidence
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from dpsketch.cli.delivery import refuse_lasting, save
 from dpsketch.cli.options import OutputOption, OverwriteOption
 from dpsketch.cli.output import say
-from dpsketch.cli.saving import refuse_lasting, save
 from dpsketch.cli.spool import Ending, Spool
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS

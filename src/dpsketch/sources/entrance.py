@@ -17,7 +17,7 @@ from dpsketch.sources.columnar import read_arrow, read_parquet
 from dpsketch.sources.databases import read_database
 from dpsketch.sources.expressions import RowExpressions
 from dpsketch.sources.locations import Database, File, Format, Location, StandardInput, locate
-from dpsketch.sources.ordering import sort_by_user as _sort_by_user
+from dpsketch.sources.order import sort_by_user as _sort_by_user
 from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper
 from dpsketch.sources.text import Piece, read_json_lines, read_separated
 

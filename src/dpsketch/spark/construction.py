@@ -12,12 +12,12 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.local import Collector, LocalProtocol, Received
 from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
-from dpsketch.sketches.feeding import add_batch
+from dpsketch.sketches.feed import add_batch
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.partials import Partial
 from dpsketch.sources import Columns, open_files, split_files
 from dpsketch.spark.columns import select, user_columns
-from dpsketch.spark.merging import merged
+from dpsketch.spark.merge import merged
 from dpsketch.spark.parts import PART_SCHEMA, Part, unpack
 from dpsketch.spark.tasks import (
     compacting,

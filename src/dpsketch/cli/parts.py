@@ -97,7 +97,7 @@ def route(
 ) -> tuple[int, int]:
     """Add every record to the sketch of its part; return how many were read, and how many are in no part."""
     from dpsketch.cli.recipes import sources_of
-    from dpsketch.sketches.feeding import add_batch
+    from dpsketch.sketches.feed import add_batch
     from dpsketch.sources import open_source
 
     names = list(sketches)

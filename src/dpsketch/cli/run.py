@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsketch.cli.daily import Continual, run_day
-from dpsketch.cli.delivery import deliver, room_of
-from dpsketch.cli.naming import source_of, source_of_sketch
+from dpsketch.cli.datasets import source_of, source_of_sketch
+from dpsketch.cli.delivery import deliver, refuse_lasting, room_of, save
+from dpsketch.cli.notice import report, tell
 from dpsketch.cli.options import (
     Budget,
     JsonOption,
@@ -21,15 +22,13 @@ from dpsketch.cli.options import (
     with_groups,
 )
 from dpsketch.cli.output import print_json, progress_bar, say
-from dpsketch.cli.previewing import better_kind, planned, preview
-from dpsketch.cli.saving import refuse_lasting, save
+from dpsketch.cli.preview import better_kind, planned, preview
 from dpsketch.cli.spool import Ending, Spool
-from dpsketch.cli.telling import report, tell
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
-    from dpsketch.cli.parting import Parts
+    from dpsketch.cli.parts import Parts
 
 __all__ = ["build", "recover", "release", "run"]
 
@@ -114,7 +113,7 @@ def run(
 def _parts(
     sketch: Any, flags: SketchFlags, budget: Budget, column: str | None, listed: Path | None, output: Path
 ) -> Parts | None:
-    from dpsketch.cli.parting import Parts, refuse_unfit
+    from dpsketch.cli.parts import Parts, refuse_unfit
 
     if column is None:
         if listed is not None:
@@ -129,7 +128,7 @@ def _parts(
 def _run_parts(
     sketch: Any, parts: Parts, flags: SketchFlags, budget: Budget, target: Target, *, overwrite: bool, as_json: bool
 ) -> None:
-    from dpsketch.cli.parting import refuse_unpayable, release_parts, route
+    from dpsketch.cli.parts import refuse_unpayable, release_parts, route
     from dpsketch.cli.recipes import stated_type, wanted
 
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
