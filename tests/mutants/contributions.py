@@ -100,8 +100,8 @@ NUMBERS = [
     Mutant(
         "null-rows-shift-weights",
         "sketches/weights.py",
-        "return units if batch.kept is None else units[batch.kept]",
-        "return units[: len(batch.fingerprints)]",
+        "return units if isinstance(units, int) or batch.kept is None else units[batch.kept]",
+        "return units if isinstance(units, int) else units[: len(batch.fingerprints)]",
         "tests/contract/test_nulls.py",
         "after a null key, records have the weights of others",
     ),
@@ -142,9 +142,9 @@ NUMBERS = [
 USERS = [
     Mutant(
         "users-one-key-more",
-        "sketches/ranges/ordered.py",
-        "max_keys=self._spec.unit.max_keys,",
-        "max_keys=self._spec.unit.max_keys + 1,",
+        "sketches/keyed.py",
+        "max_keys=unit.max_keys,",
+        "max_keys=unit.max_keys + 1,",
         "tests/contract/test_promise.py -k test_a_release_draws␣and␣ranges-user-add",
         "a user has a key more than the bound says",
     ),
@@ -174,9 +174,9 @@ USERS = [
     ),
     Mutant(
         "users-forgotten",
-        "sketches/countsketch/sketch.py",
-        "        self._counted = counted\n        self._clipped += clip.add(",
-        "        self._clipped += clip.add(",
+        "sketches/keyed.py",
+        "        self._counted = counted\n",
+        "",
         _BOUNDING,
         "nobody remembers who was counted",
     ),
@@ -273,7 +273,7 @@ PARTIALS = [
     ),
     Mutant(
         "interrupted-unmarked",
-        "sketches/countsketch/sketch.py",
+        "sketches/keyed.py",
         "        self._begin_change()\n        self._counted = counted\n",
         "        self._counted = counted\n",
         _INTERRUPTION,

@@ -180,8 +180,8 @@ TREES = [
     Mutant(
         "heavy-prefix-once-a-key",
         "sketches/heavy/sketch.py",
-        "cells = _once_a_user(bounded, self._dense_cells(kept).view(np.uint64), None)",
-        "cells = replace(bounded, fingerprints=self._dense_cells(kept).view(np.uint64))",
+        "cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)",
+        "cells = replace(bounded, fingerprints=self._dense_cells(records).view(np.uint64))",
         "tests/unit/test_heavy.py tests/property/test_heavy_property.py",
         "a user whose keys share a prefix moves its cell once for each of them",
     ),

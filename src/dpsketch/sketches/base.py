@@ -29,8 +29,8 @@ class Accumulator(Partial, Generic[SpecT]):
     """A sensitive sketch: starts empty from a spec, merges, and is written and read inside the trust boundary."""
 
     _spec: SpecT
-    _skipped: int
-    _counted: CountedUsers
+    _skipped: int = 0
+    _counted: CountedUsers = CountedUsers()
     # What the keys seen so far are. It may have been read off values, so that it is held against later batches and
     # merges, and published nowhere: the spec has a type only if the caller or a column's own type states it.
     _seen: KeyType | None = None

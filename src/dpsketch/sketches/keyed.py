@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.bounding import Bounded, bound, cut_of_records, cut_of_users
+from dpsketch.hashing import KeyBatch
+from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.specs import UnitSpec
+from dpsketch.sketches.weights import WeightGrid, checked_total, record_amounts
 
-__all__ = ["KeyedPartial"]
+__all__ = ["KeyedPartial", "WeighedSketch", "WeighedSpec"]
 
 
 class KeyedPartial(Partial):
@@ -30,8 +38,8 @@ class KeyedPartial(Partial):
             :attr:`skipped_nulls`.
         users : same, optional
             Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update: the sketch remembers whom it has counted, and refuses them later. Null users are
-            skipped like null keys.
+            come in one update: the sketch remembers whom it has counted, and refuses them later. (A histogram bounds
+            them when it is released, and takes them in any order.) Null users are skipped like null keys.
         weights : numbers, optional
             A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
             user, the weights of a user's records of one key are added up and clipped together.
@@ -48,3 +56,76 @@ class KeyedPartial(Partial):
     @abstractmethod
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         """Add records, as one change."""
+
+
+class WeighedSpec(UnitSpec, Protocol):
+    """A spec of counters that hold weights."""
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How weights become whole units."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The seed that chooses which of a user's keys count."""
+        ...
+
+
+SpecT = TypeVar("SpecT", bound=WeighedSpec)
+
+
+class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
+    """A sensitive sketch that adds the weights of keys to counters.
+
+    It knows the sum of all that was added, so that no counter passes its limit. A batch is admitted before anything of
+    it is counted: everything that can be refused has been checked by then, and its users are remembered.
+    """
+
+    _mass: int = 0
+
+    def _amounts(self, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
+        """Return what each record of a batch adds, in grid units."""
+        return record_amounts(self._spec.weight_grid, batch, weights, counts)
+
+    def _bounded(self, batch: KeyBatch, users: Any, weights: Any) -> Bounded:
+        """Return what counts of a batch once each user's part of it is bounded."""
+        unit, grid, n = self._spec.unit, self._spec.weight_grid, len(batch.fingerprints) + batch.skipped
+        return bound(
+            users,
+            batch,
+            grid.one if weights is None else grid.units(weights, n),
+            max_keys=unit.max_keys,
+            max_units=grid.max_units,
+            seed=self._spec.seed,
+            user_type=self._counted.user_type,
+        )
+
+    def _admit_records(self, batch: KeyBatch, amounts: npt.NDArray[np.int64] | int, weights: Any, counts: Any) -> None:
+        """Begin the change that counts these records, or refuse them."""
+        mass = checked_total(self._mass, amounts, 1, len(batch.fingerprints))
+        cut = cut_of_records(self._spec.weight_grid, len(batch.fingerprints), batch.kept, weights, counts)
+        self._begin_change()
+        self._mass = mass
+        self._skipped += batch.skipped
+        self._cut += cut
+
+    def _admit_users(
+        self, bounded: Bounded, weights: Any, disjoint_users: bool, units: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        """Begin the change that counts these users' bounded records, or refuse them; ``units`` if it counts others."""
+        added = bounded.units if units is None else units
+        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
+        mass = checked_total(self._mass, added, 1, len(added))
+        cut = cut_of_users(self._spec.weight_grid, bounded, weights)
+        self._begin_change()
+        self._counted = counted
+        self._mass = mass
+        self._skipped += bounded.skipped
+        self._cut += cut
+
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._mass, other._mass, 1, 1)
+
+    def _absorb(self, other: Self) -> None:
+        self._mass += other._mass

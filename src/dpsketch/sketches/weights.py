@@ -14,7 +14,15 @@ from dpsketch.errors import CounterOverflow, InvalidInput
 from dpsketch.hashing import KeyBatch
 from dpsketch.numbers import hold_real, real_number
 
-__all__ = ["COUNTER_LIMIT", "WeightGrid", "checked_total", "real_numbers", "record_units", "whole_counts"]
+__all__ = [
+    "COUNTER_LIMIT",
+    "WeightGrid",
+    "checked_total",
+    "real_numbers",
+    "record_amounts",
+    "record_units",
+    "whole_counts",
+]
 
 # No counter's true value may pass this; the noise, bounded by 2**61, then cannot carry it past 64 bits.
 COUNTER_LIMIT = 2**62
@@ -83,16 +91,25 @@ class WeightGrid:
         return np.minimum(rounded, float(self.max_units)).astype(np.int64)
 
 
-def record_units(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64]:
-    """Return what each kept record of a batch adds: its weight in grid units, times how often it is repeated."""
+def record_amounts(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
+    """Return what each kept record of a batch adds: its weight in grid units, times how often it is repeated.
+
+    One number where it is the same for all, as it is without weights and counts.
+    """
     n = len(batch.fingerprints) + batch.skipped
-    units = np.full(n, grid.one, dtype=np.int64) if weights is None else grid.units(weights, n)
+    units: npt.NDArray[np.int64] | int = grid.one if weights is None else grid.units(weights, n)
     if counts is not None:
         repeated = whole_counts(counts, n)
         if int(np.max(units, initial=0)) * int(np.max(repeated, initial=0)) > COUNTER_LIMIT:
             raise CounterOverflow("a record's weight times its count passes 2**62; nothing was added.")
         units = units * repeated
-    return units if batch.kept is None else units[batch.kept]
+    return units if isinstance(units, int) or batch.kept is None else units[batch.kept]
+
+
+def record_units(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64]:
+    """Return :func:`record_amounts` with an entry for each record."""
+    amounts = record_amounts(grid, batch, weights, counts)
+    return np.full(len(batch.fingerprints), amounts, np.int64) if isinstance(amounts, int) else amounts
 
 
 def real_numbers(name: str, values: Any, n: int) -> npt.NDArray[np.float64]:

@@ -8,19 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
+from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import Accumulator, agreed_spec
+from dpsketch.sketches.base import agreed_spec
 from dpsketch.sketches.countsketch.addition import add_batch
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.keyed import KeyedPartial
+from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, whole_counts
+from dpsketch.sketches.weights import checked_total
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CountSketch"]
 
 
-class CountSketch(KeyedPartial, Accumulator[CountSketchSpec]):
+class CountSketch(WeighedSketch[CountSketchSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its releases add and subtract. Where keys may be held until the release, a
@@ -85,10 +84,7 @@ class CountSketch(KeyedPartial, Accumulator[CountSketchSpec]):
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
         self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
-        self._mass = 0
-        self._skipped = 0
         self._clipped = 0
-        self._counted = CountedUsers()
 
     @property
     def clipped_users(self) -> int:
@@ -102,52 +98,17 @@ class CountSketch(KeyedPartial, Accumulator[CountSketchSpec]):
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         batch = fingerprint(keys, self._key_type)
         if self._protects_users(users, disjoint_users, counts):
-            self._add_users(batch, users, weights, disjoint_users)
+            bounded = self._bounded(batch, users, weights)
+            self._admit_users(bounded, weights, disjoint_users)
+            self._clipped += self._spec.user_clip.add(self._table, bounded, self._row_keys)
         else:
-            self._add_records(batch, weights, counts)
+            amounts = self._amounts(batch, weights, counts)
+            self._admit_records(batch, amounts, weights, counts)
+            add_batch(self._table, batch.fingerprints, self._row_keys, amounts)
         self._note_type(batch.key_type, batch.declared)
 
-    def _add_records(self, batch: KeyBatch, weights: Any, counts: Any) -> None:
-        n = len(batch.fingerprints) + batch.skipped
-        grid = self._spec.weight_grid
-        units: npt.NDArray[np.int64] | int = grid.one if weights is None else grid.units(weights, n)
-        multiples: npt.NDArray[np.int64] | int = 1 if counts is None else whole_counts(counts, n)
-        if batch.kept is not None:
-            units = units if isinstance(units, int) else units[batch.kept]
-            multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
-        mass = checked_total(self._mass, units, multiples, len(batch.fingerprints))
-        self._begin_change()
-        add_batch(self._table, batch.fingerprints, self._row_keys, units * multiples)
-        self._mass = mass
-        self._skipped += batch.skipped
-        self._cut += cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
-
-    def _add_users(self, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> None:
-        grid, clip = self._spec.weight_grid, self._spec.user_clip
-        units = grid.one if weights is None else grid.units(weights, len(batch.fingerprints) + batch.skipped)
-        bounded = bound(
-            users,
-            batch,
-            units,
-            max_keys=clip.max_keys,
-            max_units=clip.max_units,
-            seed=self._spec.seed,
-            user_type=self._counted.user_type,
-        )
-        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
-        mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
-        self._begin_change()
-        self._counted = counted
-        self._clipped += clip.add(self._table, bounded, self._row_keys)
-        self._mass = mass
-        self._skipped += bounded.skipped
-        self._cut += cut_of_users(grid, bounded, weights)
-
-    def _check_absorb(self, other: Self) -> None:
-        checked_total(self._mass, other._mass, 1, 1)
-
     def _absorb(self, other: Self) -> None:
-        self._mass += other._mass
+        super()._absorb(other)
         self._table += other._table
         self._clipped += other._clipped
 

@@ -93,8 +93,6 @@ class DensitySketch(Accumulator[DensitySpec]):
         self._spec = spec
         self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
         self._records = 0
-        self._skipped = 0
-        self._counted = CountedUsers()
 
     def __repr__(self) -> str:
         spec = self._spec

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
-from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
+from dpsketch.bounding import Cut, bound, cut_of_users
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
@@ -72,8 +72,6 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
         self._spec = spec
         self._row_keys = row_keys(spec.seed, 2, "distinct")
         self._bitmap = np.zeros(spec.buckets, np.uint64)
-        self._skipped = 0
-        self._counted = CountedUsers()
 
     def __repr__(self) -> str:
         return f"<DistinctSketch {self._spec.buckets} buckets, spec {fingerprint_of(self._spec)}, sensitive>"

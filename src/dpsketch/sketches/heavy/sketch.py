@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
-from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
-from dpsketch.hashing import KeyBatch, fingerprint, to_arrow
+from dpsketch.bounding import Bounded
+from dpsketch.hashing import fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
@@ -22,9 +22,8 @@ from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
-from dpsketch.sketches.keyed import KeyedPartial
+from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, whole_counts
 
 __all__ = ["HeavyHitters"]
 
@@ -34,7 +33,7 @@ _BLOCK = 1 << 16
 Units = npt.NDArray[np.int64]
 
 
-class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitters]):
+class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, PrivateHeavyHitters]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its tables add up. Where keys may be held until the release, a
@@ -93,10 +92,7 @@ class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitte
         self._row_keys = level_keys(spec)
         self._dense = np.zeros(spec.space.dense_cells, dtype=np.int64)
         self._tables = np.zeros((spec.tables, spec.rows, spec.width), dtype=np.int64)
-        self._mass = 0
-        self._skipped = 0
         self._clipped = 0
-        self._counted = CountedUsers()
 
     @property
     def clipped_users(self) -> int:
@@ -113,29 +109,19 @@ class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitte
         batch = fingerprint(column, self._spec.key_type)
         records = self._spec.space.parse(column)
         if self._protects_users(users, disjoint_users, counts):
-            self._add_users(records, batch, users, weights, disjoint_users)
+            bounded = self._bounded(batch, users, weights)
+            self._admit_users(bounded, weights, disjoint_users)
+            self._add_users(records.take(bounded.rows), bounded)
         else:
-            self._add_records(records, batch, weights, counts)
+            amounts = self._amounts(batch, weights, counts)
+            self._admit_records(batch, amounts, weights, counts)
+            self._add_records(records if batch.kept is None else records.take(np.flatnonzero(batch.kept)), amounts)
 
-    def _add_records(self, records: Keys, batch: KeyBatch, weights: Any, counts: Any) -> None:
-        n = len(records)
-        grid = self._spec.weight_grid
-        units: Units | int = grid.one if weights is None else grid.units(weights, n)
-        multiples: Units | int = 1 if counts is None else whole_counts(counts, n)
-        if batch.kept is not None:
-            records = records.take(np.flatnonzero(batch.kept))
-            units = units if isinstance(units, int) else units[batch.kept]
-            multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
-        mass = checked_total(self._mass, units, multiples, len(records))
-        amounts = np.atleast_1d(np.asarray(units * multiples, dtype=np.int64))
-        self._begin_change()
+    def _add_records(self, records: Keys, amounts: Units | int) -> None:
+        units = np.atleast_1d(np.asarray(amounts, dtype=np.int64))
         for start in range(0, len(records), _BLOCK):
             places = np.arange(start, min(start + _BLOCK, len(records)))
-            block = amounts if len(amounts) == 1 else amounts[places]
-            self._add_block(records.take(places), block)
-        self._mass = mass
-        self._skipped += batch.skipped
-        self._cut += cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
+            self._add_block(records.take(places), units if isinstance(amounts, int) else units[places])
 
     def _add_block(self, records: Keys, units: Units) -> None:
         """Add records to every level; ``units`` has one entry a record, or a single one for all."""
@@ -152,32 +138,15 @@ class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitte
                 amounts = np.ascontiguousarray(np.broadcast_to(amounts, prints.shape))
                 kernels.add_weighted(self._tables[level], prints, self._row_keys[level], amounts)
 
-    def _add_users(self, records: Keys, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> None:
-        grid, clip = self._spec.weight_grid, self._spec.leaf.user_clip
-        units = grid.one if weights is None else grid.units(weights, len(records))
-        bounded = bound(
-            users,
-            batch,
-            units,
-            max_keys=clip.max_keys,
-            max_units=clip.max_units,
-            seed=self._spec.seed,
-            user_type=self._counted.user_type,
-        )
-        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
-        mass = checked_total(self._mass, bounded.units, 1, len(bounded.units))
-        kept = records.take(bounded.rows)
-        cells = _once_a_user(bounded, self._dense_cells(kept).view(np.uint64), None)
-        self._begin_change()
-        self._counted = counted
+    def _add_users(self, records: Keys, bounded: Bounded) -> None:
+        """Add bounded records to every level, each user once at each place of it."""
+        clip = self._spec.leaf.user_clip
+        cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)
         add_units(self._dense, cells.fingerprints.view(np.int64), cells.units)
-        for level, (prefixes, present) in enumerate(self._levels(kept)):
+        for level, (prefixes, present) in enumerate(self._levels(records)):
             once = _once_a_user(bounded, prefixes.prints(), present)
             clipped = clip.add(self._tables[level], once, self._row_keys[level])
         self._clipped += clipped
-        self._mass = mass
-        self._skipped += bounded.skipped
-        self._cut += cut_of_users(grid, bounded, weights)
 
     def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:
         space = self._spec.space
@@ -201,11 +170,8 @@ class HeavyHitters(KeyedPartial, PlainSketch[HeavyHittersSpec, PrivateHeavyHitte
                 present = fitting if present is None else present & fitting
             yield records.cut(depth), present
 
-    def _check_absorb(self, other: Self) -> None:
-        checked_total(self._mass, other._mass, 1, 1)
-
     def _absorb(self, other: Self) -> None:
-        self._mass += other._mass
+        super()._absorb(other)
         self._dense += other._dense
         self._tables += other._tables
         self._clipped += other._clipped

@@ -13,13 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.bounding import CountedUsers, Cut, cut_of_records
+from dpsketch.bounding import Cut, cut_of_records
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.choice import Choosing
 from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.entries import Found
@@ -32,6 +31,7 @@ from dpsketch.sketches.histogram.rows import kept_rows, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes import VoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -45,7 +45,7 @@ Integers = npt.NDArray[np.int64]
 _ALL = 1 << 31  # keys of one user, more than anybody has
 
 
-class Histogram(Accumulator[HistogramSpec]):
+class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
     """The sensitive histogram: counts every key exactly, merges, and is released once its budget is charged.
 
     Use it wherever the keys, or the pairs of users and keys, can be held: no sketch answers better. Its releases hold
@@ -141,8 +141,6 @@ class Histogram(Accumulator[HistogramSpec]):
         # What did not fit into the memory that the histogram may take, where that has a limit.
         self._limit = self._disk = None
         self._mass = 0
-        self._skipped = 0
-        self._counted = CountedUsers()  # stays empty: users are bounded when the histogram is released
         # Whether a partial with another secret was merged into this one, whatever it held.
         self._apart = False
         # Whether a secret came from a seeded source.
@@ -158,31 +156,7 @@ class Histogram(Accumulator[HistogramSpec]):
         sketch._limit = self._limit
         return sketch
 
-    @takes_frames
-    def update(
-        self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None, disjoint_users: bool = False
-    ) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor", weight="n")``; ``count=`` names what ``counts=`` holds.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. Null users are skipped like
-            null keys.
-        weights : numbers, optional
-            A record's weight, rounded to the grid and clipped to ``unit.max_weight``. Default 1. Where the unit is a
-            user, the weights of a user's records of one key are added up and clipped together.
-        counts : whole numbers, optional
-            So many equal records at once. Not clipped, since each is a record of its own; refused where the unit is a
-            user.
-        disjoint_users : bool, optional
-            Makes no difference here, where users may come again.
-        """
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         column, found, declared = named_column(keys, self._key_type)
         if self._protects_users(users, disjoint_users, counts):
             self._add_users(column, users, weights)

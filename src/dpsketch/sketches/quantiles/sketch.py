@@ -84,7 +84,6 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     def _start(self, spec: QuantileSpec) -> None:
         self._spec = spec
         self._cells = np.zeros(spec.cells.count, dtype=np.int64)
-        self._start_counting()
 
     def __repr__(self) -> str:
         return f"<QuantileSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"

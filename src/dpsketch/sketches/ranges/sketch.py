@@ -112,7 +112,6 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         # Of the levels kept cell by cell only the lowest is counted: the others are its sums.
         self._cells = np.zeros(1 << spec.dense_depths[-1], dtype=np.int64)
         self._tables = np.zeros((spec.tables, spec.rows, spec.width), dtype=np.int64)
-        self._start_counting()
 
     def __repr__(self) -> str:
         return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"

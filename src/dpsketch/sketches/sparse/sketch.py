@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch.bounding import Bounded, CountedUsers, bound, cut_of_records, cut_of_users
+from dpsketch.bounding import Bounded
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint
+from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
-from dpsketch.sketches.keyed import KeyedPartial
+from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.sparse.entries import Entries
 from dpsketch.sketches.sparse.mechanism import SURVIVORS, TABLE
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
 from dpsketch.sketches.sparse.threshold import Survivors
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
+from dpsketch.sketches.weights import COUNTER_LIMIT
 
 __all__ = ["SparseHistogram"]
 
@@ -30,7 +30,7 @@ Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
 
 
-class SparseHistogram(KeyedPartial, PlainSketch[SparseHistogramSpec, PrivateSparseHistogram]):
+class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHistogramSpec, PrivateSparseHistogram]):
     """The sensitive histogram: takes records, merges, and is released once its budget is charged.
 
     Parameters
@@ -102,9 +102,6 @@ class SparseHistogram(KeyedPartial, PlainSketch[SparseHistogramSpec, PrivateSpar
     def _start(self, spec: SparseHistogramSpec) -> None:
         self._spec = spec
         self._entries = Entries()
-        self._mass = 0
-        self._skipped = 0
-        self._counted = CountedUsers()
 
     def __repr__(self) -> str:
         return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -113,54 +110,19 @@ class SparseHistogram(KeyedPartial, PlainSketch[SparseHistogramSpec, PrivateSpar
         batch = fingerprint(keys, self._key_type)
         spec = replace(self._spec, key_type=batch.key_type)
         if self._protects_users(users, disjoint_users, counts):
-            self._add_users(spec, batch, users, weights, disjoint_users)
+            bounded = self._bounded(batch, users, weights)
+            positions, units = _bounded_positions(spec, bounded, batch.key_type)
+            self._admit_users(bounded, weights, disjoint_users, units)
+            self._entries.add(positions, units)
         else:
-            self._add_records(spec, batch, weights, counts)
+            amounts = self._amounts(batch, weights, counts)
+            positions = spec.positions(batch.fingerprints, batch.key_type)
+            self._admit_records(batch, amounts, weights, counts)
+            self._entries.add(positions, amounts)
         self._note_type(batch.key_type, batch.declared)
 
-    def _add_records(self, spec: SparseHistogramSpec, batch: KeyBatch, weights: Any, counts: Any) -> None:
-        n = len(batch.fingerprints) + batch.skipped
-        units: Integers | int = spec.weight_grid.one if weights is None else spec.weight_grid.units(weights, n)
-        multiples: Integers | int = 1 if counts is None else whole_counts(counts, n)
-        if batch.kept is not None:
-            units = units if isinstance(units, int) else units[batch.kept]
-            multiples = multiples if isinstance(multiples, int) else multiples[batch.kept]
-        positions = spec.positions(batch.fingerprints, batch.key_type)
-        mass = checked_total(self._mass, units, multiples, len(positions))
-        self._begin_change()
-        self._mass = mass
-        self._entries.add(positions, units * multiples)
-        self._skipped += batch.skipped
-        self._cut += cut_of_records(spec.weight_grid, len(batch.fingerprints), batch.kept, weights, counts)
-
-    def _add_users(
-        self, spec: SparseHistogramSpec, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool
-    ) -> None:
-        grid = spec.weight_grid
-        bounded = bound(
-            users,
-            batch,
-            grid.one if weights is None else grid.units(weights, len(batch.fingerprints) + batch.skipped),
-            max_keys=spec.unit.max_keys,
-            max_units=grid.max_units,
-            seed=spec.seed,
-            user_type=self._counted.user_type,
-        )
-        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
-        positions, units = _bounded_positions(spec, bounded, batch.key_type)
-        mass = checked_total(self._mass, units, 1, len(units))
-        self._begin_change()
-        self._counted = counted
-        self._mass = mass
-        self._entries.add(positions, units)
-        self._skipped += bounded.skipped
-        self._cut += cut_of_users(grid, bounded, weights)
-
-    def _check_absorb(self, other: Self) -> None:
-        checked_total(self._mass, other._mass, 1, 1)
-
     def _absorb(self, other: Self) -> None:
-        self._mass += other._mass
+        super()._absorb(other)
         self._entries.add(*other._entries.arrays())
 
     @property

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import Bounded, CountedUsers, Cut, bound, cut_of_records, cut_of_users
-from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Unit
@@ -84,8 +83,6 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         self._row_key = row_keys(spec.seed, 1, "votes")[0]
         self._table = VoteTable(spec.max_counters)
         self._mass = 0
-        self._skipped = 0
-        self._counted = CountedUsers()
 
     def __repr__(self) -> str:
         return f"<VoteHistogram of {self._spec.max_counters} buckets, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -112,9 +109,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         column, _, declared = named_column(keys, self._key_type)
         batch = fingerprint(column, self._key_type)
         counted = self._counted
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        if not self._protects_users(users, disjoint_users, counts):
             prints, skipped = batch.fingerprints, batch.skipped
             rows = np.arange(len(prints)) if batch.kept is None else np.flatnonzero(batch.kept)
             times = np.ones(len(rows), np.int64)
@@ -123,10 +118,6 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
             cut = cut_of_records(self._spec.weight_grid, len(rows), batch.kept, None, counts).keys_alone
             places = buckets_of(prints, self._row_key, self._spec.max_counters)
         else:
-            if users is None:
-                raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-            if counts is not None:
-                raise InvalidInput("counts= are records of nobody, and this sketch protects users: leave them out.")
             bounded = self._bounded(users, batch)
             counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
             places = buckets_of(bounded.fingerprints, self._row_key, self._spec.max_counters)
