@@ -119,18 +119,6 @@ class Accumulator(Partial, Generic[SpecT]):
         stated: KeyType | None = getattr(self._spec, "key_type", None)
         return stated or self._seen
 
-    def _protects_users(self, users: Any, disjoint_users: bool, counts: Any = None) -> bool:
-        """Say whether the unit is a user, and refuse columns that go with the other unit."""
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            return False
-        if users is None:
-            raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-        if counts is not None:
-            raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
-        return True
-
     def _note_type(self, key_type: KeyType | None, declared: KeyType | None) -> None:
         """Remember what the keys of a batch are, and state it in the spec if their column's own type does."""
         self._seen = self._seen or key_type

@@ -88,6 +88,19 @@ class Partial(Sensitive, ABC):
         """Return where a release is charged; a part's partials are named, as none can be in two parts."""
         return Account(ledger, dataset, part, () if part is None else _charged_names(self._partials))
 
+    def _protects_users(self, users: Any, disjoint_users: bool, counts: Any = None) -> bool:
+        """Say whether the unit is a user, and refuse columns that go with the other unit."""
+        spec: Any = getattr(self, "spec", None)
+        if spec.unit.level == "record":
+            if users is not None or disjoint_users:
+                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+            return False
+        if users is None:
+            raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
+        if counts is not None:
+            raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
+        return True
+
     def _refuse_overlap(self, other: Partial) -> None:
         """Refuse to merge a sketch that was interrupted, or that holds a partial which this one holds."""
         other._refuse_broken()

@@ -165,14 +165,8 @@ class MomentSketch(KeyedPartial):
                 "to_sensitive_bytes(include_secret=True)."
             )
         batch = fingerprint(keys, self._key_type)
-        if self._spec.unit.level == "record":
-            if users is not None or disjoint_users:
-                raise InvalidInput("this sketch protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        if not self._protects_users(users, disjoint_users, counts):
             return self._prepare_records(batch, weights, counts)
-        if users is None:
-            raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-        if counts is not None:
-            raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
         return self._prepare_users(batch, users, weights, disjoint_users)
 
     def _prepare_records(self, batch: KeyBatch, weights: Any, counts: Any) -> Prepared:
