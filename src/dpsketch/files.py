@@ -126,7 +126,7 @@ def encode(document: Document) -> bytes:
         described[name] = {"shape": shape, "dtype": dtype}
         kind = pa.large_list(pa.field("item", values.type, nullable=False))
         fields.append(pa.field(name, kind, nullable=False))
-        columns.append(pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values, type=kind))
+        columns.append(pa.LargeListArray.from_arrays(_column(np.array([0, len(values)])), values, type=kind))
     text = header_text(
         {
             "format_version": FORMAT_VERSION,
@@ -295,8 +295,13 @@ def _stored(name: str, array: Array) -> tuple[list[int], str, Any]:
         bits = pa.py_buffer(np.packbits(flat, bitorder="little"))
         values = pa.Array.from_buffers(pa.bool_(), flat.size, [None, bits])
     else:
-        values = pa.array(flat.astype(_narrowest(flat) if flat.dtype.kind in "iu" else dtype))
+        values = _column(flat.astype(_narrowest(flat) if flat.dtype.kind in "iu" else dtype))
     return list(array.shape), dtype, values
+
+
+def _column(flat: npt.NDArray[Any]) -> pa.Array:
+    """Return numbers as an Arrow array; pa.array would import pandas, to see whether they are a column of it."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [None, pa.py_buffer(flat)])
 
 
 def _narrowest(flat: npt.NDArray[Any]) -> str:

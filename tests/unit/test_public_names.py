@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import dpsketch as dps
 from dpsketch import errors
@@ -50,3 +52,22 @@ def test_help_loads_nothing_heavy() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "Ask a release" in shown
     assert not heavy & set(shown.split("LOADED")[1].split())
+
+
+def test_a_run_loads_no_pandas(tmp_path: Path) -> None:
+    """It takes a third of a second, and Arrow loads it where a NumPy array or a Python number becomes a column."""
+    (tmp_path / "visits.csv").write_text("url\n/\n/a\n", encoding="utf-8")
+    code = "import sys\nfrom dpsketch.cli import main\ntry:\n    main()\nexcept SystemExit:\n    print(*sys.modules)"
+    words = ["run", "counts", "visits.csv", "--key", "url", "--epsilon", "1", "--delta", "1e-6"]
+    given = {**os.environ, "DPSKETCH_LEDGER": "sqlite:///ledger.db"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, "-o", "visits.dps"],
+        cwd=tmp_path,
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (tmp_path / "visits.dps").exists()
+    assert "numba" in done.stdout.split()  # the names are those of the modules
+    assert "pandas" not in done.stdout.split()

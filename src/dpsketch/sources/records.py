@@ -397,5 +397,6 @@ def _whole(column: Any) -> Any:
     return pc.coalesce(below, above)
 
 
-_ZERO = pa.nulls(1, pa.int64()).fill_null(0)[0]
-_NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
+# pa.scalar and fill_null would import pandas.
+_ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
+_NO_TEXT = pa.nulls(1, pa.string())[0]
