@@ -9,6 +9,7 @@ from dpsketch.audit import counts, densities, local, moments, published, quantil
 from dpsketch.audit.flips import FLIPS, Flipped
 from dpsketch.audit.grid import GRID, Grid
 from dpsketch.audit.levels import LEVELS, Levelled
+from dpsketch.audit.local import REPORTS, Reported
 from dpsketch.audit.mechanism import Mechanism
 from dpsketch.audit.names import NAMED, Named
 from dpsketch.audit.ranked import RANKED, Ranked
@@ -16,7 +17,7 @@ from dpsketch.audit.rounds import ROUNDS, Rounds
 
 __all__ = ["PUBLISHED", "ROWS", "SHIPPED", "Row"]
 
-Row = Grid | Flipped | Named | Rounds | Ranked | Levelled
+Row = Grid | Flipped | Named | Rounds | Ranked | Levelled | Reported
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
 SHIPPED: dict[str, Callable[..., Mechanism]] = {
@@ -65,4 +66,4 @@ PUBLISHED: dict[str, Callable[[], Mechanism]] = {
 }
 
 # Kinds by unit, relation and pair of neighbours, where the law of what is drawn is known; several findings each.
-ROWS: dict[str, Row] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **RANKED, **LEVELS}
+ROWS: dict[str, Row] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **RANKED, **LEVELS, **REPORTS}
