@@ -60,7 +60,8 @@ Release = Callable[[Any], Shown]
 class Kind:
     """A kind: how to fill it, which laws, units and relations it has, and why a pair of neighbours cannot exist.
 
-    ``loose`` says why no pair moves all that the bound allows, where none does.
+    ``refused`` says why a unit or a relation is missing, ``loose`` why no pair moves all that the bound allows, where
+    none does.
     """
 
     fill: Callable[[Unit, Records], Release]
@@ -71,6 +72,7 @@ class Kind:
     keys: int = 130
     rest: Records = field(default_factory=lambda: _REST)
     absent: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
     loose: str = ""
 
     @property
@@ -365,17 +367,19 @@ def _fitted(made: DensityClassifier, points: Any, labels: list[int], unit: Unit,
 
 _NO_NULLS = {"null": "a classifier refuses what is not a number"}
 _ROOT = "the root does not move with a unit that is replaced, and its part of the budget is for a null that becomes one"
-_ONE_NODE = "all of a user's values in one node at every level, which one seed and few values do not have"
+_NO_USERS = "hiding a user would take state for each user, so that users are refused"
 
 KINDS: dict[str, Kind] = {
     "counts": Kind(_counts, keys=400),
-    "counts-rho": Kind(_zero_concentrated, laws=("gaussian",), levels=("record",)),
+    "counts-rho": Kind(_zero_concentrated, laws=("gaussian",)),
     "counts-local": Kind(
         _report, levels=("user",), relations=("replace",), rest=[],
         absent={"first": "a report is of one person alone"},
+        refused="a report is of a person, all of whose keys may be replaced",
     ),
     "count-min": Kind(
         _count_min, levels=("record",), weight=1.0, absent={"clipped": "its records all weigh 1"},
+        refused="it is kept for comparison, and takes records alone",
         loose="it has the noise of a CountSketch, whose signs may differ where one record replaces another",
     ),
     "shares": Kind(_share, laws=("gaussian",), keys=400),
@@ -384,8 +388,8 @@ KINDS: dict[str, Kind] = {
     "continual-bands": Kind(partial(_continual, "banded"), keys=16, laws=("gaussian",)),
     "continual-recurrence": Kind(partial(_continual, "recurrence"), keys=16, laws=("gaussian",)),
     "continual-daily": Kind(partial(_continual, "daily"), keys=16),
-    "pan-private": Kind(partial(_pan_private, "before"), levels=("record",)),
-    "pan-private-after": Kind(partial(_pan_private, "after"), levels=("record",)),
+    "pan-private": Kind(partial(_pan_private, "before"), levels=("record",), refused=_NO_USERS),
+    "pan-private-after": Kind(partial(_pan_private, "after"), levels=("record",), refused=_NO_USERS),
     "heavy": Kind(_heavy, keys=200, loose=_ROOT),
     "ranges": Kind(partial(_ranges, 4), keys=16, loose=_ROOT),
     "ranges-tables": Kind(partial(_ranges, 25), keys=120, loose=_ROOT),
