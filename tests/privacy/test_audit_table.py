@@ -104,9 +104,9 @@ def test_a_private_centre_holds() -> None:
 @pytest.mark.parametrize("name", [name for name in FLIPS if "user" in name or "survivors" in name])
 def test_flipped_bits_hold(name: str) -> None:
     """Wrong once in a million findings."""
-    found = by_pair(FLIPS[name], 240)
+    found = by_pair(FLIPS[name], 600)
     assert all(one.verdict == "holds" for one in found.values())
-    assert found["worst"].audited_epsilon > 0.3 * found["worst"].claim.epsilon
+    assert found["worst"].audited_epsilon > 0.1 * found["worst"].claim.epsilon
     assert found["null"].audited_epsilon == 0
 
 

@@ -184,7 +184,7 @@ class Flipped:
 
         def loss(share: float) -> float:
             # Beside its count a key moves the bits, which have the rest of the budget.
-            return step / max(1e-9, factor * share) + (1 - _SHARE) * self._epsilon
+            return float(step / max(1e-9, factor * share) + (1 - _SHARE) * self._epsilon)
 
         claim: Claim = finding.keywords["claim"]
         frequent_pair = finding(
