@@ -366,7 +366,12 @@ def _fitted(made: DensityClassifier, points: Any, labels: list[int], unit: Unit,
 
 
 _NO_NULLS = {"null": "a classifier refuses what is not a number"}
-_ROOT = "the root does not move with a unit that is replaced, and its part of the budget is for a null that becomes one"
+_ROOT = (
+    "the total does not move with a unit that is replaced, as its part of the budget is for a null that becomes one; and "
+    "keys of a user that go together at every level are few"
+)
+_NUMBER = "the number of records does not move with a unit that is replaced, and has its part of the budget"
+_EVERY_DAY = "a user's keys would have to meet others of opposite sign in one cell, on each of their days"
 _NO_USERS = "hiding a user would take state for each user, so that users are refused"
 
 KINDS: dict[str, Kind] = {
@@ -384,16 +389,16 @@ KINDS: dict[str, Kind] = {
     ),
     "shares": Kind(_share, laws=("gaussian",), keys=400),
     "shares-merged": Kind(_merged, laws=("gaussian",)),
-    "continual": Kind(partial(_continual, "tree"), keys=16),
-    "continual-bands": Kind(partial(_continual, "banded"), keys=16, laws=("gaussian",)),
-    "continual-recurrence": Kind(partial(_continual, "recurrence"), keys=16, laws=("gaussian",)),
-    "continual-daily": Kind(partial(_continual, "daily"), keys=16),
+    "continual": Kind(partial(_continual, "tree"), keys=16, loose=_EVERY_DAY),
+    "continual-bands": Kind(partial(_continual, "banded"), keys=16, loose=_EVERY_DAY, laws=("gaussian",)),
+    "continual-recurrence": Kind(partial(_continual, "recurrence"), keys=16, loose=_EVERY_DAY, laws=("gaussian",)),
+    "continual-daily": Kind(partial(_continual, "daily"), keys=16, loose=_EVERY_DAY),
     "pan-private": Kind(partial(_pan_private, "before"), levels=("record",), refused=_NO_USERS),
     "pan-private-after": Kind(partial(_pan_private, "after"), levels=("record",), refused=_NO_USERS),
     "heavy": Kind(_heavy, keys=200, loose=_ROOT),
     "ranges": Kind(partial(_ranges, 4), keys=16, loose=_ROOT),
     "ranges-tables": Kind(partial(_ranges, 25), keys=120, loose=_ROOT),
-    "density": Kind(_density, weight=1.0),
+    "density": Kind(_density, weight=1.0, loose=_NUMBER),
     "density-one-row": Kind(
         _one_row, laws=("laplace",), weight=1.0, keys=40, rest=[],
         absent={"colliding": "the row of each point is drawn, so that no two are sure to meet"},
