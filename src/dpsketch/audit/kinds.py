@@ -367,8 +367,8 @@ def _fitted(made: DensityClassifier, points: Any, labels: list[int], unit: Unit,
 
 _NO_NULLS = {"null": "a classifier refuses what is not a number"}
 _ROOT = (
-    "the total does not move with a unit that is replaced, as its part of the budget is for a null that becomes one; and "
-    "keys of a user that go together at every level are few"
+    "the total does not move with a unit that is replaced, as its part of the budget is for a null that becomes one; "
+    "and keys of a user that go together at every level are few"
 )
 _NUMBER = "the number of records does not move with a unit that is replaced, and has its part of the budget"
 _EVERY_DAY = "a user's keys would have to meet others of opposite sign in one cell, on each of their days"
