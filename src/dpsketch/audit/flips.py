@@ -117,6 +117,19 @@ class Flipped:
             return sketch.release_mergeable(epsilon=self._epsilon / noise)
         return sketch.release(epsilon=self._epsilon / noise, delta=_DELTA if self.kind == "survivors" else 0.0)
 
+    def _shown_keys(self) -> list[int]:
+        """Return keys no two of which share a bit of a bitmap, by releases to which nothing is added."""
+        if self.kind != "bitmap":
+            return list(range(_SHOWN))
+        keys: list[int] = []
+        key = 0
+        while len(keys) < _SHOWN:
+            sketch = self._sketch([(each, f"user {each}") for each in (*keys, key)])
+            if sketch.release(epsilon=1e6, delta=0).ones > len(keys):
+                keys.append(key)
+            key += 1
+        return keys
+
     def _rates(self, sketch: Any, trials: int) -> npt.NDArray[np.float64]:
         """Return how often each bit is shown."""
         total: Any = 0
@@ -153,9 +166,9 @@ class Flipped:
                 lost += max(0.0, math.log((1 - quiet) / (1 - quiet - each)))
             return self._unit.max_keys * lost
 
-        ones: Stream = [(key, f"user {key}") for key in range(_SHOWN)]
-        twice: Stream = [*ones, *((key, f"other {key}") for key in range(_SHOWN))]
-        nulls: Stream = [*ones, *((None, f"other {key}") for key in range(_SHOWN))]
+        ones: Stream = [(key, f"user {key}") for key in self._shown_keys()]
+        twice: Stream = [*ones, *((key, f"other {key}") for key, _ in ones)]
+        nulls: Stream = [*ones, *((None, f"other {key}") for key, _ in ones)]
         held = _MUCH if self.level == "user" else 1
         much: Stream = [(_MUCH * unit + key, f"user {unit}") for unit in range(_UNITS) for key in range(held)]
         low, high = excess(ones)
