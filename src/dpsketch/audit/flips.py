@@ -71,7 +71,7 @@ class Flipped:
         return f"table-{self.kind}-{self.level}-{relation}"
 
     def audit(self, trials: int, confidence: float) -> list[Finding]:
-        """Release about ``trials`` times, over all streams, and bound ε from below."""
+        """Release up to ``trials`` times for each stream, and bound ε from below."""
         trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(*printed_promise(self._released(self._sketch([]), 1.0).guarantee))
         finding = partial(Finding, claim=claim, trials=trials, shipped=True, distinguisher="rates")
@@ -141,7 +141,7 @@ class Flipped:
 
     def _bits_of_pairs(self, trials: int, confidence: float) -> dict[str, tuple[str, float]]:
         """Return for each pair what it is, and what it loses."""
-        half = max(40, trials // 6)
+        half = max(40, trials // 3)
         quiet = float(self._rates(self._sketch([]), half).mean())
 
         def excess(stream: Stream) -> tuple[float, float]:
