@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.truncated import TruncatedLaplace
 
 # Of a part only so many numbers, evenly spaced, are compared with all others.
 _COMPARED = 48
@@ -60,7 +61,31 @@ class Laplace:
         return float(np.mean(np.abs(z))) / mean, deviation / mean / math.sqrt(z.size)
 
 
-Law = Gaussian | Laplace
+@dataclass(frozen=True)
+class Truncated:
+    """P(z) ∝ exp(−rate·|z|) on the integers up to a bound."""
+
+    rate: float
+    bound: int
+
+    def _chances(self) -> Array:
+        masses = np.exp(-self.rate * np.abs(np.arange(-self.bound, self.bound + 1)))
+        return np.asarray(masses / masses.sum())
+
+    def below(self, z: Array) -> Array:
+        """P(Z ≤ z)."""
+        through = np.concatenate([[0.0], np.cumsum(self._chances())])
+        return np.asarray(through[np.clip(np.asarray(z).astype(int) + self.bound + 1, 0, len(through) - 1)])
+
+    def spread(self, z: Array) -> tuple[float, float]:
+        """As above, by the mean size."""
+        sizes, chances = np.abs(np.arange(-self.bound, self.bound + 1)), self._chances()
+        mean = float(sizes @ chances)
+        deviation = math.sqrt(float(sizes**2 @ chances) - mean**2)
+        return float(np.mean(np.abs(z))) / mean, deviation / mean / math.sqrt(z.size)
+
+
+Law = Gaussian | Laplace | Truncated
 
 
 def law_of(stated: Any) -> Law:
@@ -70,6 +95,8 @@ def law_of(stated: Any) -> Law:
             return Gaussian(sigma)
         case DiscreteLaplace(epsilon, sensitivity):
             return Laplace(sensitivity / epsilon)
+        case TruncatedLaplace(rate, bound):
+            return Truncated(rate, bound)
     raise AssertionError("a release states a law that has no row here")
 
 

@@ -1,7 +1,7 @@
 """Draw what audits found against what is claimed, and write their table.
 
-``python docs/figures/audit.py FOUND.json …``: each file is what ``dpsketch audit … --json`` printed. Where two have the
-same pair, the later one counts.
+``python docs/figures/audit.py FOUND.json …``: each file is what ``dpsketch audit … --json`` printed. A row that it has
+takes the place of the same row in ``audit.json``, where what was found last of every row is kept.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from dpsketch.audit.kinds import KINDS
+from dpsketch.audit.table import BY_LAW
+
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "explanation" / "audit.md", DOCS / "figures" / "audit.png"
+FOUND = DOCS / "figures" / "audit.json"
 BEGIN, END = "<!-- table: written by docs/figures/audit.py -->\n", "<!-- end of table -->\n"
+# A fifth less noise; and what so few releases leave open below it.
+FIFTH, NEAR = 0.8, 0.75
 METHODS = {"law": ("#1f77b4", "exact law"), "restated": ("#2a9d5c", "restated"), "sampled": ("#8a8a8a", "sampled")}
 PAIRS = ("worst", "first", "null", "colliding", "clipped", "alone", "any")
 ENDS = ("record-add", "record-replace", "user-add", "user-replace")
@@ -44,24 +50,70 @@ def ratio(found: Found) -> float:
     return 1.5 if audited is None else min(1.5, audited / found["claimed_epsilon"])
 
 
-def table_of(findings: list[Found]) -> str:
-    """Return the table in Markdown: the pair of each row that tells most."""
-    lines = [
-        "| what is released | claimed ε | at δ | audited ε ≥ | on the pair | method | power | releases |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def rows_of(findings: list[Found]) -> dict[str, list[Found]]:
+    """Return what was found of each row."""
     rows: dict[str, list[Found]] = {}
     for found in findings:
         rows.setdefault(row_of(found), []).append(found)
-    for row, pairs in rows.items():
-        best = max(pairs, key=ratio)
-        power = max(found["power"] for found in pairs)
+    return rows
+
+
+def powers_of(pairs: list[Found]) -> tuple[float, float]:
+    """Return what share of the noise the best pair of a row catches, and its drawn noise by itself."""
+    restated = [found["power"] for found in pairs if found["method"] == "restated"]
+    others = [found["power"] for found in pairs if found["method"] != "restated"]
+    return max(others, default=0.0), max(restated, default=0.0)
+
+
+def caught_by(row: str, pairs: list[Found]) -> str:
+    """Say what catches a fifth less noise."""
+    by_pair, drawn = powers_of(pairs)
+    if by_pair >= FIFTH:
+        return f"the pair, ×{by_pair:.2f}"
+    if drawn >= FIFTH:
+        return f"drawn noise, ×{drawn:.2f}"
+    if row in BY_LAW:
+        return f"{BY_LAW[row].removeprefix('table-')}; alone ×{by_pair:.2f}"
+    return f"×{max(by_pair, drawn):.2f}"
+
+
+def table_of(findings: list[Found]) -> str:
+    """Return the table in Markdown: the pair of each row that tells most."""
+    lines = [
+        "| what is released | claimed ε | at δ | audited ε ≥ | on the pair | method | ×0.8 is caught by | releases |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row, pairs in rows_of(findings).items():
+        best = max([found for found in pairs if found["method"] != "restated"] or pairs, key=ratio)
         audited = "∞" if best["audited_epsilon"] is None else f"{best['audited_epsilon']:.3f}"
         verdict = "" if best["verdict"] == "holds" else " **violated**"
         stated = f"{best['claimed_epsilon']:.4g} | {best['delta']:.3g} | {audited}{verdict}"
         words = f"{stated} | {best['neighbours']} | {METHODS[best['method']][1]}"
-        caught = "–" if not best["shipped_as_private"] else f"×{power:.2f}"
+        caught = "–" if not best["shipped_as_private"] else caught_by(row, pairs)
         lines.append(f"| {row.removeprefix('table-')} | {words} | {caught} | {best['trials']:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def reasons_of(findings: list[Found]) -> str:
+    """Return, kind by kind, why no pair comes near a bound, and which units and pairs cannot exist."""
+    below: dict[str, list[str]] = {}
+    for row, pairs in rows_of(findings).items():
+        by_pair, drawn = powers_of(pairs)
+        if row.startswith("table-") and 0 < by_pair < NEAR and drawn >= FIFTH:
+            below.setdefault(kind_of(row), []).append(f"{row.removeprefix('table-')} ×{by_pair:.2f}")
+    lines = [
+        "Where no pair that was found comes near the bound (what is missing between ×0.75 and ×0.8 is the width of an",
+        "interval, of so few releases):",
+        "",
+    ]
+    for kind, rows in below.items():
+        known = next((KINDS[name].loose for name in KINDS if kind in (name, f"{name}-gaussian", f"{name}-laplace")), "")
+        lines.append(f"- {', '.join(rows)}{': ' + known if known else ''}.")
+    lines += ["", "What cannot exist:", ""]
+    for name, kind in KINDS.items():
+        said = [f"{pair}: {why}" for pair, why in kind.absent.items()]
+        said += [f"other units or relations: {kind.refused}"] if kind.refused else []
+        lines += [f"- {name}: {'; '.join(said)}."] if said else []
     return "\n".join(lines) + "\n"
 
 
@@ -92,14 +144,16 @@ def picture_of(findings: list[Found]) -> Figure:
 
 
 def main(files: list[str]) -> None:
-    """Join the files, and write picture and table."""
-    joined: dict[str, Found] = {}
+    """Take new rows in, and write picture and table."""
+    rows = rows_of(json.loads(FOUND.read_text())["mechanisms"]) if FOUND.exists() else {}
     for file in files:
-        joined |= {found["name"]: found for found in json.loads(Path(file).read_text())["mechanisms"]}
-    findings = list(joined.values())
+        rows |= rows_of(json.loads(Path(file).read_text())["mechanisms"])
+    findings = [found for pairs in rows.values() for found in pairs]
+    FOUND.write_text(json.dumps({"mechanisms": findings}, indent=0, ensure_ascii=False) + "\n")
     picture_of(findings).savefig(PICTURE)
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table_of(findings)}\n{END}{rest.partition(END)[2]}")
+    written = f"{table_of(findings)}\n{reasons_of(findings)}"
+    PAGE.write_text(f"{before}{BEGIN}\n{written}\n{END}{rest.partition(END)[2]}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from tests.mutants.gate import Mutant
 
 _TABLE = "tests/privacy/test_audit_table.py -k"
 _HOLDS = f"{_TABLE} names_answers_and_levels_hold␣and"
+_POWER = "tests/privacy/test_audit_power.py -k test_a_fifth_less_noise_is_noticed␣and"
+_NAMES = "tests/contract/test_promise_names.py -k"
 
 AUDITED = [
     Mutant(
@@ -72,5 +74,61 @@ AUDITED = [
         "return 2 * math.pow(self.public_total, self.p) * (1 - _ROOM)",
         f"{_HOLDS}␣moment-1-total",
         "a public total is taken to be worth twice its moment",
+    ),
+    Mutant(
+        "audited-drawn-noise",
+        "audit/lattice.py",
+        "        return math.sqrt(square / float(chdtri(draws, confidence)))",
+        "        return math.sqrt(square / float(chdtri(draws, 1 - confidence)))",
+        f"{_POWER}␣counts-gaussian-record-add",
+        "an audit takes the other end of an interval, and finds whole noise too small",
+    ),
+    Mutant(
+        "audited-stated-noise",
+        "audit/grid.py",
+        "        return release(budget.claimed), noise",
+        "        return release(budget.spent), noise",
+        f"{_POWER}␣counts-gaussian-record-add",
+        "an audit compares noise with the budget that was spent, not with the one that was claimed",
+    ),
+    Mutant(
+        "audited-local-report",
+        "sketches/countsketch/local_model.py",
+        "return table + self.noise.sample(table.size).reshape(table.shape)",
+        "return table + (4 * self.noise.sample(table.size).reshape(table.shape)) // 5",
+        f"{_POWER}␣counts-local",
+        "a person's report has four fifths of the noise that is due",
+    ),
+    Mutant(
+        "audited-count-min",
+        "sketches/comparison.py",
+        "noisy = permit.add_noise(self._table, COUNTERS)",
+        "noisy = (self._table + 3 * permit.add_noise(self._table, COUNTERS)) // 4",
+        f"{_POWER}␣count-min-gaussian-record-add",
+        "the Count-Min for comparison has three quarters of its noise",
+    ),
+    Mutant(
+        "drawn-list-others",
+        "sketches/histogram/entries.py",
+        "others = rest + int(self.others.sample(1)[0])",
+        "others = rest + int(self.others.sample(1)[0]) // 2",
+        f"{_NAMES} test_counts_beside_names␣and␣list",
+        "what tells of all keys beside a list has half of its noise",
+    ),
+    Mutant(
+        "drawn-threshold-one-draw",
+        "sketches/histogram/entries.py",
+        "noisy = block.sums[~on_list] + threshold.law.sample(len(there))",
+        "noisy = block.sums[~on_list] + threshold.law.sample(1)[0]",
+        f"{_NAMES} test_counts_beside_names␣and␣gaussian",
+        "all keys that pass a threshold have the same noise",
+    ),
+    Mutant(
+        "drawn-votes-one-draw",
+        "sketches/histogram/votes/mechanism.py",
+        "noisy = c + law.sample(len(held))",
+        "noisy = c + law.sample(1)[0]",
+        f"{_NAMES} test_votes",
+        "all votes of a release have the same noise",
     ),
 ]

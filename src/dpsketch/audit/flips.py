@@ -1,22 +1,28 @@
 """Kinds whose bits are flipped, under both units and both relations: what their rates say of one unit.
 
-How often each bit is shown is counted over many releases. Of a sparse histogram that gives how many columns a unit of
-weight takes, of a bitmap how far a bit that is set differs from one that is not; the loss follows from these rates, by
-the law of the mechanism, with the end of their intervals that is kindest to it. A key that one unit alone has may
-survive a threshold with probability δ: more often refutes the claim at any ε.
+How often each bit is shown is counted over many releases of many keys: one half of them says which bits stand out, the
+other how far. Of a sparse histogram that gives how many columns a unit of weight takes, of a bitmap how far a bit that
+is set differs from one that is not; the loss follows from these rates, by the law of the mechanism, with the end of
+their intervals that is kindest to it.
+
+Of the keys that survive a threshold the noise is measured on frequent ones, for which the loss is that of their counts;
+one that a unit alone has may survive with probability δ: more often refutes the claim at any ε.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.audit.core import clopper_pearson
+from dpsketch.audit.laws import noise_factors, power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
@@ -26,12 +32,17 @@ from dpsketch.sketches.sparse import SparseHistogram
 __all__ = ["FLIPS", "Flipped"]
 
 Level = Literal["record", "user"]
-Bits = npt.NDArray[np.uint8]
+Form = Literal["sparse", "survivors", "bitmap"]
+# One record: its key (None for a null), and whose it is.
+Stream = list[tuple[int | None, str]]
+
 _KEYS, _ALPHA, _FLIP = 2, 2, 0.25
-
-
-def _bits(words: npt.NDArray[np.uint64]) -> Bits:
-    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
+_EPSILON: dict[Form, float] = {"sparse": 2.0, "survivors": 2.0, "bitmap": 1.5}
+# So many keys show what one does; so many units hold so many keys each, far more than bounds let pass.
+_SHOWN, _UNITS, _MUCH = 40, 8, 12
+_DELTA, _SHARE, _HELD = 0.05, 0.5, 200
+# A bit stands out from so many standard deviations on.
+_STANDS_OUT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class Flipped:
         Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
     """
 
-    kind: Literal["sparse", "survivors", "bitmap"]
+    kind: Form
     level: Level
     relation: Neighbours
     noise: float = 1.0
@@ -60,16 +71,17 @@ class Flipped:
         return f"table-{self.kind}-{self.level}-{relation}"
 
     def audit(self, trials: int, confidence: float) -> list[Finding]:
-        """Release ``trials`` times, and bound ε from below."""
+        """Release up to ``trials`` times for each stream, and bound ε from below."""
         trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
-        match self.kind:
-            case "sparse":
-                words, claim, found = self._sparse(trials, confidence)
-            case "survivors":
-                words, claim, found = self._survivors(trials, confidence)
-            case "bitmap":
-                words, claim, found = self._bitmap(trials, confidence)
-        return [Finding(f"{self.name}-worst", words, claim, found, "rates", trials, True)]
+        claim = Claim(*printed_promise(self._released(self._sketch([]), 1.0).guarantee))
+        finding = partial(Finding, claim=claim, trials=trials, shipped=True, distinguisher="rates")
+        if self.kind == "survivors":
+            return self._survivors(trials, confidence, finding)
+        ending = "replaced" if self.relation == "replace" else "added"
+        return [
+            finding(name=f"{self.name}-{pair}", neighbours=f"{words}, {ending}", audited_epsilon=found, method="law")
+            for pair, (words, found) in self._bits_of_pairs(trials, confidence).items()
+        ]
 
     @property
     def _unit(self) -> Unit:
@@ -77,62 +89,139 @@ class Flipped:
             return per_user(_KEYS, neighbours=self.relation)
         return per_record(neighbours=self.relation)
 
-    def _owner(self, records: int) -> list[str] | None:
-        """Return whose the records are, where the unit is a user."""
-        return ["ann"] * records if self.level == "user" else None
+    @property
+    def _epsilon(self) -> float:
+        return _EPSILON[self.kind] * (self._unit.max_keys if self.kind == "survivors" else 1)
 
     @property
     def _entries(self) -> int:
         """How many keys of a unit change: its own, and as many others where it is replaced."""
         return self._unit.max_keys * (2 if self.relation == "replace" else 1)
 
-    def _sparse(self, trials: int, confidence: float) -> tuple[str, Claim, float]:
-        epsilon = 2.0
-        built = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=4)
-        built.update([11], users=self._owner(1))
-        claim = Claim(*printed_promise(built.release(epsilon=epsilon, delta=0).guarantee))
-        rates = _rates(lambda: _bits(built.release(epsilon=epsilon / self.noise, delta=0).table), trials)
-        # The bits of the one key stand out; the others are flipped zeros.
-        shown = rates[rates > _FLIP + 8 * math.sqrt(_FLIP / trials)]
-        least = float(np.sum(shown - _FLIP)) - _quantile(confidence) * math.sqrt(len(shown) * _FLIP / trials)
-        columns = max(0.0, least) / (1 - 2 * _FLIP)
-        whole = math.floor(columns)
-        loss = whole * math.log1p(_ALPHA) + math.log1p(_ALPHA * (columns - whole))
-        return "a unit with a key that nobody else has", claim, self._entries * loss
+    def _sketch(self, stream: Stream) -> Any:
+        sketch: Any
+        match self.kind:
+            case "sparse":
+                sketch = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=_SHOWN)
+            case "survivors":
+                sketch = SparseHistogram(unit=self._unit, domain=1 << 20, expected_keys=4, threshold_share=_SHARE)
+            case "bitmap":
+                sketch = DistinctSketch(unit=self._unit, buckets=128)
+        if stream:
+            users = [user for _, user in stream] if self.level == "user" else None
+            sketch.update([key for key, _ in stream], users=users)
+        return sketch
 
-    def _survivors(self, trials: int, confidence: float) -> tuple[str, Claim, float]:
-        epsilon, delta = 2.0 * self._unit.max_keys, 0.05
-        built = SparseHistogram(unit=self._unit, domain=1 << 20, expected_keys=4, threshold_share=0.5)
-        keys = list(range(self._unit.max_keys))
-        built.update(keys, users=self._owner(len(keys)))
-        claim = Claim(*printed_promise(built.release(epsilon=epsilon, delta=delta).guarantee))
-        spent = min(0.9, delta / self.noise**4)
-        shown = sum(len(built.release(epsilon=epsilon, delta=spent).kept.positions) > 0 for _ in range(trials))
-        low, _ = clopper_pearson(np.array([shown]), trials, 1 - confidence)
-        # Without the unit its keys are never shown, whatever ε is: all that is above δ is too much.
-        return "a unit that is alone on its keys", claim, math.inf if float(low[0]) > claim.delta else 0.0
+    def _released(self, sketch: Any, noise: float) -> Any:
+        if self.kind == "bitmap":
+            return sketch.release_mergeable(epsilon=self._epsilon / noise)
+        return sketch.release(epsilon=self._epsilon / noise, delta=_DELTA if self.kind == "survivors" else 0.0)
 
-    def _bitmap(self, trials: int, confidence: float) -> tuple[str, Claim, float]:
-        epsilon, built = 1.5, DistinctSketch(unit=self._unit, buckets=16)
-        built.update([3], users=self._owner(1))
-        claim = Claim(*printed_promise(built.release_mergeable(epsilon=epsilon).guarantee))
-        rates = _rates(lambda: _bits(built.release_mergeable(epsilon=epsilon / self.noise).bitmap), trials)
-        place = int(np.argmax(rates))
-        room = _quantile(confidence) * math.sqrt(0.25 / trials)
-        zero = float(np.delete(rates, place).mean())
-        one = max(zero, float(rates[place]) - room)
-        loss = math.log(one / zero)
-        if self.relation == "replace":
-            loss += max(0.0, math.log((1 - zero) / (1 - one)))
-        return "a unit with keys that nobody else has", claim, self._unit.max_keys * loss
+    def _shown_keys(self) -> list[int]:
+        """Return keys no two of which share a bit of a bitmap, by releases to which nothing is added."""
+        if self.kind != "bitmap":
+            return list(range(_SHOWN))
+        keys: list[int] = []
+        key = 0
+        while len(keys) < _SHOWN:
+            sketch = self._sketch([(each, f"user {each}") for each in (*keys, key)])
+            if sketch.release(epsilon=1e6, delta=0).ones > len(keys):
+                keys.append(key)
+            key += 1
+        return keys
 
+    def _rates(self, sketch: Any, trials: int) -> npt.NDArray[np.float64]:
+        """Return how often each bit is shown."""
+        total: Any = 0
+        for _ in range(trials):
+            made = self._released(sketch, self.noise)
+            words = made.bitmap if self.kind == "bitmap" else made.table
+            total = total + np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little").astype(int)
+        return np.asarray(total / trials)
 
-def _rates(run: Callable[[], Bits], trials: int) -> npt.NDArray[np.float64]:
-    total: npt.NDArray[Any] = run().astype(np.int64)
-    for _ in range(trials - 1):
-        total += run()
-    rates: npt.NDArray[np.float64] = total / trials
-    return rates
+    def _bits_of_pairs(self, trials: int, confidence: float) -> dict[str, tuple[str, float]]:
+        """Return for each pair what it is, and what it loses."""
+        half = max(40, trials // 3)
+        quiet = float(self._rates(self._sketch([]), half).mean())
+
+        def excess(stream: Stream) -> tuple[float, float]:
+            """Return between which values all that bits are shown more often than others adds up."""
+            sketch = self._sketch(stream)
+            chosen = self._rates(sketch, half) > quiet + _STANDS_OUT * math.sqrt(quiet * (1 - quiet) / half)
+            found = self._rates(sketch, half)[chosen] - quiet
+            room = _quantile(confidence) * math.sqrt(0.25 * max(1, len(found)) / half)
+            return float(found.sum()) - room, float(found.sum()) + room
+
+        def loss(each: float) -> float:
+            """Return what a unit loses whose keys are each shown so much more often."""
+            if each <= 0:
+                return 0.0
+            if self.kind == "sparse":
+                columns = each / (1 - 2 * _FLIP)
+                whole = math.floor(columns)
+                lost = whole * math.log1p(_ALPHA) + math.log1p(_ALPHA * (columns - whole))
+                return self._entries * lost
+            lost = math.log((quiet + each) / quiet)
+            if self.relation == "replace":
+                lost += max(0.0, math.log((1 - quiet) / (1 - quiet - each)))
+            return self._unit.max_keys * lost
+
+        ones: Stream = [(key, f"user {key}") for key in self._shown_keys()]
+        twice: Stream = [*ones, *((key, f"other {key}") for key, _ in ones)]
+        nulls: Stream = [*ones, *((None, f"other {key}") for key, _ in ones)]
+        held = _MUCH if self.level == "user" else 1
+        much: Stream = [(_MUCH * unit + key, f"user {unit}") for unit in range(_UNITS) for key in range(held)]
+        low, high = excess(ones)
+        many, _ = excess(much)
+        counted = max(0.0, many / _UNITS / (high / _SHOWN) / self._unit.max_keys)
+        return {
+            "worst": ("a unit with keys that nobody else has", loss(low / _SHOWN)),
+            "first": ("a unit that comes before all others", loss(excess(ones[::-1])[0] / _SHOWN)),
+            "null": ("a unit that holds a null", loss((excess(nulls)[0] - high) / _SHOWN)),
+            "colliding": ("a unit with keys of others", loss((excess(twice)[0] - high) / _SHOWN)),
+            "clipped": ("a unit that holds far more than the bounds let pass", counted * loss(low / _SHOWN)),
+        }
+
+    def _survivors(self, trials: int, confidence: float, finding: Any) -> list[Finding]:
+        ending = "replaced" if self.relation == "replace" else "added"
+        frequent = range(100, 106)
+        crowd: Stream = [(key, f"user {key} {i}") for key in frequent for i in range(_HELD)]
+        sketch, noise = self._sketch(crowd), []
+        for _ in range(max(40, trials // 4)):
+            kept = self._released(sketch, self.noise).kept
+            values = dict(zip(kept.positions.tolist(), kept.values.tolist(), strict=True))
+            noise.append([values[key] - float(_HELD) for key in frequent])
+        law = self._released(sketch, 1.0).mechanism.threshold.noise
+        factor = noise_factors(law, np.array(noise), confidence)[1]
+        step = self._entries * law.epsilon / law.sensitivity
+
+        def loss(share: float) -> float:
+            # Beside its count a key moves the bits, which have the rest of the budget.
+            return float(step / max(1e-9, factor * share) + (1 - _SHARE) * self._epsilon)
+
+        claim: Claim = finding.keywords["claim"]
+        frequent_pair = finding(
+            name=f"{self.name}-worst", neighbours=f"a unit with frequent keys, {ending}", audited_epsilon=loss(1.0),
+            method="law", caught=power_of(loss, claim.epsilon),
+        )  # fmt: skip
+        streams: dict[str, tuple[str, Stream]] = {
+            "alone": ("a unit that is alone on its keys", [(key, "ann") for key in range(self._unit.max_keys)]),
+            "null": ("a unit that holds a null", [(None, "ann")]),
+        }
+        if self.level == "user":
+            streams["clipped"] = (
+                "a unit that holds far more than the bounds let pass",
+                [(k, "ann") for k in range(40)],
+            )
+        found = [frequent_pair]
+        for pair, (words, stream) in streams.items():
+            alone = self._sketch(stream)
+            shown = sum(len(self._released(alone, self.noise).kept.positions) > 0 for _ in range(trials))
+            low, _ = clopper_pearson(np.array([shown]), trials, 1 - confidence)
+            # Without the unit its keys are never shown, whatever ε is: all that is above δ is too much.
+            seen = math.inf if float(low[0]) > claim.delta else 0.0
+            found.append(finding(name=f"{self.name}-{pair}", neighbours=f"{words}, {ending}", audited_epsilon=seen))
+        return found
 
 
 def _quantile(confidence: float) -> float:
@@ -141,10 +230,12 @@ def _quantile(confidence: float) -> float:
     return float(ndtri(confidence))
 
 
-_RELATIONS: tuple[Neighbours, ...] = ("add_remove", "replace")
-_KINDS: tuple[Literal["sparse", "survivors", "bitmap"], ...] = ("sparse", "survivors", "bitmap")
-_LEVELS: tuple[Level, ...] = ("record", "user")
+def _flips() -> Iterator[Flipped]:
+    kinds: tuple[Form, ...] = ("sparse", "survivors", "bitmap")
+    levels: tuple[Level, ...] = ("record", "user")
+    relations: tuple[Neighbours, ...] = ("add_remove", "replace")
+    for kind, level, relation in product(kinds, levels, relations):
+        yield Flipped(kind, level, relation)
 
-FLIPS: dict[str, Flipped] = {
-    row.name: row for row in (Flipped(kind, level, each) for kind in _KINDS for level in _LEVELS for each in _RELATIONS)
-}
+
+FLIPS: dict[str, Flipped] = {row.name: row for row in _flips()}

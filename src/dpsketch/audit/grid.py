@@ -4,252 +4,38 @@ The pairs: the *worst* one that a search finds; the same with the unit's records
 holds a *null* beside one that holds something; keys that *collide*, with each other or with those of others; and a unit
 that holds far more than the bounds let pass, which must be *clipped*. Records go in by ``update``, what comes out is
 what ``release`` published, and the claim is the sentence that it printed.
+
+Beside them *any* unit: the noise of every part is held to the law that the claimed release states for it, and the
+promise restated for the part that was drawn least. A bound that no pair comes near hides no lack of noise from that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, Literal
+from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import kernels
-from dpsketch.audit.lattice import gaussian_bound, laplace_bound, seen_numbers
+from dpsketch import accounting
+from dpsketch.audit.kinds import KINDS, PAIRS, Law, Level, Records, Release, Shown
+from dpsketch.audit.lattice import gaussian_bound, laplace_bound, least_spread, seen_numbers
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
-from dpsketch.sketches.continual.choice import DesignName
-from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
-from dpsketch.sketches.countsketch.shares import Share
-from dpsketch.sketches.density import DensityClassifier, DensitySketch
-from dpsketch.sketches.distinct import DistinctSketch
-from dpsketch.sketches.heavy import HeavyHitters
-from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.ranges import RangeSketch
 
 __all__ = ["GRID", "PAIRS", "Grid"]
 
-Law = Literal["gaussian", "laplace"]
-Level = Literal["record", "user"]
-# One record: its key (None for a null), whose it is, and its weight.
-Records = list[tuple[int | None, str, float]]
-# All numbers that were published, and the sentence beside them.
-Shown = tuple[npt.NDArray[Any], Any]
-# Publishes for a budget, given as the arguments of ``release``.
-Release = Callable[[Any], Shown]
+Numbers = npt.NDArray[Any]
+# What is published of records where nothing is added.
+Exact = Callable[[Records], Numbers]
 
-PAIRS = ("worst", "first", "null", "colliding", "clipped")
-_KEYS, _WEIGHT = 3, 2.0
-_REST: Records = [(1, "eve", 1.0), (2, "kim", 1.0)]
-_SEED = 11
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind as the table sees it: how records become something that is released again and again."""
-
-    fill: Callable[[Unit, Records], Release]
-    laws: tuple[Law, ...] = ("gaussian", "laplace")
-    levels: tuple[Level, ...] = ("record", "user")
-    weight: float = _WEIGHT
-    keys: int = 130
-    rest: Records = field(default_factory=lambda: _REST)
-    pairs: tuple[str, ...] = PAIRS
-
-
-def _columns(unit: Unit, records: Records, *, weighted: bool = True) -> tuple[list[int | None], dict[str, Any]]:
-    keys = [key for key, _, _ in records]
-    given: dict[str, Any] = {"users": [user for _, user, _ in records]} if unit.level == "user" else {}
-    if weighted:
-        given["weights"] = [weight for _, _, weight in records]
-    return keys, given
-
-
-def _released(sketch: Any, parts: Callable[[Any], list[npt.NDArray[Any]]]) -> Release:
-    def release(asked: Any) -> Shown:
-        made = sketch.release(**asked)
-        return np.concatenate([part.ravel() for part in parts(made)]), made.guarantee
-
-    return release
-
-
-def _counts(unit: Unit, records: Records) -> Release:
-    sketch = CountSketch(rows=3, width=2, unit=unit, seed=_SEED, key_type="int")
-    keys, given = _columns(unit, records)
-    sketch.update(keys, **given)
-    return _released(sketch, lambda made: [made.table])
-
-
-def _share(unit: Unit, records: Records) -> Release:
-    sketch = CountSketch(rows=3, width=2, unit=unit, seed=_SEED, key_type="int")
-    keys, given = _columns(unit, records)
-    sketch.update(keys, **given)
-
-    def release(asked: Any) -> Shown:
-        made = sketch.release(**asked, share=Share(2, 1.0, 0))
-        return made.table.ravel() * made.spec.grid, made.guarantee
-
-    return release
-
-
-def _heavy(unit: Unit, records: Records) -> Release:
-    sketch = HeavyHitters(rows=1, width=4, key_bits=9, unit=unit, seed=_SEED)
-    keys, given = _columns(unit, records)
-    sketch.update([None if key is None else key * 197 % 512 for key in keys], **given)  # far apart in every level
-    return _released(sketch, lambda made: [made.total, made.dense, made.tables])
-
-
-def _ranges(bits: int, unit: Unit, records: Records) -> Release:
-    # From 17 bits on levels are sketched; values lie far apart there.
-    sketched = bits > 16
-    sketch = RangeSketch(bits=bits, level_bits=8 if sketched else 2, rows=1, width=4, unit=unit, seed=_SEED)
-    keys, given = _columns(unit, records)
-    step = (1 << 19) + (1 << 9) + 1 if sketched else 1
-    sketch.update([None if key is None else key * step for key in keys], **given)
-    return _released(sketch, lambda made: [made.dense, made.tables])
-
-
-def _distinct(unit: Unit, records: Records) -> Release:
-    sketch = DistinctSketch(buckets=64, unit=unit, seed=_SEED)
-    keys, given = _columns(unit, records, weighted=False)
-    sketch.update(keys, **given)
-    return _released(sketch, lambda made: [np.array([made.ones])])
-
-
-def _density(unit: Unit, records: Records) -> Release:
-    sketch = DensitySketch(kernel=kernels.Euclidean(dim=1, bandwidth=1.0), rows=3, width=16, unit=unit, seed=_SEED)
-    keys, given = _columns(unit, records, weighted=False)
-    sketch.update([[np.nan if key is None else 1.7 * key] for key in keys], **given)
-    return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
-
-
-def _continual(design: DesignName, unit: Unit, records: Records) -> Release:
-    """Publish four days, the records on the second; all that a day publishes is shown."""
-
-    def life(asked: Any) -> Shown:
-        shape: Any = {"rows": 1, "width": 4, "unit": unit, "seed": _SEED, "key_type": "int"}
-        sketch = ContinualCountSketch(days=4, design=design, **shape, **asked)
-        keys, given = _columns(unit, records)
-        for day in range(4):
-            sketch.day(keys if day == 1 else [1], **(given if day == 1 else {}))
-        return sketch.published.ravel(), sketch.guarantee
-
-    return life
-
-
-def _pan_private(unit: Unit, records: Records) -> Release:
-    """Seize the state after the records; the publication beside it has fresh noise."""
-
-    def life(asked: Any) -> Shown:
-        sketch = PanPrivateCountSketch(rows=3, width=2, unit=unit, seed=_SEED, key_type="int", **asked)
-        keys, given = _columns(unit, records)
-        sketch.update(keys, **given)
-        seized = sketch.snapshot()
-        made = sketch.publish()
-        return np.concatenate([seized.ravel(), (made.table - seized).ravel()]), made.guarantee
-
-    return life
-
-
-def _list(unit: Unit, records: Records) -> Release:
-    """Publish a public list, of the first half of the keys, and all others as one count."""
-    sketch = Histogram(unit=unit, key_type="int")
-    keys, given = _columns(unit, records)
-    sketch.update(keys, **given)
-
-    def release(asked: Any) -> Shown:
-        form: Literal["gaussian", "laplace"] = "gaussian" if asked.get("delta", 1.0) > 0 else "laplace"
-        made = sketch.release(**asked, keys=list(range(15)), others=True, form=form)
-        assert made.rest is not None
-        return np.append(made.values, made.rest), made.guarantee
-
-    return release
-
-
-def _one_row(unit: Unit, records: Records) -> Release:
-    """One row is drawn for each point. Outputs in which all rows speak for a point show it as the drawn one does."""
-    kernel = kernels.Euclidean(dim=1, bandwidth=1.0)
-    sketch = DensitySketch(kernel=kernel, rows=3, width=64, unit=unit, seed=_SEED, placement="one_row")
-    keys, given = _columns(unit, records, weighted=False)
-    sketch.update([[np.nan if key is None else 170.0 * key] for key in keys], **given)  # hardly two in a cell
-
-    def release(asked: Any) -> Shown:
-        made = sketch.release(**asked, count_share=0)
-        return made.table.ravel(), made.guarantee
-
-    return release
-
-
-def _classifier(unit: Unit, records: Records) -> Release:
-    """Fit two classes around a public centre: the tables of both."""
-
-    def fit(asked: Any) -> Shown:
-        made = DensityClassifier(
-            **asked, bounds=(-1, 1), classes=[0, 1], kernel="angular", rows=3, power=4, centre="middle", unit=unit,
-            seed=_SEED,
-        )  # fmt: skip
-        # Four by four they share their class and most of their cells.
-        held = np.array([key for key, _, _ in records if key is not None])
-        angles, labels = held // 4 * (8 * np.pi / 40) + held % 4 * 1e-3, (held // 4 % 2).tolist()
-        _fitted(made, np.column_stack([np.cos(angles), np.sin(angles)]), labels, unit, records)
-        return np.concatenate([density.table.ravel() for density in made.densities_]), made.guarantee_
-
-    return fit
-
-
-def _centre(unit: Unit, records: Records) -> Release:
-    """Fit with nearly all of the budget for the private centre, among a thousand others, and show it.
-
-    Where a unit is added, the centre tells all that its sums and its number do if their mean is a quarter of the way to
-    the other side; where it is replaced, if it is in the middle. It is a ratio, of noise that is small against either.
-    """
-    mean = 0.08 if unit.neighbours == "replace" else -0.25
-
-    def fit(asked: Any) -> Shown:
-        made = DensityClassifier(
-            **asked, bounds=(-1, 1), classes=[0, 1], rows=2, power=1, centre_share=0.98, unit=unit, seed=_SEED
-        )
-        held = [key for key, _, _ in records if key is not None]
-        corners = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
-        points = np.array([corners[key // 8 % 4] * (1 - 1e-3 * (key % 8)) for key in held]).reshape(-1, 2)
-        # No two of the others are the same, and each is a user.
-        crowd = np.full((1000, 2), mean) + np.linspace(-1e-3, 1e-3, 1000)[:, None]
-        others: Records = [(0, f"other {i}", 1.0) for i in range(1000)]
-        _fitted(made, np.concatenate([crowd, points]), [0] * (1000 + len(held)), unit, others + records)
-        return 1e6 * made.centre_, made.guarantee_
-
-    return fit
-
-
-def _fitted(made: DensityClassifier, points: Any, labels: list[int], unit: Unit, records: Records) -> None:
-    owners = [user for key, user, _ in records if key is not None]
-    made.fit(points, labels, users=owners if unit.level == "user" else None)
-
-
-# Records that are nothing cannot be given to a classifier, nor told of one another where rows are drawn.
-_NO_NULLS = ("worst", "first", "colliding", "clipped")
-_DRAWN = ("worst", "first", "null", "clipped")
-
-_KINDS: dict[str, Kind] = {
-    "counts": Kind(_counts),
-    "shares": Kind(_share, laws=("gaussian",)),
-    "continual": Kind(partial(_continual, "tree"), levels=("record",)),
-    "continual-bands": Kind(partial(_continual, "banded"), levels=("record",), laws=("gaussian",)),
-    "pan-private": Kind(_pan_private, levels=("record",)),
-    "heavy": Kind(_heavy),
-    "ranges": Kind(partial(_ranges, 4), keys=16),
-    "ranges-tables": Kind(partial(_ranges, 25), keys=60),
-    "density": Kind(_density, weight=1.0),
-    "density-one-row": Kind(_one_row, laws=("laplace",), weight=1.0, keys=40, rest=[], pairs=_DRAWN),
-    "classifier": Kind(_classifier, weight=1.0, keys=40, pairs=_NO_NULLS),
-    "classifier-centre": Kind(_centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], pairs=_NO_NULLS),
-    "distinct": Kind(_distinct, laws=("laplace",), weight=1.0),
-    "histogram-list": Kind(_list, keys=30),
-}
+_KEYS = 3
+# A search looks at about so many keys in each of its steps.
+_TRIED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,96 +69,169 @@ class Grid:
     def audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and bound ε from below on each pair."""
         trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
-        budget = Budget.gaussian(self.noise) if self.law == "gaussian" else Budget.pure(self.noise)
-        fill = partial(_KINDS[self.kind].fill, self._unit)
-        exact = self._exact(fill)
-        release = fill(_KINDS[self.kind].rest)
-        base = np.rint(release(self._everything)[0])
-        noise = np.array([release(budget.spent)[0] for _ in range(trials)], dtype=np.float64) - base
-        claim = Claim(*printed_promise(release(budget.claimed)[1]))
+        claimed, noise = self._drawn(trials)
+        claim = Claim(*printed_promise(claimed.promise))
         findings = []
-        for pair, (one, other) in self._pairs(exact).items():
-            seen, shift = seen_numbers(noise, exact(one) - exact(other))
+        for pair, (one, other) in self._pairs().items():
+            seen, shift = seen_numbers(noise, one - other)
             if self.law == "gaussian":
                 found = gaussian_bound(seen, shift, claim.delta, confidence)
             else:
                 found = laplace_bound(seen, shift, confidence)
-            words = f"{_WORDS[pair]}, {'replaced' if self.relation == 'replace' else 'added'}"
-            findings.append(
-                Finding(f"{self.name}-{pair}", words, claim, found, "likelihood ratio", trials, True, "law")
+            findings.append(self._finding(pair, claim, found, trials))
+        return [*findings, self._restated(claimed, claim, noise, confidence)]
+
+    def restated(self, trials: int, confidence: float) -> Finding:
+        """Release ``trials`` times, and restate the promise for the part that was drawn least."""
+        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
+        claimed, noise = self._drawn(trials)
+        return self._restated(claimed, Claim(*printed_promise(claimed.promise)), noise, confidence)
+
+    def _drawn(self, trials: int) -> tuple[Shown, npt.NDArray[np.float64]]:
+        """Return a release of the claimed budget, and the noise that was drawn in many."""
+        budget = Budget.gaussian(self.noise) if self.law == "gaussian" else Budget.pure(self.noise)
+        release = self._fill(KINDS[self.kind].rest)
+        base = np.rint(release(self._everything).numbers)
+        noise = np.array([release(budget.spent).numbers for _ in range(trials)], dtype=np.float64) - base
+        return release(budget.claimed), noise
+
+    def _restated(self, claimed: Shown, claim: Claim, noise: npt.NDArray[np.float64], confidence: float) -> Finding:
+        ends = np.cumsum([count for count, _ in claimed.spreads])
+        parts = np.split(noise, ends[:-1], axis=1)
+        factor = min(
+            least_spread(self.law, part, spread, confidence)
+            for part, (_, spread) in zip(parts, claimed.spreads, strict=True)
+        )
+        if factor <= 0:
+            found = float("inf")
+        elif self.law == "laplace":
+            found = claim.epsilon / factor
+        else:
+            found = accounting.gaussian_epsilon(
+                accounting.gaussian_mu(claim.epsilon, claim.delta) / factor, claim.delta
             )
-        return findings
+        return self._finding("any", claim, found, len(noise))
+
+    def _finding(self, pair: str, claim: Claim, found: float, trials: int) -> Finding:
+        words = f"{_WORDS[pair]}, {'replaced' if self.relation == 'replace' else 'added'}"
+        finding = partial(Finding, f"{self.name}-{pair}", words, claim, found)
+        if pair == "any":
+            return finding("drawn noise", trials, True, "restated")
+        return finding("likelihood ratio", trials, True, "law")
+
+    @property
+    def _fill(self) -> Callable[[Records], Release]:
+        return partial(KINDS[self.kind].fill, self._unit)
 
     @property
     def _unit(self) -> Unit:
-        weight = _KINDS[self.kind].weight
+        weight = KINDS[self.kind].weight
         if self.level == "user":
             return per_user(_KEYS, max_weight=weight, neighbours=self.relation)
         return per_record(max_weight=weight, neighbours=self.relation)
 
-    def _exact(self, fill: Callable[[Records], Release]) -> Callable[[Records], npt.NDArray[Any]]:
-        """Return what is published of records where nothing is added: the budget is as large as one can be."""
-        known: dict[str, npt.NDArray[Any]] = {}
+    @property
+    def _everything(self) -> dict[str, float]:
+        """The budget that is as large as one can be: nothing is added."""
+        return {"rho": 1e9} if self.law == "gaussian" else {"epsilon": 1e6, "delta": 0.0}
 
-        def shown(records: Records) -> npt.NDArray[Any]:
+    def _exact(self) -> Exact:
+        known: dict[str, Numbers] = {}
+
+        def shown(records: Records) -> Numbers:
             name = repr(records)
             if name not in known:
-                known[name] = np.rint(fill(records)(self._everything)[0])
+                known[name] = np.rint(self._fill(records)(self._everything).numbers)
             return known[name]
 
         return shown
 
-    @property
-    def _everything(self) -> dict[str, float]:
-        return {"rho": 1e9} if self.law == "gaussian" else {"epsilon": 1e6, "delta": 0.0}
-
-    def _pairs(self, exact: Callable[[Records], npt.NDArray[Any]]) -> dict[str, tuple[Records, Records]]:
-        """Return two neighbouring streams for each pair."""
-        kind, user = _KINDS[self.kind], self.level == "user"
-        count, weight = (_KEYS if user else 1), kind.weight
+    def _pairs(self) -> dict[str, tuple[Numbers, Numbers]]:
+        """Return what is published of two neighbouring streams without noise, for each pair."""
+        kind, user, exact = KINDS[self.kind], self.level == "user", self._exact()
+        replaced, weight, rest = self.relation == "replace", kind.weight, kind.rest
 
         def holding(keys: list[int], weight: float = weight) -> Records:
             return [(key, "ann", weight) for key in keys]
 
-        runs = [holding(list(range(first, first + count))) for first in range(kind.keys - count)]
-        spread = [holding([(first + 5 * i) % kind.keys for i in range(count)]) for first in range(kind.keys)]
-        nothing: Records = [(None, "ann", 1.0)] if self.relation == "replace" else []
-        far = self._farther(exact)
-
-        def farthest(base: Records) -> tuple[Records, Records]:
-            """Return what moves most against nothing, and what then moves most in its place."""
-            one = max(chain(runs, spread), key=lambda each: far(base + each, base + nothing))
-            if self.relation == "add_remove":
-                return one, nothing
-            # What both hold cancels, wherever it was put.
-            apart = (
-                each for each in chain(runs, spread) if not {key for key, _, _ in each} & {key for key, _, _ in one}
-            )
-            return one, max(chain(apart, [nothing]), key=lambda each: far(base + one, base + each))
-
-        rest = kind.rest
-        one, other = farthest(rest)
-        crowded = max(runs, key=lambda each: float(np.abs(exact(rest + each) - exact(rest)).max()))
-        beside: Records = [(key, "eve", 1.0) for key, _, _ in crowded[:1]]
-        much = holding(list(range(0, kind.keys, 2)), 50 * weight)
-        if not user:
-            much = holding([5], 50 * weight)
-        if kind.weight == 1.0:
-            much = [(key, who, 1.0) for key, who, _ in much]
         null: Records = [(None, "ann", 1.0)]
-        found = {
-            "worst": (rest + one, rest + other),
-            "first": (one + rest, other + rest),
-            "null": (rest + (one if self.relation == "replace" else []), rest + null),
+        nothing: Records = null if replaced else []
+        held, other = self._farthest(exact)
+        one, instead = holding(held), holding(other) or nothing
+        crowded = holding(self._crowded(exact))
+        beside: Records = [(key, "eve", 1.0) for key, _, _ in crowded[:1]]
+        # Classes and points cannot weigh more than 1.
+        heavy = 50 * weight if weight > 1 else 1.0
+        much = holding(list(range(0, kind.keys, 2)), heavy) if user else holding([5], heavy)
+        streams = {
+            "worst": (rest + one, rest + instead),
+            "first": (one + rest, instead + rest),
+            "null": (rest + (one if replaced else []), rest + null),
             "colliding": (beside + crowded, beside + nothing),
             "clipped": (rest + much, rest + nothing),
         }
-        return {pair: found[pair] for pair in kind.pairs}
+        return {pair: (exact(streams[pair][0]), exact(streams[pair][1])) for pair in kind.pairs}
 
-    def _farther(self, exact: Callable[[Records], npt.NDArray[Any]]) -> Callable[[Records, Records], float]:
-        """Return how far two streams lie apart, in the norm that the noise is made for."""
-        power = 2 if self.law == "gaussian" else 1
-        return lambda one, other: float(np.sum(np.abs(exact(one) - exact(other)) ** power))
+    def _moves(self, exact: Exact) -> Numbers:
+        """Return by how much each key alone moves what is published (rows)."""
+        kind = KINDS[self.kind]
+        base = exact(kind.rest)
+        return np.array([exact([*kind.rest, (key, "ann", kind.weight)]) - base for key in range(kind.keys)])
+
+    def _norms(self, moved: Numbers) -> Numbers:
+        """Return how long vectors are, in the norm that the noise is made for."""
+        found: Numbers = np.sum(np.abs(moved) ** (2 if self.law == "gaussian" else 1), axis=-1)
+        return found
+
+    def _farthest(self, exact: Exact) -> tuple[list[int], list[int]]:
+        """Return the keys of a unit that moves most, and of the one in its place; none where it is added.
+
+        What single keys move is added up, beginning with each of them. Bounds that cut a user off are not in these
+        sums: so the best of them and neighbouring keys are compared as they are, and then changed one by one.
+        """
+        kind, moves, replaced = KINDS[self.kind], self._moves(exact), self.relation == "replace"
+        count = _KEYS if self.level == "user" else 1
+
+        def grown(base: Numbers, sign: int, taken: list[int]) -> list[int]:
+            """Return keys that take what is moved farther away, one after the other."""
+            keys: list[int] = []
+            for _ in range(count):
+                norms = self._norms(base + sign * moves)
+                norms[[*taken, *keys]] = -1
+                keys.append(int(norms.argmax()))
+                base = base + sign * moves[keys[-1]]
+            return keys
+
+        def against(one: list[int]) -> tuple[list[int], list[int]]:
+            return one, grown(moves[one].sum(axis=0), -1, one) if replaced else []
+
+        def added(pair: tuple[list[int], list[int]]) -> float:
+            return float(self._norms(moves[pair[0]].sum(axis=0) - moves[pair[1]].sum(axis=0)))
+
+        def moved(pair: tuple[list[int], list[int]]) -> float:
+            sides = [exact([*kind.rest, *((key, "ann", kind.weight) for key in keys)]) for keys in pair]
+            return float(self._norms(sides[0] - sides[1]))
+
+        met = [[first, *grown(moves[first], 1, [first])[: count - 1]] for first in range(kind.keys)]
+        step = -(-kind.keys // _TRIED)
+        apart = [list(range(first, first + count)) for first in range(0, kind.keys - count, step)]
+        tried = sorted(map(against, met), key=added)[-8:] + [against(one) for one in apart]
+        best = max(tried, key=moved)
+        for side, place in product((0, 1) if replaced else (0,), range(count)):
+            free = [key for key in range(0, kind.keys, step) if key not in (*best[0], *best[1])]
+            changed = [(list(best[0]), list(best[1])) for _ in free]
+            for pair, key in zip(changed, free, strict=True):
+                pair[side][place] = key
+            best = max([best, *changed], key=moved)
+        return best
+
+    def _crowded(self, exact: Exact) -> list[int]:
+        """Return neighbouring keys of a unit that meet in a number: it moves farther than any other."""
+        kind, moves = KINDS[self.kind], self._moves(exact)
+        count = _KEYS if self.level == "user" else 1
+        sums = np.array([moves[first : first + count].sum(axis=0) for first in range(kind.keys - count)])
+        first = int(np.abs(sums).max(axis=1).argmax())
+        return list(range(first, first + count))
 
 
 _WORDS = {
@@ -381,15 +240,14 @@ _WORDS = {
     "null": "a unit that holds a null",
     "colliding": "a unit whose keys share their cells with each other or with somebody else's",
     "clipped": "a unit that holds far more than the bounds let pass",
+    "any": "any unit",
 }
 
 
 def _grid() -> Iterator[Grid]:
-    for name, kind in _KINDS.items():
-        for law in kind.laws:
-            for level in kind.levels:
-                yield Grid(name, law, level, "add_remove")
-                yield Grid(name, law, level, "replace")
+    for name, kind in KINDS.items():
+        for law, level, relation in product(kind.laws, kind.levels, kind.relations):
+            yield Grid(name, law, level, relation)
 
 
 GRID: dict[str, Grid] = {grid.name: grid for grid in _grid()}

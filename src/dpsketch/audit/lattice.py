@@ -18,13 +18,14 @@ squares; z of them below the sum lies the bound that a normal variable passes as
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.accounting import gaussian_epsilon
 
-__all__ = ["gaussian_bound", "laplace_bound", "own_noise", "seen_numbers"]
+__all__ = ["gaussian_bound", "laplace_bound", "least_spread", "own_noise", "seen_numbers"]
 
 Floats = npt.NDArray[np.float64]
 _MOST_MOVED = 40
@@ -98,3 +99,28 @@ def laplace_bound(seen: Floats, shift: Floats, confidence: float) -> float:
     slopes = steps / (mean * np.sqrt(1 + mean**2))
     error = float(np.linalg.norm(slopes * sizes.std(axis=0))) / math.sqrt(len(seen))
     return max(0.0, found - float(ndtri(confidence)) * error)
+
+
+def least_spread(law: Literal["gaussian", "laplace"], noise: Floats, deviation: float, confidence: float) -> float:
+    """Return the largest share of a stated standard deviation that the noise of a part may have, by all its draws.
+
+    Squares of Gaussian draws add up to a χ² variable; the sizes of Laplace draws have a mean whose error is normal.
+    """
+    from scipy.special import chdtri, ndtri
+
+    draws = noise.size
+    if law == "gaussian":
+        square = float(np.sum(noise**2)) / deviation**2
+        return math.sqrt(square / float(chdtri(draws, confidence)))
+
+    def mean_of(scale: float) -> float:
+        return 1 / math.sinh(1 / scale)
+
+    # The variance of discrete Laplace noise of scale b is ½/sinh²(1/2b), and E|Z| is 1/sinh(1/b).
+    scale = 0.5 / math.asinh(math.sqrt(0.5) / deviation)
+    varies = math.sqrt(deviation**2 / mean_of(scale) ** 2 - 1)
+    least = 1 - float(ndtri(confidence)) * varies / math.sqrt(draws)
+    mean = float(np.mean(np.abs(noise)))
+    if least <= 0 or mean == 0:
+        return math.inf if mean else 0.0
+    return 1 / math.asinh(least / mean) / scale

@@ -66,33 +66,46 @@ class Levelled:
         return f"table-moment-{self.p:g}{stated}-{self.level}-{relation}"
 
     def audit(self, trials: int, confidence: float) -> list[Finding]:
-        """Release ``trials`` times, a third of them of each stream, and bound ε from below on each pair."""
+        """Release ``trials`` times, most of them of two streams that say how high it stands, and bound ε from below."""
         trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(
             *printed_promise(self._sketch(0, 0).release(epsilon=_EPSILON[self.p], delta=_DELTA[self.p]).guarantee)
         )
-        runs, others = max(30, trials // 3), int(self.total > 0)
+        runs, few, others = max(30, trials * 3 // 8), max(30, trials // 8), int(self.total > 0)
         keys = _KEYS if self.level == "user" else 1
         far, floor = self._logs(_MANY, 0, runs)
         near, _ = self._logs(others, 0, runs)
-        full, _ = self._logs(others, 20 * keys, runs)
         # The stream of many shows the variate, up to its own floor, which is small beside it.
         top = math.log(math.pow(_MANY * _WEIGHT, self.p) + floor)
         _, level = _heights(near, far, top, confidence)
-        least, _ = _heights(full, far, top, confidence)
+        least, _ = _heights(self._logs(others, 20 * keys, few)[0], far, top, confidence)
+        empty, _ = _heights(self._logs(others, 0, few, nulls=20)[0], far, top, confidence)
         added = keys * math.pow(_WEIGHT, self.p)
+
+        # A key of somebody else's, of the weight that the unit has, or of all of the public total.
+        before = self.total or _WEIGHT
+        beside = keys * (math.pow(before + _WEIGHT, self.p) - math.pow(before, self.p))
+        under = level if self.total else level + keys * math.pow(before, self.p)
 
         def loss(share: float) -> float:
             return _loss(self.p, 1 + added / (level * share), claim.delta)
 
+        def loss_beside(share: float) -> float:
+            return _loss(self.p, 1 + beside / (under * share), claim.delta)
+
         ending = "replaced" if self.relation == "replace" else "added"
         caught = power_of(loss, claim.epsilon)
-        strange = least > level + added
+        # More than a unit may add, or anything of a null.
+        unbounded, noticed = least > level + added, empty > level
         pairs = {
             "worst": ("the unit that moves most", loss(1.0), caught),
-            "null": ("a unit that holds a null", 0.0, 0.0),
+            "first": ("the unit that moves most, first in the stream", math.inf if unbounded else loss(1.0), caught),
+            "null": ("a unit that holds a null", math.inf if noticed else 0.0, 0.0),
+            "colliding": (
+                "a unit whose keys are somebody else's", loss_beside(1.0), power_of(loss_beside, claim.epsilon)
+            ),
             "clipped": (
-                "a unit that holds far more than the bounds let pass", math.inf if strange else loss(1.0), caught
+                "a unit that holds far more than the bounds let pass", math.inf if unbounded else loss(1.0), caught
             ),
         }  # fmt: skip
         return [
@@ -106,22 +119,25 @@ class Levelled:
             return per_user(_KEYS, max_weight=_WEIGHT, neighbours=self.relation)
         return per_record(max_weight=_WEIGHT, neighbours=self.relation)
 
-    def _sketch(self, others: int, held: int) -> MomentSketch:
-        """Return a sketch of others, each with one record on one key, and of a unit with so many keys beyond bounds."""
+    def _sketch(self, others: int, held: int, nulls: int = 0) -> MomentSketch:
+        """Return a sketch of a unit with so many keys beyond bounds, and of others with one record on one key each."""
         sketch = MomentSketch(p=self.p, size=_SIZE, unit=self._unit, public_total=self.total, key_type="int")
         keys = np.concatenate(
-            [np.ones(others, np.int64), 5 + np.arange(held if self.level == "user" else min(held, 1))]
+            [5 + np.arange(held if self.level == "user" else min(held, 1)), np.ones(others, np.int64)]
         )
         # One record of the public total has the least moment that there can be.
         weights = np.where(keys == 1, self.total if others == 1 else _WEIGHT, 1000 * _WEIGHT)
-        users = np.concatenate([np.arange(others), np.full(len(keys) - others, 1 << 40)])
+        users = np.concatenate([np.full(len(keys) - others, 1 << 40), np.arange(others)])
         sketch.update(keys, weights=weights, users=users if self.level == "user" else None)
+        if nulls:
+            owner = [1 << 40] * nulls if self.level == "user" else None
+            sketch.update([None] * nulls, weights=[_WEIGHT] * nulls, users=owner)
         return sketch
 
-    def _logs(self, others: int, held: int, runs: int) -> tuple[Floats, float]:
+    def _logs(self, others: int, held: int, runs: int, nulls: int = 0) -> tuple[Floats, float]:
         """Return the logarithms of published scales, and the floor that was stated."""
         epsilon, delta = _EPSILON[self.p] / self.noise, _DELTA[self.p]
-        made = [self._sketch(others, held).release(epsilon=epsilon, delta=delta) for _ in range(runs)]
+        made = [self._sketch(others, held, nulls).release(epsilon=epsilon, delta=delta) for _ in range(runs)]
         return np.log([release.scale for release in made]), made[0].floor
 
 

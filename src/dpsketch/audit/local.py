@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from dpsketch import local
 from dpsketch.audit.core import Distinguisher, Outputs, Scores
 from dpsketch.audit.distinguishers import frequent_outcomes, known, linear_discriminant
-from dpsketch.audit.mechanism import Claim, Mechanism, printed_promise
+from dpsketch.audit.mechanism import Claim, Finding, Mechanism, printed_promise
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
 
-__all__ = ["PROTOCOLS", "SVIM_PHASES", "protocol", "svim"]
+__all__ = ["PROTOCOLS", "REPORTS", "SVIM_PHASES", "Reported", "protocol", "svim"]
 
 _EPSILON, _REPORTS = 1.5, 8
 # So many hash functions are learned outcome by outcome.
@@ -105,3 +105,60 @@ def _support(drawn: HashedProtocol, one: Any, other: Any) -> Callable[[Outputs],
         return found
 
     return score
+
+
+# Besides two things that differ most: somebody who holds nothing, where the protocol lets them; two things that are one
+# to the protocol, by a bucket or by a bound on how many count; and somebody who holds far more than that.
+_HELD: dict[str, dict[str, tuple[Any, Any]]] = {
+    "subset-hashing": {"null": ([], [0, 1]), "colliding": ([0, 1], [1, 0]), "clipped": (list(range(40)), [0])},
+    "subset-direct": {"null": ([], [0, 1]), "colliding": ([0, 1], [1, 0]), "clipped": ([0, 1, 2, 3], [0])},
+    "sampled-bit": {"null": ([], [1]), "colliding": ([0], [0, 0]), "clipped": (list(range(40)), [])},
+    "optimal-local-hashing": {"colliding": (0, 1)},
+    "count-mean-sketch": {"colliding": (0, 5)},
+    "hadamard-count-mean": {"colliding": (0, 2)},
+    "multi-pcms": {"null": ([], [0]), "colliding": ([0], [0, 0]), "clipped": (list(range(400)), [])},
+    "pad-and-sample": {"null": ([], [3]), "colliding": ([0], [0, 0]), "clipped": (list(range(40)), [0])},
+    "set-sizes": {"null": ([], [0, 1]), "colliding": ([0], [1]), "clipped": (list(range(40)), [])},
+    "prefix-heavy-hitters": {"null": ([], ["z"]), "colliding": (["a"], ["a", "a"]), "clipped": (list("abcdefgh"), [])},
+}
+_WORDS = {
+    "null": "a person who holds nothing, or something",
+    "colliding": "a person who holds what is the same to the protocol, or nearly",
+    "clipped": "a person who holds far more than counts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the reports of a local protocol tell of people who hold nothing, the same, or far too much.
+
+    Attributes
+    ----------
+    protocol : str
+        Its name.
+    noise : float
+        Below 1, reports are drawn at a larger ε than the one claimed: the audit itself is tested.
+    """
+
+    protocol: str
+    noise: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """What it is called: the unit of a report is a person, whose things are replaced."""
+        return f"table-local-{self.protocol}-user-replace"
+
+    def audit(self, trials: int, confidence: float) -> list[Finding]:
+        """Draw reports, eight for each of ``trials``, and bound ε from below on each pair."""
+        make, one, other = PROTOCOLS[self.protocol]
+        promise, drawn = make(_EPSILON).guarantee, make(_EPSILON / self.noise)
+        pairs = {"worst": ("a person who holds something else", (one, other))}
+        pairs |= {pair: (_WORDS[pair], held) for pair, held in _HELD[self.protocol].items()}
+        findings = []
+        for pair, (words, (ours, theirs)) in pairs.items():
+            found = _reported(f"{self.name}-{pair}", promise, drawn, ours, theirs).audit(trials, confidence)
+            findings.append(replace(found, neighbours=words))
+        return findings
+
+
+REPORTS: dict[str, Reported] = {row.name: row for row in map(Reported, PROTOCOLS)}

@@ -131,7 +131,7 @@ class Ranked:
 
         worst, crowded = (farthest(self._pairs(rests)) for rests in (_RESTS, (_CROWDED,)))
         findings = [finding("worst", "the unit that moves most", worst)]
-        rest = _spread(self._cells)
+        rest = self._rest
         for pair, (words, first, held, kept) in self._streams().items():
             draws = self._draws(self._sketch(rest, held, first=first), trials // 2)
             seen = fitting_factors(partial(self._flat, rest + kept, rates), self._counted(draws), confidence)
@@ -167,6 +167,12 @@ class Ranked:
     def _cells(self) -> int:
         return 1 << _BITS[self.asked]
 
+    @property
+    def _rest(self) -> Values:
+        """Values of everybody else: one in each of sixteen cells or fewer, or several where one hardly counts."""
+        copies = 3 if self.level == "user" and self.relation == "replace" else 1
+        return tuple(range(0, self._cells, max(1, self._cells // 16))) * copies
+
     def _counted(self, draws: Outputs) -> Floats:
         """Return how often each answer was drawn."""
         drawn = np.zeros((self._cells,) * len(_SHARES[self.asked]))
@@ -175,7 +181,7 @@ class Ranked:
 
     def _seen(self, trials: int, confidence: float) -> tuple[float, tuple[float, float], tuple[float, float]]:
         """Return the ε and the rates that releases state, and between which factors of the noise the draws lie."""
-        rest = _spread(self._cells)
+        rest = self._rest
         sketch = self._sketch(rest, ())
         stated = sketch.release(**Budget.pure(self.noise).spent).law
         middle = stated.quantiles[len(stated.quantiles) // 2]
@@ -221,11 +227,6 @@ class Ranked:
             "null": ("a unit that holds a null", False, (None,), ()),
             "clipped": ("a unit that holds far more than the bounds let pass", False, much, unit),
         }
-
-
-def _spread(cells: int) -> Values:
-    """Return values of everybody else among which answers vary most evenly: one in each of sixteen cells or fewer."""
-    return tuple(range(0, cells, max(1, cells // 16)))
 
 
 def _ranked() -> Iterator[Ranked]:

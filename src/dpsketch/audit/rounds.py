@@ -5,13 +5,15 @@ factors of the stated noise are possible with the stated thresholds, and whether
 measured on keys that are always found. Names alone tell less than the noisy weights that the proof grants an attacker:
 so the promise is *restated* for the noise that was seen, by the joint δ of :mod:`dpsketch.sketches.histogram.rounds`.
 
-A unit that is alone on its keys must be shown with probability δ at most, which is counted.
+A unit that is alone on its keys, first in the stream or with far more keys than count, must be shown with probability δ
+at most, and one that holds a null never; a unit on keys of others may change how often they are found by e^ε, and δ.
+All of these are counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -79,28 +81,27 @@ class Rounds:
             counts = counts_factor * share
             return kindest(lambda factor: _restated(stated, factor, counts, claim.delta), factors, share)
 
-        caught = power_of(restated, claim.epsilon)
-        words = f"any unit, {'replaced' if self.relation == 'replace' else 'added'}"
+        ending = "replaced" if self.relation == "replace" else "added"
         finding = partial(Finding, claim=claim, trials=trials, shipped=True)
-        shown = self._shown(trials, confidence)
-        alone = f"a unit that is alone on its keys, {'replaced' if self.relation == 'replace' else 'added'}"
+        whole = finding(
+            name=f"{self.name}-worst",
+            neighbours=f"any unit, {ending}",
+            audited_epsilon=restated(1.0),
+            distinguisher="rates of names, noise of counts",
+            method="restated",
+            caught=power_of(restated, claim.epsilon),
+        )
+        counted = self._counted(trials, confidence, claim.delta, levels[1])
         return [
-            finding(
-                name=f"{self.name}-worst",
-                neighbours=words,
-                audited_epsilon=restated(1.0),
-                distinguisher="rates of names, noise of counts",
-                method="restated",
-                caught=caught,
+            whole,
+            *(
+                finding(
+                    name=f"{self.name}-{pair}", neighbours=f"{words}, {ending}", audited_epsilon=lost,
+                    distinguisher="rates", method="sampled",
+                )
+                for pair, (words, lost) in counted.items()
             ),
-            finding(
-                name=f"{self.name}-alone",
-                neighbours=alone,
-                audited_epsilon=math.inf if shown > claim.delta else 0.0,
-                distinguisher="rates",
-                method="sampled",
-            ),
-        ]
+        ]  # fmt: skip
 
     @property
     def _unit(self) -> Unit:
@@ -109,7 +110,7 @@ class Rounds:
     def _asked(self, noise: float) -> dict[str, Any]:
         return {"epsilon": _EPSILON / noise, "delta": _DELTA, "form": self.form}
 
-    def _sketch(self, keys: list[int], users: list[int]) -> Histogram:
+    def _sketch(self, keys: Sequence[int | None], users: list[int]) -> Histogram:
         sketch = Histogram(unit=self._unit, key_type="int")
         sketch.update(keys, users=users)
         return sketch
@@ -135,11 +136,39 @@ class Rounds:
             noise.append([float(counts[key] - _HELD) for key in _HIGH])
         return stated, found, np.array(noise), levels
 
-    def _shown(self, trials: int, confidence: float) -> float:
-        """Return how often a unit that is alone on its keys is shown, at least."""
-        alone = self._sketch(list(range(_KEYS)), [_UNIT_USER] * _KEYS)
-        shown = sum(bool(alone.release(**self._asked(self.noise)).found) for _ in range(trials))
-        return float(clopper_pearson(np.array([shown]), trials, 1 - confidence)[0][0])
+    def _counted(self, trials: int, confidence: float, delta: float, level: int) -> dict[str, tuple[str, float]]:
+        """Return the pairs that are counted: what each is, and what it loses."""
+        crowd = [key for key in _HIGH for _ in range(_HELD)]
+        ours, many = range(1000, 1000 + _KEYS), range(1000, 1040)
+        runs = max(100, trials // 4)
+
+        def shown(keys: Sequence[int | None], rest: Sequence[int], *, first: bool = False) -> tuple[float, float]:
+            """Return between which rates a unit's keys are shown, beside those of others."""
+            held, users = [*keys, *rest], [*[_UNIT_USER] * len(keys), *range(len(rest))]
+            if not first:
+                held, users = held[::-1], users[::-1]
+            sketch = self._sketch(held, users)
+            found = sum(
+                any(key >= 1000 for key in sketch.release(**self._asked(self.noise)).found) for _ in range(runs)
+            )
+            low, high = clopper_pearson(np.array([found]), runs, (1 - confidence) / 2)
+            return float(low[0]), float(high[0])
+
+        def too_often(rates: tuple[float, float], most: float) -> float:
+            return math.inf if rates[0] > most else 0.0
+
+        near = [key for key in ours for _ in range(level)]
+        beside, without = shown(ours, near), shown([], near)
+        lost = max(
+            math.log(max(one[0] - delta, 1e-300) / other[1]) for one, other in ((beside, without), (without, beside))
+        )
+        return {
+            "alone": ("a unit that is alone on its keys", too_often(shown(ours, []), delta)),
+            "first": ("a unit that is alone on its keys, first", too_often(shown(ours, crowd, first=True), delta)),
+            "null": ("a unit that holds a null", too_often(shown([None], []), 0.0)),
+            "colliding": ("a unit on keys of others, near their threshold", max(0.0, lost)),
+            "clipped": ("a unit that holds far more than the bounds let pass", too_often(shown(many, []), delta)),
+        }
 
 
 def _possible(
