@@ -194,8 +194,9 @@ def page(cells: list[Cell], same: list[tuple[Cell, Cell]], claim: Claim, plain: 
         "## The same form, the same cap",
         "",
         "Ours with `form=` forced to the rival's kind of noise: truncated Laplace beside Laplace, and Gaussian beside "
-        "Gaussian. The noise of Laplace forms has the same scale in all three libraries, so that errors differ by "
-        "chance alone at record level; at user level they also differ by which keys are listed.",
+        "Gaussian. The noise of Laplace forms has the same scale in all three libraries, and ours is "
+        "cut off besides. A lower threshold lists more keys that just pass, whose noise is upwards: errors of what is "
+        "listed then are a little larger, though those of the same keys are not.",
         "",
         "| data | unit | ε | cap | form | dpsketch | rival | |",
         "|---|---|---|---|---|---|---|---|",

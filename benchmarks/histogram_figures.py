@@ -71,6 +71,7 @@ FOUND = {
     ("gowalla", 3): ((688, 626, 341, 69), (274, 1800, 2351, 1502), (332, 1884, 3121, 3616), (284, 1842, 3025, 3428)),
 }  # fmt: skip
 CAPS = (1, 10, 30, 100)
+FILES = ("kosarak's head", "retail", "gowalla")
 
 # The rms error of Gaussian counts against all users of a key, for caps 10, 30, 100.
 GAUSSIAN_ERRORS = {
@@ -183,7 +184,7 @@ def of_users() -> list[Figure]:
 def of_files() -> tuple[list[Figure], list[Cell]]:
     sets = data_sets()
     figures, cells = [], []
-    for name in ("kosarak's head", "retail", "gowalla"):
+    for name in FILES:
         if name not in sets:
             continue
         users, keys = sets[name]
