@@ -297,8 +297,8 @@ def sum_width(law: Law, counts: int, tail: float, *, beside: float = 0.0) -> int
     Accuracy
     --------
     The quantile of a normal law, with Cornish and Fisher's term for the heavy tails of few Laplace draws where it
-    widens, and rounded up: sums are whole numbers. Against exact convolutions of 1 to 50 draws with ε from 0.05 to 10
-    it covers with what is asked, from one half to 0.99999.
+    widens, and rounded up: sums are whole numbers. Tests hold it to exact convolutions of 1 to 50 draws, for ε from 0.1
+    to 3 and confidences from one half to 0.999.
     """
     from scipy.special import ndtri
 
