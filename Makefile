@@ -60,7 +60,13 @@ format: $(VENV)/dev.stamp
 	.venv-diffprivlib/bin/pip install --quiet 'diffprivlib>=0.6.6' 'scikit-learn==1.5.2'
 	touch $@
 
-bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp
+# Runs on a Spark of its own, which needs Java.
+.venv-tumult/stamp:
+	$(PYTHON) -m venv .venv-tumult
+	.venv-tumult/bin/pip install --quiet 'tmlt.analytics==0.21.*'
+	touch $@
+
+bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp .venv-tumult/stamp
 	$(BIN)/python -m benchmarks
 
 # Writes its table into docs/explanation/coverage.md; fails if an interval covers less than it states.

@@ -17,7 +17,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-NOT_BENCHMARKS = {"__init__", "__main__", "decoding", "drawing", "guarded_fit", "peers"}
+NOT_BENCHMARKS = {"__init__", "__main__", "decoding", "drawing", "guarded_fit", "histogram_rivals", "peers"}
 
 
 def main(names: list[str]) -> None:

@@ -2,8 +2,10 @@
 
 Beside DuckDB, polars and pyarrow, each with a column that lies ready in its own memory; the best of three rounds in
 turn. They compare texts; we hash them to 128 bits under a secret key, which is safe to publish from. The goal is ten
-million rows a second. Then 10⁸ rows with 10⁷ distinct texts, which come in batches of a million: the high-water mark of
-a process of its own, less what it held before, against 4 GB.
+million rows a second. Rates are by the clock, and by processor time too: as if all cores had worked for it all the
+time, which is what can be compared on a machine that others use, and is too good where threads wait for each other.
+Then 10⁸ rows with 10⁷ distinct texts, which come in batches of a million: the high-water mark of a process of its own,
+less what it held before, against 4 GB.
 """
 
 from __future__ import annotations
@@ -94,22 +96,25 @@ def contestants(column: pa.StringArray) -> dict[str, Callable[[], int]]:
 
 def contest(kind: str, column: pa.StringArray) -> list[dict[str, Any]]:
     runs = contestants(column)
-    best = dict.fromkeys(runs, float("inf"))
-    found = set()
+    best, busy = (dict.fromkeys(runs, float("inf")) for _ in range(2))
+    found, cores = set(), int(os.environ["DPSKETCH_THREADS"])
     for _ in range(ROUNDS):
         for name, run_one in runs.items():
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             found.add(run_one())
             best[name] = min(best[name], time.perf_counter() - start)
+            busy[name] = min(busy[name], (time.process_time() - used) / cores)
     if len(found) != 1:
         raise RuntimeError("the libraries do not agree on the number of distinct keys.")
-    ours = RECORDS / best.pop("ours")
-    shape = f"{kind}, texts of {LENGTH} bytes, {os.environ['DPSKETCH_THREADS']} threads"
-    rows = [
-        {"name": f"{shape}: {name}", "ours": ours, "theirs": RECORDS / seconds, "ratio": ours * seconds / RECORDS}
-        for name, seconds in best.items()
-    ]
-    rows.append({"name": f"{shape}: goal", "ours": ours, "theirs": GOAL, "ratio": ours / GOAL, "reach": 1.0})
+    rows = []
+    for clock, seconds in (("", best), (" by processor time", busy)):
+        ours = RECORDS / seconds.pop("ours")
+        shape = f"{kind}, texts of {LENGTH} bytes, {cores} threads{clock}"
+        rows += [
+            {"name": f"{shape}: {name}", "ours": ours, "theirs": RECORDS / spent, "ratio": ours * spent / RECORDS}
+            for name, spent in seconds.items()
+        ]
+        rows.append({"name": f"{shape}: goal", "ours": ours, "theirs": GOAL, "ratio": ours / GOAL, "reach": 1.0})
     return [row | {"unit": "rows/s"} for row in rows]
 
 

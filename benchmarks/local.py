@@ -12,14 +12,12 @@ The last rows set subset hashing, the recommended protocol for sets, against wha
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import ROOT, run_peer
+from benchmarks.peers import run_peer
 from dpsketch import local
 
 PEOPLE, PEER_PEOPLE = 1_000_000, 4_000
@@ -63,18 +61,7 @@ print(json.dumps({{"olh": olh, "cms": cms}}))
 
 def pure_ldp() -> Any:
     """Run the peer's side with its own interpreter."""
-    python = os.environ.get("DPSKETCH_PURELDP_PYTHON") or str(ROOT / ".venv-pureldp" / "bin" / "python")
-    if not Path(python).exists():
-        raise SystemExit(f"pure-ldp's interpreter is not at {python}.")
-    before = os.environ.get("DPSKETCH_PEERS_PYTHON")
-    os.environ["DPSKETCH_PEERS_PYTHON"] = python
-    try:
-        return run_peer(PEER)
-    finally:
-        if before is None:
-            del os.environ["DPSKETCH_PEERS_PYTHON"]
-        else:
-            os.environ["DPSKETCH_PEERS_PYTHON"] = before
+    return run_peer(PEER, "pureldp")
 
 
 def measure(protocol: Any, held: Any, keys: Any) -> tuple[float, float, Any]:

@@ -1,6 +1,7 @@
-"""Other libraries, run in an environment of their own so that their pins do not bind ours.
+"""Other libraries, run in environments of their own so that their pins do not bind ours.
 
-The peers' interpreter is ``$DPSKETCH_PEERS_PYTHON``, by default ``.venv-peers/bin/python`` at the root of the project,
+An environment has a name: ``peers`` for most, and one for each library whose pins bind the others. The interpreter of
+``tumult``, say, is ``$DPSKETCH_TUMULT_PYTHON``, by default ``.venv-tumult/bin/python`` at the root of the project,
 which ``make bench`` makes.
 """
 
@@ -15,11 +16,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 
 
-def run_peer(code: str) -> Any:
-    """Run Python code with the peers' interpreter and return the JSON document on the last line that it prints."""
-    python = os.environ.get("DPSKETCH_PEERS_PYTHON") or str(ROOT / ".venv-peers" / "bin" / "python")
+def run_peer(code: str, environment: str = "peers") -> Any:
+    """Run Python code in an environment of the peers and return the JSON document on the last line that it prints."""
+    stated = os.environ.get(f"DPSKETCH_{environment.upper()}_PYTHON")
+    python = stated or str(ROOT / f".venv-{environment}" / "bin" / "python")
     if not Path(python).exists():
-        raise SystemExit(f"the peers' interpreter is not at {python}: `make bench` makes it.")
+        raise SystemExit(f"the interpreter of {environment} is not at {python}: `make bench` makes it.")
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the peer's code failed:\n{done.stderr}")

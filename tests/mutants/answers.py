@@ -271,6 +271,22 @@ INTERVALS = [
         "counts that fell between two releases are taken for nothing",
     ),
     Mutant(
+        "sums-whatever-the-law",
+        "sketches/histogram/sums.py",
+        "_LARGEST_MISFIT = 0.1",
+        "_LARGEST_MISFIT = 1.0",
+        "tests/unit/test_histogram_sums.py -k no_power_law",
+        "sums are shrunk towards a power law that the counts do not follow",
+    ),
+    Mutant(
+        "sums-without-what-passing-added",
+        "sketches/histogram/private.py",
+        "found = self._estimate(named, named - added - reach, named + reach, confidence)",
+        "found = self._estimate(named, named - reach, named + reach, confidence)",
+        "tests/unit/test_histogram_sums.py -k whatever",
+        "the interval of a sum forgets that its counts were chosen for their noise",
+    ),
+    Mutant(
         "top-without-order",
         "sketches/countsketch/private.py",
         'order = np.argsort(-values, kind="stable")[:n]',

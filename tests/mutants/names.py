@@ -295,6 +295,19 @@ HISTOGRAMS = [
         "one record counts for two names of a list",
     ),
     Mutant(
+        "histogram-fingerprint-unverified",
+        f"{_HISTOGRAM}/keyslots.py",
+        """                identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
+""",
+        """                from dpsketch._compiled.xxh64 import hash_slices
+
+                hash_slices(rows.data, edges, np.uint64(42), places[part])
+                ids[part, 0], ids[part, 1] = places[part], identity.HASHED
+""",
+        f"{_PRIVACY} share_a_fingerprint",
+        "texts are told apart by a public fingerprint alone: a rare one lends its name to a frequent one",
+    ),
+    Mutant(
         "histogram-file-of-another-unit",
         f"{_HISTOGRAM}/stored.py",
         "if (keys, weight) != (reach.keys, reach.units):",

@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from benchmarks.histogram_figures import CAPS, FORMS, FOUND, RECORD_FORMS, RECORDS
 
 pytestmark = pytest.mark.statistical
 
-RECORDS, KEYS = 500_000, 40_000
+KEYS = 40_000
 
 
 @pytest.fixture(scope="module")
 def stream() -> np.ndarray:
     """Zipf(1.1) over 40,000 keys, of which 29,669 occur."""
     law = np.arange(1, KEYS + 1) ** -1.1
-    return np.random.default_rng(1).choice(KEYS, size=RECORDS, p=law / law.sum())
+    return np.random.default_rng(1).choice(KEYS, size=500_000, p=law / law.sum())
 
 
 @pytest.fixture(scope="module")
@@ -39,43 +40,16 @@ def histogram(stream: np.ndarray, relation: Any) -> dps.Histogram:
     return sketch
 
 
-# Neighbours, ε, δ; for each form the cutoff, the keys found, and the rms error of their counts.
-ONE_STAGE = [
-    (
-        "add_remove",
-        0.1,
-        1e-6,
-        {"laplace": (133, 298, 14.5), "truncated": (110, 362, 14.5), "gaussian": (175, 241, 37.3)},
-    ),
-    (
-        "add_remove",
-        1.0,
-        1e-6,
-        {"laplace": (15, 2313, 1.39), "truncated": (15, 2313, 1.39), "gaussian": (22, 1655, 4.4)},
-    ),
-    (
-        "add_remove",
-        1.0,
-        1e-9,
-        {"laplace": (22, 1595, 1.36), "truncated": (21, 1669, 1.36), "gaussian": (35, 1056, 5.6)},
-    ),
-    ("add_remove", 3.0, 1e-6, {"laplace": (6, 5914, 0.34), "truncated": (6, 5914, 0.34), "gaussian": (9, 3991, 1.6)}),
-    ("replace", 0.1, 1e-6, {"laplace": (264, 161, 30), "truncated": (218, 194, 31), "gaussian": (246, 181, 53)}),
-    ("replace", 1.0, 1e-6, {"laplace": (28, 1285, 2.9), "truncated": (28, 1285, 2.9), "gaussian": (30, 1244, 6.2)}),
-    ("replace", 3.0, 1e-6, {"laplace": (11, 3145, 0.9), "truncated": (11, 3145, 0.9), "gaussian": (12, 2983, 2.3)}),
-]
-
-
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 def test_keys_found_in_one_stage(relation: str, stream: np.ndarray, truth: np.ndarray) -> None:
     """Cutoffs to the unit, keys to 1% and 8 more, rms to four standard errors of two releases (a kurtosis of 6)."""
     sketch = histogram(stream, relation)
-    for neighbours, epsilon, delta, forms in ONE_STAGE:
+    for neighbours, epsilon, delta, noted in RECORDS:
         if neighbours != relation:
             continue
-        least = min(cutoff for cutoff, _, _ in forms.values())
+        least = min(cutoff for cutoff, _, _ in noted)
         assert sketch.release(epsilon=epsilon, delta=delta).mechanism.cutoff == least
-        for form, (cutoff, keys, rms) in forms.items():
+        for form, (cutoff, keys, rms) in zip(RECORD_FORMS, noted, strict=True):
             releases = [sketch.release(epsilon=epsilon, delta=delta, form=form) for _ in range(2)]
             assert releases[0].mechanism.cutoff == cutoff
             assert np.mean([len(release.keys) for release in releases]) == pytest.approx(keys, rel=0.01, abs=8)
@@ -116,22 +90,14 @@ def test_a_public_list_is_as_exact_as_its_noise(stream: np.ndarray, truth: np.nd
     assert np.mean((found.low <= truth[listed]) & (truth[listed] <= found.high)) >= 0.945
 
 
-# File, ε, cap: keys found by uniform Gaussian noise, weights, two rounds (names only); δ = 1e-5, means of three seeds.
-BY_USER = [
-    ("kosarak_head36682", 0.1, 100, (12, 36, 37)),
-    ("kosarak_head36682", 1.0, 10, (284, 366, 436)),
-    ("kosarak_head36682", 1.0, 100, (136, 444, 512)),
-    ("kosarak_head36682", 3.0, 100, (544, 1109, 1379)),
-]
+# Data, ε, cap: keys found by uniform Gaussian noise, weights, two rounds (names only); δ = 1e-5, means of three seeds.
+KOSARAK = "kosarak's head"
+BY_USER = [(KOSARAK, 0.1, 100), (KOSARAK, 1, 10), (KOSARAK, 1, 100), (KOSARAK, 3, 100)]
 FULL = [
-    ("retail", 0.1, 30, (82, 176, 168)),
-    ("retail", 1.0, 10, (2203, 2463, 3156)),
-    ("retail", 1.0, 100, (874, 2695, 3173)),
-    ("retail", 3.0, 30, (4245, 5578, 6864)),
-    ("gowalla", 0.1, 30, (12, 15, 12)),
-    ("gowalla", 1.0, 100, (285, 728, 634)),
-    ("gowalla", 3.0, 100, (1502, 3616, 3428)),
-]
+    ("retail", 0.1, 30), ("retail", 1, 10), ("retail", 1, 100), ("retail", 3, 30),
+    ("gowalla", 0.1, 30), ("gowalla", 1, 100), ("gowalla", 3, 100),
+]  # fmt: skip
+FILES = {KOSARAK: "kosarak_head36682"}
 
 
 def users_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -145,16 +111,15 @@ def users_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("file", "epsilon", "cap", "expected"), BY_USER + [pytest.param(*row, marks=pytest.mark.full) for row in FULL]
+    ("data", "epsilon", "cap"), BY_USER + [pytest.param(*row, marks=pytest.mark.full) for row in FULL]
 )
-def test_keys_found_of_users(
-    file: str, epsilon: float, cap: int, expected: tuple[int, int, int], real_data: Path
-) -> None:
+def test_keys_found_of_users(data: str, epsilon: float, cap: int, real_data: Path) -> None:
     """Within 4%, 5 keys or 0.8·√figure: some three standard errors of two means of three, of about 0.4·√figure each."""
-    users, keys = users_of(real_data / "sets" / f"{file}.dat.xz")
+    users, keys = users_of(real_data / "sets" / f"{FILES.get(data, data)}.dat.xz")
     sketch = dps.Histogram(unit=dps.per_user(max_keys=cap), key_type="int")
     sketch.update(keys, users=users)
-    for form, figure in zip(("gaussian", "weighted", "rounds"), expected, strict=True):
+    for form, figures in zip(FORMS[1:], FOUND[data, epsilon][1:], strict=True):
+        figure = figures[CAPS.index(cap)]
         alone = form != "gaussian"
         found = [len(sketch.release(epsilon=epsilon, delta=1e-5, form=form, names_only=alone).keys) for _ in range(3)]
         assert np.mean(found) == pytest.approx(figure, rel=0.04, abs=max(5, 0.8 * math.sqrt(figure)))

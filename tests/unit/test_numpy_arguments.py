@@ -155,6 +155,7 @@ ASKED: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("PrivateHistogram", "estimate", {"confidence": 0.9}, {"keys": WORDS}),
     ("PrivateHistogram", "top", {"n": 2, "confidence": 0.9}, {}),
     ("PrivateHistogram", "other_keys", {"confidence": 0.9}, {}),
+    ("PrivateHistogram", "sum", {"confidence": 0.9}, {"keys": WORDS}),
     ("PrivateHistogram", "plot", {"n": 2}, {}),
     ("PrivateVoteHistogram", "estimate", {"confidence": 0.9}, {"keys": WORDS[:1]}),
     ("PrivateVoteHistogram", "top", {"n": 2, "confidence": 0.9}, {}),

@@ -21,8 +21,8 @@ from dpsketch.sketches.histogram.joint import Floats, least_whole
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = [
-    "either_side", "half_width", "highest", "log_reaching", "lowest", "mean_beyond", "ordinary", "posterior_means",
-    "prior_exponent", "selective",
+    "either_side", "half_width", "highest", "log_reaching", "lowest", "mean_beyond", "misfit", "ordinary",
+    "posterior_means", "prior_exponent", "selective", "sum_width",
 ]  # fmt: skip
 
 Integers = npt.NDArray[np.int64]
@@ -215,6 +215,21 @@ def posterior_means(counts: Integers, law: Law, cutoff: int) -> Floats:
     return means
 
 
+def misfit(counts: Integers, law: Law, cutoff: int) -> float:
+    """Return how far the listed counts are from what the prior of :func:`prior_exponent` predicts of them.
+
+    It is the largest difference between the share of listed counts up to a value and the share that is predicted, over
+    all values (Kolmogorov's distance): public, as both are.
+    """
+    cells = _PriorCells(law, cutoff)
+    s = prior_exponent(counts, law, cutoff)
+    masses, centres = cells.prior(s)
+    ends = cells.ends
+    seen = np.searchsorted(np.sort(counts), ends, side="right") / len(counts)
+    predicted = np.cumsum(np.where(ends >= cutoff, cells.smeared(masses), 0.0)) / cells.listed(masses, centres, s)
+    return float(np.abs(seen - predicted)[ends <= cells.last].max())
+
+
 class _PriorCells:
     """The true counts from 1 on in cells of equal width, up to where the noise sees the prior as straight."""
 
@@ -229,6 +244,11 @@ class _PriorCells:
         offsets = np.arange(-below, self._size + 1) * width - (width - 1) // 2
         self._noise = -np.diff(np.exp(log_reaching(law, offsets)))
         self._below = below
+
+    @property
+    def ends(self) -> Floats:
+        """The largest count of each cell."""
+        return self.middles + (self._width - 1) / 2
 
     def prior(self, s: float) -> tuple[Floats, Floats]:
         """Return what the prior c^(−s) gives each cell, and where its mass has its centre."""
@@ -267,6 +287,29 @@ def either_side(z: Floats, upper: Callable[[Floats], Floats]) -> Floats:
 def half_width(law: Law, tail: float) -> int:
     """Return the least q with P(Z > q) ≤ ``tail``."""
     return least_whole(lambda q: float(log_reaching(law, q + 1)) <= math.log(tail), 0)
+
+
+def sum_width(law: Law, counts: int, tail: float, *, beside: float = 0.0) -> int:
+    """Return q so that the sum Z of the noise of so many counts has P(|Z| > q) ≤ 2·``tail``.
+
+    ``beside`` is the variance of further noise in the sum.
+
+    Accuracy
+    --------
+    The quantile of a normal law, with Cornish and Fisher's term for the heavy tails of few Laplace draws where it
+    widens, and rounded up: sums are whole numbers. Tests hold it to exact convolutions of 1 to 50 draws, for ε from 0.1
+    to 3 and confidences from one half to 0.999.
+    """
+    from scipy.special import ndtri
+
+    variance = counts * law.variance + beside
+    if not variance:
+        return 0
+    # Laplace noise has an excess kurtosis of 3 + 1/variance, truncated noise of less.
+    heavy = 0.0 if isinstance(law, RoundedGaussian) else counts * (3 * law.variance + 1) * law.variance / variance**2
+    quantile = -float(ndtri(tail))
+    wider = max(0.0, (quantile**3 - 3 * quantile) * heavy / 24)
+    return math.ceil((quantile + wider) * math.sqrt(variance))
 
 
 def _first(holds: Callable[[Integers], npt.NDArray[np.bool_]], low: Integers, high: Integers) -> Integers:

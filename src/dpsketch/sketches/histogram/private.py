@@ -23,8 +23,10 @@ from dpsketch.sketches.histogram.named import NamedCounts, name_order, of_one_ty
 from dpsketch.sketches.histogram.rounds import WeightedRounds, unit_weights
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.stored import read_mechanism, stored_mechanism
+from dpsketch.sketches.histogram.sums import Passed, Sum
 from dpsketch.sketches.histogram.thresholds import Threshold
 from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.truncated import Law
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -147,19 +149,61 @@ class PrivateHistogram(NamedCounts):
             return self._estimate(self.rest, float(low[0]), float(high[0]), confidence)
         if mechanism.total is None or mechanism.noise is None or mechanism.cutoff is None:
             raise FileRefused("the file has a count of other keys without the law of its noise.")
-        from scipy.special import ndtri
+        named, posterior, added = self._summed(np.arange(len(self.values)), confidence)
+        reach = intervals.sum_width(
+            mechanism.noise, len(self.values), (1 - confidence) / 2, beside=mechanism.total.variance
+        )
+        least = self.rest - named
+        value = least if posterior is None else self.rest - posterior
+        return self._estimate(value, least - reach, least + added + reach, confidence)
 
-        # A key that passed did so by its noise: what is taken away for it is what it counts on average, if counts
-        # follow a power law. The interval trusts no law: it allows for the most that noise may have helped each key.
-        listed, found = self.values[: len(self.listed)], self.values[len(self.listed) :]
-        named = intervals.posterior_means(found, mechanism.noise, mechanism.cutoff)
-        least = self.rest - float(listed.sum()) - float(found.sum())
-        lowest, _ = intervals.selective(found, mechanism.noise, mechanism.cutoff, (1 - confidence) / 4)
-        helped = float(intervals.mean_beyond(mechanism.noise, mechanism.cutoff - lowest).sum())
-        spread = mechanism.total.variance + len(self.values) * mechanism.noise.variance
-        reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(spread)
-        value = self.rest - float(listed.sum()) - float(named.sum())
-        return self._estimate(value, least - reach, least + helped + reach, confidence)
+    def sum(self, keys: Any = None, *, confidence: float = 0.95) -> Sum:
+        """Return what several named keys count together.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column, optional
+            Keys that the release names, each counted once; by default all of them. All keys that it does not name are
+            :attr:`others`.
+        confidence : float
+            The probability with which the interval covers the sum of the true counts.
+
+        Accuracy
+        --------
+        The value is the sum of the published counts. Where these had to pass a threshold it is too high on average, and
+        ``posterior`` takes that back, where counts look like a power law: see
+        :class:`~dpsketch.sketches.histogram.sums.Sum`.
+        """
+        confidence = probability("confidence", confidence)
+        law = self._count_law
+        if keys is None:
+            places = np.arange(len(self.values))
+        else:
+            places = np.array([self._places.get(key, -1) for key in dict.fromkeys(self._asked(keys))], np.int64)
+        if (places < 0).any():
+            raise InvalidInput(
+                "a key that was asked for is not named by this release. Sums are over named keys; release with "
+                "others=True to count all other keys together."
+            )
+        named, posterior, added = self._summed(places, confidence)
+        reach = intervals.sum_width(law, len(places), (1 - confidence) / 2)
+        found = self._estimate(named, named - added - reach, named + reach, confidence)
+        grid = self.spec.grid
+        expected = None if posterior is None else min(max(grid * posterior, found.low), found.high)
+        return Sum(found.value, found.low, found.high, confidence, expected)
+
+    def _summed(self, places: Integers, confidence: float) -> tuple[float, float | None, float]:
+        """Return the sum of noisy counts, that of posterior means, and the most that a threshold added to the first."""
+        mechanism, first = self.mechanism, len(self.listed)
+        named = float(self.values[places].sum())
+        if mechanism.cutoff is None or mechanism.noise is None:
+            return named, None, 0.0
+        passed = Passed(self.values[first:], mechanism.noise, mechanism.cutoff)
+        listed, chosen = places[places < first], places[places >= first] - first
+        posterior = passed.posterior(chosen)
+        if posterior is not None:
+            posterior += float(self.values[listed].sum())
+        return named, posterior, passed.added(chosen, confidence)
 
     def _estimate(self, value: float, low: float, high: float, confidence: float) -> Estimate:
         """Return a number of units as an estimate; no count is below 0."""
@@ -182,14 +226,18 @@ class PrivateHistogram(NamedCounts):
             **chosen,
         }
 
-    def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
-        if not self.has_counts:
+    @property
+    def _count_law(self) -> Law:
+        """What counts carry; refused where names only were published."""
+        if self.mechanism.noise is None:
             raise InvalidInput(
                 "this release has names only, which `dpsketch top` lists. Release with counts to ask for counts."
             )
+        return self.mechanism.noise
+
+    def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
+        mechanism, law = self.mechanism, self._count_law
         missing = places < 0
-        mechanism, law = self.mechanism, self.mechanism.noise
-        assert law is not None
         if missing.any() and not mechanism.finds:
             raise InvalidInput("a key that was asked for is not on this release's public list, and it knows no other.")
         value = np.zeros(len(places))
