@@ -1,4 +1,4 @@
-"""Draw what papers claim against what is true: ``python docs/figures/papers.py`` writes pictures and tables of the essay."""
+"""Draw what papers claim against what is true: ``python docs/figures/papers.py`` writes the essay's pictures and tables."""
 
 from __future__ import annotations
 
