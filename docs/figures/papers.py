@@ -1,4 +1,4 @@
-"""Draw what papers claim against what is true: ``python docs/figures/papers.py`` writes the essay's pictures and tables."""
+"""Draw what papers claim against what is true: ``python docs/figures/papers.py`` (the essay's pictures and tables)."""
 
 from __future__ import annotations
 
