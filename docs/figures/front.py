@@ -108,7 +108,7 @@ def names(rows: Any) -> list[Row]:
     _, axes, save = picture("names")
     axes.loglog([truth[key] for key, *_ in found.rows()], [value for _, value, *_ in found.rows()], ".", color=OURS)
     axes.plot([20, 1000], [20, 1000], color=INK, linewidth=0.8)
-    axes.set(xlabel="planes on a route, in truth", ylabel="as released")
+    axes.set(xlabel="planes on a route, in truth", ylabel="as released", xlim=(20, 1100), ylim=(20, 1100))
     save()
     return [
         ("dpsketch", f"{len(ours)} of {len(truth)} routes named", f"{root(ours):.0f} planes"),
@@ -231,23 +231,25 @@ def days(rows: Any) -> list[Row]:
     """Publish every day at one price for the year; ask for the total and for single days."""
     day, dest = column(rows, "since"), column(rows, "dest")
     keys = sorted(set(dest))
-    truth = np.array([[np.count_nonzero(dest[day == one] == key) for key in keys[:12]] for one in range(365)])
+    asked = [*[key for key in keys if key != "BOS"][:11], "BOS"]
+    daily = [dest[day == one] for one in range(365)]
+    truth = np.array([[np.count_nonzero(today == key) for key in asked] for today in daily])
     shape = {"rows": 5, "width": 1024, "unit": dps.per_record(), "key_type": "text"}
     year = dps.ContinualCountSketch(days=365, **shape, epsilon=EPSILON, delta=DELTA, first_day="2013-01-01")
-    for one in range(365):
-        year.day(list(dest[day == one]))
-    ours_total = root(year.total().estimate(keys[:12]).value - truth.sum(axis=0))
+    for today in daily:
+        year.day(list(today))
+    ours_total = root(year.total().estimate(asked).value - truth.sum(axis=0))
     singles = [365, 300, 200, 100, 50]
-    ours_day = root([year.between(one, one).estimate(keys[:12]).value - truth[one - 1] for one in singles])
+    ours_day = root([year.between(one, one).estimate(asked).value - truth[one - 1] for one in singles])
     noise = DRAW.laplace(0, 1 / EPSILON, truth.shape)
-    curve = year.curve(keys[1], window=7)
+    curve = year.curve("BOS", window=7)
     _, axes, save = picture("days")
-    weekly = np.convolve(truth[:, 1], np.ones(7), "valid")
+    weekly = np.convolve(truth[:, -1], np.ones(7), "valid")
     axes.plot(range(7, 366), weekly, color=INK, linewidth=0.8, label="truth")
     axes.plot(
         range(366 - len(curve), 366), [row[1] for row in curve.rows()], ".", color=OURS, markersize=2, label="released"
     )
-    axes.set(xlabel="day of 2013", ylabel=f"flights to {keys[1]}, seven days")
+    axes.set(xlabel="day of 2013", ylabel="flights to Boston, seven days")
     save()
     return [
         ("dpsketch, one stream", "total of the year; a single day", f"{ours_total:.0f} flights; {ours_day:.0f}"),
@@ -321,7 +323,7 @@ def hero(rows: Any) -> str:
     )  # fmt: skip
     right.axhspan(0.8, 15, color="#f3dede", zorder=0)
     right.text(
-        1.2, 1.3, "too few flights to be named:\nnobody learns that they were there", fontsize=8, color="#8a3b3b"
+        1.2, 1.3, "too few flights to be named:\nnobody is told whether they were flown", fontsize=8, color="#8a3b3b"
     )
     right.set(xlabel="all 224 routes, the busiest first", ylabel="flights", ylim=(0.8, 30_000))
     right.legend(frameon=False, fontsize=8, loc="upper right")
