@@ -355,7 +355,7 @@ def main() -> None:
     written, summary = {"hero": hero(rows)}, []
     for name, question in QUESTIONS.items():
         found = question(rows)
-        written[name] = table(["", "", "error"], found)
+        written[name] = table(["way", "what", "error"], found)
         ours, *others = [f"{who}: {error}" for who, _, error in found]
         summary.append([ASKED[name], ours.removeprefix("dpsketch").lstrip(":, "), "; ".join(others)])
         print(name, written[name], sep="\n", flush=True)

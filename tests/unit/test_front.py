@@ -62,3 +62,10 @@ def test_there_are_twenty_recipes_and_each_is_a_command() -> None:
     parts = re.split(r"^\*\*\d+\. ", text, flags=re.MULTILINE)[1:]
     assert len(parts) == 20
     assert all("```console\ndpsketch " in part for part in parts)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+def test_links_of_the_pages_beside_the_sources_lead_somewhere(page: Path) -> None:
+    """Links between the pages of the site are checked when it is built."""
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
