@@ -14,7 +14,9 @@ SAVED: dict[str, str] = dict(
 )
 """What is saved, by where."""
 
-_ADDED = re.search(r"^Add to `([^`]+)`, as the last row:\n\n```python\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+_ADDED = re.search(
+    r"^Add to `([^`]+)`, as the last row of the table,[^\n]+:\n\n```python\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL
+)
 assert _ADDED is not None
 TABLE, ROW = _ADDED[1], _ADDED[2]
 """The file of the table of kinds, and the row to add to it."""
@@ -27,9 +29,4 @@ def follow(root: Path) -> None:
     table = root / TABLE
     before, end = table.read_text(encoding="utf-8"), "    )\n}\n"
     assert before.endswith(end), "the table of kinds no longer ends with its rows: say where the new one goes"
-    table.write_text(before.removesuffix(end) + ROW + end, encoding="utf-8")
-
-
-def row_expression() -> str:
-    """Return the row as an expression."""
-    return textwrap.dedent(ROW).strip().rstrip(",")
+    table.write_text(before.removesuffix(end) + textwrap.indent(ROW.strip(), 8 * " ") + ",\n" + end, encoding="utf-8")

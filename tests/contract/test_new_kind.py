@@ -38,7 +38,7 @@ def multiples(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The kind of the page, with its row in the table."""
     module = _module("src/dpsketch/sketches/multiples.py", monkeypatch)
     _module("src/dpsketch/plan/multiples.py", monkeypatch)
-    row = eval(guide.row_expression(), {"Kind": Kind, "Option": Option})
+    row = eval(guide.ROW, {"Kind": Kind, "Option": Option})
     monkeypatch.setitem(KINDS, row.name, row)
     return module
 
