@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-_ROW_BYTES = 31
+_ROW_BYTES = 24
 _PLAIN = ["--key", "origin"]
 _ASKED = ["--key", "origin,dest", "--where", "carrier = 'UA' and distance > 500"]
 
