@@ -31,6 +31,10 @@ _BYTES_AT_ONCE = 1 << 24
 _CLASSES = {
     "COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "BETWEEN", "CASE",
 }  # fmt: skip
+_OPERATORS = {
+    "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "OPERATOR_TRY", "COMPARE_IN",
+    "COMPARE_NOT_IN", "ARRAY_EXTRACT", "ARRAY_SLICE", "STRUCT_EXTRACT",
+}  # fmt: skip
 _ARITHMETIC = {"+", "-", "*", "/", "//", "%", "**", "^"}
 _FUNCTIONS = _ARITHMETIC | {
     "||", "~~", "!~~", "~~*", "!~~*", "abs", "ceil", "ceiling", "floor", "round", "trunc", "sign", "mod",
@@ -42,11 +46,14 @@ _FUNCTIONS = _ARITHMETIC | {
     "hour", "minute", "second", "quarter", "week", "weekday", "isodow", "dayofweek", "dayofyear", "dayname",
     "monthname", "last_day", "date_diff", "datediff", "strftime", "strptime", "try_strptime", "make_date",
     "epoch", "epoch_ms", "time_bucket", "to_years", "to_months", "to_weeks", "to_days", "to_hours",
-    "to_minutes", "to_seconds", "isnan", "isfinite", "isinf", "md5", "sha256",
+    "to_minutes", "to_seconds", "isnan", "isfinite", "isinf", "md5", "sha256", "instr",
+    "strpos", "position", "if",
 }  # fmt: skip
 _TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT",
-    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "UUID",
+    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
+    "BOOL", "LOGICAL", "INT1", "INT2", "SHORT", "INT", "INT4", "SIGNED", "INT8", "LONG", "FLOAT4", "REAL", "FLOAT8",
+    "NUMERIC", "TEXT", "STRING", "CHAR", "BPCHAR", "DATETIME", "TIMESTAMPTZ",
 }  # fmt: skip
 _NO_TYPE = "a cast to a type that is not one of those allowed"
 _NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "FLOAT", "BIGINT", "HUGEINT", "NUMERIC", "NUMBER", "INTEGER_LITERAL"}
@@ -165,14 +172,21 @@ def _fault(node: Any) -> str | None:
         case "CAST":
             # Where the type is a node of its own, that one is looked at.
             stated = "TYPE" if "type_expr" in node else (node.get("cast_type") or {}).get("id")
-            return None if stated in {"TYPE", *_TYPES} else _NO_TYPE
+            return None if stated == "TYPE" or _is_allowed(stated) else _NO_TYPE
         case "TYPE":
             odd = any(node.get(each) for each in ("schema", "catalog"))
-            return _NO_TYPE if odd or node.get("type_name") not in _TYPES else None
+            return _NO_TYPE if odd or not _is_allowed(node.get("type_name")) else None
+        case "OPERATOR" if node["type"] not in _OPERATORS:
+            return f"a part of the kind {str(node['type']).lower()}"
         case kind if kind in _CLASSES:
             return None
         case kind:
             return f"a part of the kind {str(kind).lower()}"
+
+
+def _is_allowed(kind: object) -> bool:
+    """Say whether a type may be cast to; its name is as it was written, or DuckDB's own."""
+    return str(kind).upper() in _TYPES
 
 
 def _operands(value: Any) -> Iterator[Any]:
@@ -277,8 +291,9 @@ def _gathered(pieces: Iterable[Piece]) -> Iterator[tuple[list[Any], int]]:
 
 
 def _row_by_row() -> Any:
-    """Open a database that reads no file, and on one thread, so that rows come out in the order they went in."""
+    """Open a database that reads no file, works in UTC, and on one thread, so that rows keep their order."""
     connection = connect()
+    connection.execute("SET TimeZone = 'UTC'")  # its own choice is the machine's, and keys would be as well
     connection.execute("SET threads = 1")
     connection.execute("SET enable_external_access = false")
     return connection
