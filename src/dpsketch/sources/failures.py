@@ -80,11 +80,13 @@ def missing_column(place: str, wanted: str, names: Sequence[str], *, declared: b
         return SourceError(f"{place} has no column {wanted!r}. Its columns are {listed}.")
     same = [name for name in names if name.strip().casefold() == wanted.strip().casefold()]
     count = "1 column" if len(names) == 1 else f"{len(names)} columns"
-    remedy = (
-        f"It has {same[0]!r}: write the name as it stands there."
-        if same
-        else f"It has {count}. Check the name, the separator, and that the file names its columns."
-    )
+    other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
+    if same:
+        remedy = f"It has {same[0]!r}: write the name as it stands there."
+    elif other is not None:
+        remedy = f"It has 1 column, with {other!r} in its name. Fields are separated by commas, in a .tsv by tabs."
+    else:
+        remedy = f"It has {count}. Check the name, the separator, and that the file names its columns."
     failure = SourceError(f"{place} has no column {wanted!r}. {remedy}")
     failure.sensitive_hint = f"Its columns are {listed}."
     return failure
