@@ -165,6 +165,8 @@ def test_a_computed_key_is_a_function_of_its_row(tmp_path: Path) -> None:
     assert both == ["UA,2026-01-01 10:00:00", None, None] * 20
     whole = "cast(distance // 100 as integer)"
     assert keys(source, whole, computed=(whole,), key_type="int")[:4] == [6, None, 7, 5]
+    quotient = "(distance // 7)"  # 600, 700 and 501 over 7
+    assert keys(source, quotient, computed=(quotient,), key_type="int")[:4] == [85, None, 100, 71]
     # A key that is a number with a fraction is missing, by its type, whatever its values.
     tenth = "(distance / 10)"
     assert set(keys(source, tenth, computed=(tenth,), key_type="int")) <= {None, *range(1000)}
@@ -175,6 +177,7 @@ CASTS = {
     "cast(n as string)": "7", "cast(n as bigint)": 7, "n::int8": 7, "cast(n = 7 as bool)": "true",
     "hour(ts)": 1, "date_trunc('hour', ts)": "2026-03-29 01:00:00Z", "strftime(ts, '%H')": "01",
     "cast(ts as varchar)": "2026-03-29 01:30:00+00", "cast(s['x'] as integer)": 5, "if(n > 5, 'many', 'few')": "many",
+    "(n // 4)": 1, "(-n // 4)": -1, "(f // 2)": 3, "(big // 1)": 2**62 + 1, "cast(f // 2 as integer)": 3,
 }  # fmt: skip
 
 
@@ -187,7 +190,7 @@ def test_casts_are_spelt_as_people_do_and_times_are_in_utc_on_every_machine(
     time.tzset()
     ts = pa.array([datetime(2026, 3, 29, 1, 30, tzinfo=UTC)], pa.timestamp("us", "Europe/Rome"))
     path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"ts": ts, "n": [7], "s": [{"x": 5}]}), path)
+    pa.parquet.write_table(pa.table({"ts": ts, "n": [7], "s": [{"x": 5}], "f": [7.9], "big": [2**62 + 1]}), path)
     try:
         for text, key in CASTS.items():
             assert keys(str(path), text, computed=(text,)) == [key], text

@@ -122,6 +122,13 @@ def test_the_hint_for_the_terminal_tells_more_than_the_message(tmp_path: Path) -
     assert caught.value.sensitive_hint == "Its columns are 'k', 'b'."
 
 
+def test_an_expression_without_parentheses_is_told_of_them(tmp_path: Path) -> None:
+    for name in ("t.csv", "t.parquet"):
+        path = write(pa.table({"age": ["20"]}), tmp_path / name)
+        assert "What is computed stands in parentheses" in refused(path, columns=Columns(key="age // 10"))
+        assert "parentheses" not in refused(path, columns=Columns(key="aeg"))
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.arrow", "t.arrows", "t.feather"])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "arrow", "arrows"])
 def test_no_file_passes_for_another_format(name: str, suffix: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ which a condition is not true, a null included, is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +69,17 @@ class RowExpression:
         The SQL, as it was given.
     columns : tuple of str
         The columns it reads.
+    computed : str
+        The SQL that is computed: ``//`` is a whole number, which of floats it is not for DuckDB.
     of_text : str
-        The SQL where all columns are text: those that it compares, or computes, with a number are read as numbers.
+        The same where all columns are text: those that it compares, or computes, with a number are read as numbers.
     name : str
         What a column is called that is computed by it.
     """
 
     text: str
     columns: tuple[str, ...]
+    computed: str
     of_text: str
     name: str
 
@@ -97,8 +100,10 @@ def parse_expression(text: str, what: str) -> RowExpression:
     if not names:
         raise InvalidInput(f"{what} names no column, so that it is the same for every record.")
     numbers = frozenset(name for node in _nodes(expression) for name in _numbers(node))
-    of_text = written(_with_casts(expression, numbers), what) if numbers else text
-    return RowExpression(text, tuple(dict.fromkeys(names)), of_text, text)
+    whole = _with_whole_quotients(expression)
+    computed = text if whole == expression else written(whole, what)
+    of_text = written(_with_casts(whole, numbers), what) if numbers else computed
+    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text)
 
 
 def parsed(text: str, what: str) -> Any:
@@ -127,14 +132,34 @@ def written(expression: Any, what: str) -> str:
 
 def _with_casts(value: Any, numbers: frozenset[str]) -> Any:
     """Return a tree in which columns of these names are read as numbers, null where they are none."""
+
+    def cast(node: Any) -> Any:
+        if node.get("class") != "COLUMN_REF" or node["column_names"][0] not in numbers:
+            return node
+        return {**_only_expression(parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number")), "child": node}
+
+    return _replaced(value, cast)
+
+
+def _with_whole_quotients(value: Any) -> Any:
+    """Return a tree in which every ``//`` has no fraction."""
+
+    def cut(node: Any) -> Any:
+        if node.get("class") != "FUNCTION" or node["function_name"] != "//":
+            return node
+        around = _only_expression(parsed("SELECT (trunc(c))", "a quotient"))
+        return {**around, "arguments": [{**around["arguments"][0], "expression": node}]}
+
+    return _replaced(value, cut)
+
+
+def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """Return a tree with every node of it replaced, from the leaves on."""
     if isinstance(value, list):
-        return [_with_casts(each, numbers) for each in value]
+        return [_replaced(each, replace) for each in value]
     if not isinstance(value, dict):
         return value
-    if value.get("class") == "COLUMN_REF" and value["column_names"][0] in numbers:
-        cast: Any = _only_expression(parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number"))
-        return {**cast, "child": value}
-    return {name: _with_casts(each, numbers) for name, each in value.items()}
+    return replace({name: _replaced(each, replace) for name, each in value.items()})
 
 
 def _only_expression(tree: Any) -> Any:
@@ -266,7 +291,7 @@ class RowExpressions:
 
     def _computed_of(self, table: Any, place: Any) -> Any:
         source = self._connection.from_arrow(table)
-        sql = [f"(\n{each.text if place.typed else each.of_text}\n)" for each in self._all]
+        sql = [f"(\n{each.computed if place.typed else each.of_text}\n)" for each in self._all]
         if self._where is not None:
             if table.schema not in self._fitting and source.project(f"{sql[-1]} AS c").types[0] != "BOOLEAN":
                 raise SourceError(
