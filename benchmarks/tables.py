@@ -1,7 +1,8 @@
-"""What a condition and a compound key cost over a CSV file: ``python -m benchmarks.tables [MEGABYTES]``.
+"""What a condition and a compound key cost over a CSV file, and what a release for each day of a year does.
 
-Each run is a process of its own, alternately without and with them. Printed are wall time, processor time (which other
-work on the machine does not stretch) and the most memory held.
+``python -m benchmarks.tables [MEGABYTES]`` runs alternately without and with them, ``python -m benchmarks.tables parts
+[ROWS]`` over a pipe, which can be read but once. Each run is a process of its own. Printed are wall time, processor
+time (which other work on the machine does not stretch) and the most memory held.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import date, timedelta
 from pathlib import Path
+from typing import IO
 
 import duckdb
 
-_ROW_BYTES = 31
+_ROW_BYTES = 24
 _PLAIN = ["--key", "origin"]
 _ASKED = ["--key", "origin,dest", "--where", "carrier = 'UA' and distance > 500"]
 
@@ -33,19 +36,43 @@ def write(path: Path, megabytes: int) -> None:
     """)
 
 
-def measured(path: Path, options: list[str], output: Path) -> tuple[float, float, int]:
-    """Run a histogram over the file; return seconds of the clock and of the processor, and megabytes held at most."""
-    command = [sys.executable, "-m", "dpsketch", "run", "histogram", str(path), *options]
+def measured(source: str, options: list[str], output: Path, piped: IO[bytes] | None = None) -> tuple[float, float, int]:
+    """Run a histogram over a source; return seconds of the clock and of the processor, and megabytes held at most."""
+    command = [sys.executable, "-m", "dpsketch", "run", "histogram", source, *options]
     command += ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "--overwrite", "-o", str(output)]
     began = time.perf_counter()
-    child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdin=piped, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0, command
     return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
 
 
+def measure_parts(rows: int) -> None:
+    """Count rows of 365 days, a release for each, as they come through a pipe."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, listed, output = Path(folder, "visits.csv"), Path(folder, "days.txt"), Path(folder, "out")
+        duckdb.sql(f"""
+            COPY (
+                SELECT strftime(DATE '2026-01-01' + (hash(i) % 365)::INTEGER, '%Y-%m-%d') AS day,
+                    '/page/' || (hash(i * 3) % 100) AS page
+                FROM range({rows}) t(i)
+            ) TO '{path}' (FORMAT csv, HEADER)
+        """)
+        days = [f"{date(2026, 1, 1) + timedelta(days=i)}" for i in range(365)]
+        listed.write_text("\n".join(days))
+        with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as pipe:
+            options = ["--key", "page", "--part-by", "day", "--parts", str(listed)]
+            wall, processor, memory = measured("-", options, output, pipe.stdout)
+        made = len(list(output.glob("*.dps")))
+        print(f"{rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB through a pipe, {made} releases:")
+        print(f"{wall:.1f} s of the clock, {processor:.1f} s of the processor, {memory} MB at most")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["parts"]:
+        measure_parts(int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000)
+        return
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     with tempfile.TemporaryDirectory() as folder:
         path, output = Path(folder, "flights.csv"), Path(folder, "out.dps")
@@ -53,7 +80,7 @@ def main() -> None:
         print(f"{path.stat().st_size / 1e6:,.0f} MB")
         best = {}
         for name, options in [("plain", _PLAIN), ("asked", _ASKED)] * 2:
-            wall, processor, memory = measured(path, options, output)
+            wall, processor, memory = measured(str(path), options, output)
             print(f"{name}: {wall:.1f} s of the clock, {processor:.1f} s of the processor, {memory} MB at most")
             best[name] = min(best.get(name, (wall, processor)), (wall, processor))
         ratios = [asked / plain for asked, plain in zip(best["asked"], best["plain"], strict=True)]

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^```(\w*)\s*$")
-_NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+_SERVES = "<!-- it serves until it is stopped -->"
 _NUMBER = re.compile(r"[-+]?\d[\d,.:]*(e[-+]?\d+)?%?")
 _DIGEST = re.compile(r"\b[0-9a-f]{12,64}\b")
 # Installation is what `make demo` and `make test` themselves are about.
@@ -28,14 +30,17 @@ _INSTALLS = ("make ", "pip ", "git ")
 
 @dataclass(frozen=True)
 class Block:
+    """A fenced block: why it is not run, if it says so, and whether it serves until it is stopped."""
+
     language: str
     text: str
     line: int
-    runs: bool
+    not_run: str | None
+    serves: bool
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page; one after ``<!-- not run: why -->`` does not run."""
+    """Return the fenced blocks of a page."""
     found, lines, start, before = [], [], None, ""
     language = ""
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
@@ -43,7 +48,8 @@ def blocks(page: Path) -> list[Block]:
         if start is None and fence:
             start, language, lines = number, fence[1], []
         elif start is not None and line.startswith("```"):
-            found.append(Block(language, "\n".join(lines), start, not _NOT_RUN.match(before)))
+            reason = _NOT_RUN.match(before)
+            found.append(Block(language, "\n".join(lines), start, reason and reason[1], before == _SERVES))
             start, before = None, ""
         elif start is not None:
             lines.append(line)
@@ -62,7 +68,7 @@ def run_page(page: Path, names: dict[str, Any]) -> None:
     printed: str | None = None
     for block in blocks(page):
         where = f"{page.relative_to(ROOT)}, line {block.line}"
-        if not block.runs:
+        if block.not_run is not None:
             continue
         if block.language == "python":
             out = io.StringIO()
@@ -70,7 +76,9 @@ def run_page(page: Path, names: dict[str, Any]) -> None:
                 exec(compile(block.text, where, "exec"), names)
             printed = out.getvalue()
             continue
-        if block.language == "console":
+        if block.serves:
+            run_services(block.text, where)
+        elif block.language == "console":
             run_console(block.text, where)
         elif block.language == "text" and printed:
             assert_alike(block.text, printed, where)
@@ -88,6 +96,28 @@ def run_console(text: str, where: str) -> None:
             assert_alike(expected, printed, f"{where}: {command}")
 
 
+def run_services(text: str, where: str) -> None:
+    """Start each command of a block, wait for its address, and stop it in order; on a free port, not on the page's."""
+    for command, expected in commands(text):
+        words = f"exec env {command.partition('#')[0].strip()} --port 0"
+        with subprocess.Popen(
+            ["bash", "-c", words], env=_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as service:
+            giving_up = threading.Timer(120, service.kill)
+            giving_up.start()
+            assert service.stdout is not None
+            said: list[str] = []
+            for line in service.stdout:
+                said.append(line)
+                if "http://" in line:
+                    service.terminate()
+            giving_up.cancel()
+        address = [line for line in said if "http://" in line]
+        assert address, f"{where}: {command} never served: {''.join(said)}"
+        if expected:
+            assert_alike(expected, address[0], f"{where}: {command}")
+
+
 def commands(text: str) -> list[tuple[str, str]]:
     """Return the commands of a console block, each with what it prints."""
     joined = text.replace("\\\n", " ")
@@ -101,10 +131,7 @@ def run_command(command: str) -> tuple[int, str]:
     """Run a command; dpsketch itself in this process, which is quicker, everything else by a shell."""
     words = shlex.split(command, comments=True)
     if words[0] != "dpsketch" or {"|", ">", "<"} & set(words):
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
-        )
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=_environment(), check=False)
         return done.returncode, done.stdout + done.stderr
     out, arguments = io.StringIO(), sys.argv
     sys.argv = words
@@ -117,6 +144,11 @@ def run_command(command: str) -> tuple[int, str]:
     finally:
         sys.argv = arguments
     return int(code or 0), out.getvalue()
+
+
+def _environment() -> dict[str, str]:
+    """Return what a reader's shell has, in which dpsketch is installed."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def assert_alike(expected: str, printed: str, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -154,10 +155,23 @@ def test_dry_run_touches_nothing(dpsketch, tmp_path) -> None:
     assert preview.json["budget"]["allowed"] is True
     assert not (tmp_path / "x.dps").exists()
     assert dpsketch("ledger", "show", "web", "--json").json["datasets"][0]["releases"] == 0
-    words = dpsketch(
-        "run", "counts", "missing.csv", "--key", "page", *BUDGET, "--dataset", "web", "--dry-run", "-o", "x.dps"
-    )
-    assert "Nothing was read, charged or written." in words.out
+    asked = ("run", "counts", "missing.csv", "--key", "page", *BUDGET, "--dataset", "web")
+    assert "Nothing was read, charged or written." in dpsketch(*asked, "--dry-run").out
+    without = dpsketch(*asked)
+    assert (without.code, "-o FILE" in without.err) == (2, True)
+
+
+def test_the_columns_of_a_text_file_are_listed_on_a_terminal_and_in_no_log(
+    dpsketch, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the header was forgotten, what stands there is a record: a log must not have it."""
+    (tmp_path / "visits.csv").write_text("page,visitor\n/a,ann\n")
+    asked = ("run", "counts", "visits.csv", "--key", "pgae", *BUDGET, "--no-ledger", "-o", "x.dps")
+    logged = dpsketch(*asked)
+    assert "has no column 'pgae'. It has 2 columns" in logged.err
+    assert "visitor" not in logged.err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert "(For your eyes: Its columns are 'page', 'visitor'.)" in dpsketch(*asked).err
 
 
 def test_the_budget_says_no(dpsketch, tmp_path) -> None:

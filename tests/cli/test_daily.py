@@ -28,12 +28,15 @@ def command(day: str, output: str, *more: str, stream: list[str] = STREAM, budge
 
 @pytest.mark.usefixtures("visits")
 def test_days_go_on_and_gaps_are_published(dpsketch) -> None:
-    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    begun = dpsketch(*command("2026-11-15", "a.dps"))
+    assert "Charged to dataset 'web'" in begun.err
     said = dpsketch(*command("2026-11-15", "again.dps"))
     assert "was published before" in said.err
+    assert "Nothing was charged: dataset 'web' paid for all days" in said.err
     first, again = dps.load("a.dps"), dps.load("again.dps")
     assert (first.table == again.table).all()
-    assert dpsketch(*command("2026-11-18", "b.dps")).code == 0
+    later = dpsketch(*command("2026-11-18", "b.dps"))
+    assert (later.code, "Nothing was charged" in later.err, "Charged to" in later.err) == (0, True, False)
     sketch = StreamFolder("state").load()
     assert sketch.days_published == 4
     assert sketch.curve("/a").key == [f"2026-11-{day}" for day in (15, 16, 17, 18)]

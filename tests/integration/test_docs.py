@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 import dpsketch as dps
-from doc_pages import PAGES, ROOT, assert_alike, run_page
+from doc_pages import PAGES, ROOT, assert_alike, blocks, run_page
 from dpsketch import errors, local, plan
 from dpsketch.cli.app import app
 
@@ -38,6 +38,31 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     """From an empty folder, as a reader begins."""
     run_page(page, {"__name__": "__main__"})
+
+
+# What a page shows and no test runs, by its first line: all of it, and why.
+NOT_RUN = {
+    ("README.md", "dpsketch audit"): "it takes minutes, and has tests of its own",
+    ("README.md", "dpsketch run counts"): "it takes a cluster of the reader's own",
+    ("docs/explanation/decoding.md", "found = private.decode(keys)"): "private and keys are the reader's own",
+    (
+        "docs/explanation/embeddings.md",
+        "model = dps.DensityClassifier(",
+    ): "vectors, labels and intents are the reader's own",
+    ("docs/how-to/operate.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
+    ("docs/how-to/operate.md", "sqlite3 service.db"): "it needs the stores",
+    ("docs/how-to/serve.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
+}
+
+
+def test_what_is_not_run_is_known_with_its_reason() -> None:
+    """No page can leave out an example by itself; and none is in a language that is never run."""
+    found = [(name_of(page), block) for page in PAGES for block in blocks(page)]
+    left_out = {(name, block.text): block.not_run for name, block in found if block.not_run is not None}
+    assert len(left_out) == len(NOT_RUN)
+    for (page, begin), reason in NOT_RUN.items():
+        assert [why for (name, text), why in left_out.items() if name == page and text.startswith(begin)] == [reason]
+    assert {block.language for _, block in found} == {"console", "python", "text"}
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -127,6 +152,7 @@ def test_examples_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for text in (
         "```python\n1 / 0\n```",
         "```console\n$ dpsketch query nothing.dps\n```",
+        "<!-- it serves until it is stopped -->\n```console\n$ dpsketch serve --store nowhere/s.db\n```",
         "```console\n$ dpsketch --version\nversion 0.1.0\n```",
         "```python\nprint('a')\n```\n\n```text\nb\n```",
     ):

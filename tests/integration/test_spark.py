@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import decimal
 import os
 import signal
 import sys
@@ -152,6 +153,34 @@ def test_a_key_of_several_columns_is_one_text_on_the_cluster_too(frame: Any, tab
     assert everything(day) == everything(alone)
     with pytest.raises(InvalidInput, match="a date or a boolean"):
         cluster.build(wider, with_key_columns(counts().spec, ("text", "x")), key=("text", "x"))
+
+
+@pytest.mark.parametrize("unit", [RECORD, pytest.param(USER, marks=pytest.mark.full)])
+def test_keys_of_other_types_have_their_canonical_form_on_the_cluster_too(spark: Any, unit: Unit) -> None:
+    at, some = datetime.datetime(2026, 3, 29, 1, 30, 0, 250_000), [0.0, 2.0, 2.5, float("nan"), 2.0**60]
+    here = pa.table(
+        {
+            "float": pa.array([*some, None] * 20),
+            "short": pa.array([*some[:4], 7.0, None] * 20, pa.float32()),
+            "money": pa.array([decimal.Decimal("2.50"), decimal.Decimal("3"), None] * 40, pa.decimal128(9, 2)),
+            "whole": pa.array([decimal.Decimal("25"), decimal.Decimal("-3"), None] * 40, pa.decimal128(18, 0)),
+            "zoned": pa.array([at, at + datetime.timedelta(hours=1), None] * 40, pa.timestamp("us", "UTC")),
+            "user": pa.array([i % 7 for i in range(120)]),
+            "huge": pa.array([decimal.Decimal(10) ** 30] * 120, pa.decimal128(38, 0)),
+        }
+    )
+    frame = spark.createDataFrame(here)
+    given = {} if unit is RECORD else {"user": "user"}
+    for name in ("zoned", "money", "whole", "float", "short"):
+        make = counts if name in ("whole", "float") else lambda unit: dps.Histogram(unit=unit)
+        built, expected = cluster.build(frame, make(unit).spec, key=name, **given), make(unit)
+        expected.update(here, key=name, **given)
+        assert everything(built) == everything(expected), name
+        assert built.skipped_nulls == expected.skipped_nulls
+    with pytest.raises(InvalidInput, match="of 18 digits at most"):
+        cluster.build(frame, counts().spec, key="huge")
+    with pytest.raises(InvalidInput, match="a part of a key is"):
+        cluster.build(frame, with_key_columns(counts().spec, ("user", "zoned")), key=("user", "zoned"))
 
 
 @pytest.mark.parametrize(

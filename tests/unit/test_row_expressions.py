@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.sources import Columns, open_source, parse_expression
+from dpsketch.sources import Columns, open_source, parse_expression, parse_query
 
 ROWS = [("UA", "600", "2026-01-01 10:20:00"), ("UA", "x9", "2026-01-01 10:50:00"), ("B6", "700", ""), ("", " 501 ", "")]
 
@@ -39,6 +41,17 @@ BEYOND_THE_ROW = [
     "a collate nocase = 'x'", "#1 = 2", "$1 = a", "? = a", "*", "columns(*) = 1", "t.a = 1", "a.b.c = 1",
     "cast(a as int[]) is null", "a::struct(x int) is null", "cast(a as nosuchtype) = 1", "sum(distinct a) = 1",
     "main.lower(a) = 'x'", "lower(a) over () = 'x'", "struct_pack(x := a) is null", "hash(rowid) = a and f(a)",
+    "a between b and (select 1)", "case when exists (from t) then a else b end = 1", "a = all (select 1)",
+    "coalesce(a, (select max(a) from t)) = 1", "a in (b, (select 2))", "nullif(a, (from t limit 1)) = 1",
+    "a = (values (1))", "count(a) filter (where a > 1) > 1", "sum(a) over (partition by b) = 1", "grouping(a) = 1",
+    "any_value(a) = a", "arg_max(a, b) = a", "mode(a) = a", "quantile_cont(a, 0.5) = a", "histogram(a) = b",
+    "lower(distinct a) = 'x'", "lower(a order by b) = 'x'", "generate_series(1, a) = b", "range(a) = b",
+    "unnest([a, b]) = 1", "regexp_split_to_table(a, 'x') = 1", "*columns(*) = 1", "columns(x -> true) = 1",
+    "t.* = 1", "apply([a], x -> x) = b", "{'x': a} = b", "map {'k': a}['k'] = 1", "list_contains([a], b)",
+    "stats(a) = 'x'", "txid_current() = a", "setseed(0.5) is null and a = 1", "query('select 1') = a",
+    "query_table(a) = 1", "duckdb_settings() = a", "read_csv('x') = a", "glob(a) = 1", "sleep_ms(a) is null",
+    "write_log(a) = 1", "in_search_path('a', 'b') and a = 1", "a = :p", "cast(a as main.integer) = 1",
+    "cast(a as json) is null", "cast(a as enum('x')) = 'x'",
 ]  # fmt: skip
 NOT_ONE_EXPRESSION = [
     "", " ", "a = ", "a), (b", "a) from t where (b", "a; select 1", "a) union select (1", "(a", "select a",
@@ -50,6 +63,39 @@ NOT_ONE_EXPRESSION = [
 def test_what_could_look_beyond_its_row_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"could let one record touch many|not one SQL expression"):
         parse_expression(text, "--where")
+
+
+QUERIES_BEYOND_THE_ROW = [
+    "select k from 'f.csv', lateral (select 1)", "select k from 'f.csv' cross join range(3)",
+    "select k, unnest([1, 2]) as u from 'f.csv'", "select k, generate_series(1, 3) as u from 'f.csv'",
+    "from 'f.csv' positional join 'g.csv' select k", "select k from 'f.csv' asof join 'g.csv' using (k)",
+    "select k from 'f.csv' natural join 'g.csv'", "select k from 'f.csv' semi join 'g.csv' using (k)",
+    "select k from 'f.csv' anti join 'g.csv' using (k)", "pivot 'f.csv' on k using count(*)",
+    "unpivot 'f.csv' on k into name n value v", "select k from 'f.csv' at (version => 1)",
+    "with recursive r as (select 1 union all select 1 from r) select k from 'f.csv'",
+    "with x as (select 1) select k from 'f.csv'", "select (select k) as k from 'f.csv'",
+    "select k from 'f.csv' where k in (select k from 'f.csv' group by k having count(*) > 1)",
+    "select k from 'f.csv' a where exists (select 1 from 'f.csv' b where b.k = a.k)",
+    "select k from 'f.csv' limit 10%", "select k from 'f.csv' offset 3", "select k from 'f.csv' limit all offset 1",
+    "select distinct on (k) k from 'f.csv'", "select k from 'f.csv' using sample reservoir(5)",
+    "select k from 'f.csv' tablesample system(10%)", "select k from 'f.csv' group by ()",
+    "select k from 'f.csv' group by rollup(k)", "select k from 'f.csv' having true",
+    "select k from 'f.csv' qualify true", "select k from 'f.csv' except select k from 'g.csv'",
+    "select k from 'f.csv' intersect all select k from 'g.csv'", "select string_agg(k) as k from 'f.csv'",
+    "select first(k) as k from 'f.csv'", "select * replace (max(k) as k) from 'f.csv'",
+    "select * like 'k%' from 'f.csv'", "select k from 'f.csv' t(k)", "select k from values (1)",
+    "select k from unnest([1, 2]) t(k)", "select k from range(10) t(k)", "select k from query('select 1 as k')",
+    "select sum(k) over (rows 1 preceding) as k from 'f.csv'", "select k from 'f.csv' order by all",
+    "create macro f(x) as sum(x)", "attach 'x.db'", "set threads = 4", "install httpfs", "summarize 'f.csv'",
+    "insert into t select 1", "explain select k from 'f.csv'", "merge into t using s on true when matched then delete",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", QUERIES_BEYOND_THE_ROW)
+def test_queries_whose_rows_are_not_made_of_one_row_each_are_refused(text: str) -> None:
+    words = r"one record|touch many|not one SQL|could not be parsed|AS name"
+    with pytest.raises((InvalidInput, SourceError), match=words):
+        parse_query(text)
 
 
 @pytest.mark.parametrize("text", NOT_ONE_EXPRESSION)
@@ -119,9 +165,52 @@ def test_a_computed_key_is_a_function_of_its_row(tmp_path: Path) -> None:
     assert both == ["UA,2026-01-01 10:00:00", None, None] * 20
     whole = "cast(distance // 100 as integer)"
     assert keys(source, whole, computed=(whole,), key_type="int")[:4] == [6, None, 7, 5]
+    quotient = "(distance // 7)"  # 600, 700 and 501 over 7
+    assert keys(source, quotient, computed=(quotient,), key_type="int")[:4] == [85, None, 100, 71]
     # A key that is a number with a fraction is missing, by its type, whatever its values.
     tenth = "(distance / 10)"
     assert set(keys(source, tenth, computed=(tenth,), key_type="int")) <= {None, *range(1000)}
+
+
+CASTS = {
+    "cast(ts as date)": "2026-03-29", "ts::date": "2026-03-29", "cast(n as double)": 7, "n::text": "7",
+    "cast(n as string)": "7", "cast(n as bigint)": 7, "n::int8": 7, "cast(n = 7 as bool)": "true",
+    "hour(ts)": 1, "date_trunc('hour', ts)": "2026-03-29 01:00:00Z", "strftime(ts, '%H')": "01",
+    "cast(ts as varchar)": "2026-03-29 01:30:00+00", "cast(s['x'] as integer)": 5, "if(n > 5, 'many', 'few')": "many",
+    "(n // 4)": 1, "(-n // 4)": -1, "(f // 2)": 3, "(big // 1)": 2**62 + 1, "cast(f // 2 as integer)": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_casts_are_spelt_as_people_do_and_times_are_in_utc_on_every_machine(
+    zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB's own zone is the machine's: the same file would have other keys elsewhere."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    ts = pa.array([datetime(2026, 3, 29, 1, 30, tzinfo=UTC)], pa.timestamp("us", "Europe/Rome"))
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"ts": ts, "n": [7], "s": [{"x": 5}], "f": [7.9], "big": [2**62 + 1]}), path)
+    try:
+        for text, key in CASTS.items():
+            assert keys(str(path), text, computed=(text,)) == [key], text
+        assert keys(str(path), "n", "ts > '2026-03-29 01:00:00' and ts < '2026-03-29 02:00:00'") == [7]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_rows_are_the_same_however_many_are_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"k": [f"{i}" for i in range(1000)], "n": list(range(1000)), "m": [None, 1] * 500})
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(table, path)
+    expected = [(f"{i}", f"{i % 10}") for i in range(300, 900) if i % 2]
+    found = {}
+    for at_once in (1, 7, 1 << 20):
+        monkeypatch.setattr("dpsketch.sources.expressions._ROWS_AT_ONCE", at_once)
+        rows = keys(str(path), ("k", "(n % 10)"), "m = 1 and n between 300 and 899", computed=("(n % 10)",))
+        found[at_once] = [tuple(row.split(",")) for row in rows]
+    assert list(found.values()) == [expected] * 3
 
 
 def test_users_weights_and_points_follow_the_rows_that_are_read(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "bad UTF-8 in the header": ("t.csv", f"k,\xff\n{SECRET},1\n".encode("latin-1"), "not UTF-8"),
     "UTF-16": ("t.csv", f"k,b\n{SECRET},1\n".encode("utf-16"), "looks like UTF-16"),
     "no header": ("t.csv", f"{SECRET},1\n{SECRET},2\n".encode(), "no column 'k'. It has 2 columns"),
+    "semicolons": ("t.csv", f"k;{SECRET}\na;1\n".encode(), "It has 1 column, with ';' in its name"),
+    "tabs in CSV": ("t.csv", f"k\t{SECRET}\na\t1\n".encode(), "by commas, in a .tsv by tabs"),
     "one name twice": ("t.csv", f"k,{SECRET},{SECRET}\na,1,2\n".encode(), "two columns of one name"),
     "the key twice": ("t.csv", f"k,k\na,{SECRET}\n".encode(), "two columns of one name"),
     "another case": ("t.csv", f"K,b\n{SECRET},1\n".encode(), "It has 'K': write the name as it stands there"),
@@ -118,6 +120,13 @@ def test_the_hint_for_the_terminal_tells_more_than_the_message(tmp_path: Path) -
     with pytest.raises(SourceError) as caught:
         records(path, columns=Columns(key="x"))
     assert caught.value.sensitive_hint == "Its columns are 'k', 'b'."
+
+
+def test_an_expression_without_parentheses_is_told_of_them(tmp_path: Path) -> None:
+    for name in ("t.csv", "t.parquet"):
+        path = write(pa.table({"age": ["20"]}), tmp_path / name)
+        assert "What is computed stands in parentheses" in refused(path, columns=Columns(key="age // 10"))
+        assert "parentheses" not in refused(path, columns=Columns(key="aeg"))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.arrow", "t.arrows", "t.feather"])

@@ -81,11 +81,12 @@ def run_day(
     *,
     overwrite: bool,
     report: Callable[[Reading, Any], None],
-) -> Any:
+) -> tuple[Any, bool]:
     """Publish a day: begin the stream where there is none, read the day's records, and write the total so far.
 
-    Days between the last one and this are published as days without records, so that dates and numbers agree. A day
-    that was published before is answered from the state: its records are not read again, and nothing is drawn.
+    Returned are the release, and whether the stream was begun, which is when all its days are charged. Days between the
+    last one and this are published as days without records, so that dates and numbers agree. A day that was published
+    before is answered from the state: its records are not read again, and nothing is drawn.
     """
     from dpsketch.cli.recipes import feed
     from dpsketch.sketches.continual.folder import StreamFolder
@@ -100,7 +101,8 @@ def run_day(
         )
     folder = StreamFolder(asked.state, ledger=target.ledger)
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
-        if not folder.exists:
+        begun = not folder.exists
+        if begun:
             folder.begin(_begun(asked, flags, budget, target))
         sketch = folder.load()
         _refuse_other(sketch, asked, flags, budget)
@@ -126,7 +128,7 @@ def run_day(
             report(replace(reading, skipped=reading.skipped - before), sketch)
             private = folder.publish(sketch)
         _write(private, spool)
-    return private
+    return private, begun
 
 
 def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Any:

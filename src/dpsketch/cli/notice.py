@@ -51,14 +51,16 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
-def tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
-    """Say what was charged, written and promised."""
+def tell(private: Any, target: Target, output: Path, as_json: bool, *, charged: bool = True) -> None:
+    """Say what was charged, written and promised; or, where it was not ``charged``, who paid for it before."""
     target.remember()
     if target.note is not None:
         say(target.note)
     if target.ledger is not None and target.dataset is not None:
         spent = target.ledger.spent(target.dataset)
-        if spent.total is None:
+        if not charged:
+            say(f"Nothing was charged: dataset {target.dataset!r} paid for all days when the stream began.")
+        elif spent.total is None:
             say(
                 f"Charged to dataset {target.dataset!r}, which has no total: nothing will ever be refused. "
                 "Set one with `dpsketch ledger create`."

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
-    "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "read_lines", "refuse_foreign",
-    "unit_from", "whole", "with_groups",
+    "PlannedOutput", "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "read_lines",
+    "refuse_foreign", "unit_from", "whole", "with_groups", "written_to",
 ]  # fmt: skip
 
 
@@ -40,6 +40,13 @@ def kind_argument(able: Callable[[Kind], bool], words: str) -> Any:
         return text
 
     return typer.Argument(parser=named, autocompletion=names, help=f"{words}: {', '.join(names())}.")
+
+
+def written_to(output: Path | None, *, dry_run: bool) -> Path:
+    """Return where a release goes; only where nothing is written may that be left open."""
+    if output is None and not dry_run:
+        raise typer.BadParameter("say where to write: -o FILE (--dry-run does without).")
+    return output or Path("out.dps")
 
 
 def whole(text: str | int) -> int:
@@ -89,6 +96,9 @@ class StdinFormat(StrEnum):
 
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+PlannedOutput = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The file to write; --dry-run does without.")
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 LedgerOption = Annotated[

@@ -17,9 +17,11 @@ from dpsketch.cli.options import (
     JsonOption,
     OutputOption,
     OverwriteOption,
+    PlannedOutput,
     SketchFlags,
     Target,
     with_groups,
+    written_to,
 )
 from dpsketch.cli.output import print_json, progress_bar, say
 from dpsketch.cli.preview import better_kind, planned, preview
@@ -39,7 +41,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print cost, noise, erro
 def run(
     flags: SketchFlags,
     budget: Budget,
-    output: OutputOption,
+    output: PlannedOutput = None,
     like: Annotated[
         Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
     ] = None,
@@ -70,6 +72,7 @@ def run(
     from dpsketch import privacy
     from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of, stated_type
 
+    output = written_to(output, dry_run=dry_run)
     privacy.Budget(**budget.amount)
     budget.refuse_careless()
     sources = sources_of(flags)
@@ -77,9 +80,10 @@ def run(
         if like is not None or part_by is not None or parts is not None or dry_run:
             raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
         target = budget.target(lambda: source_of(sources))
-        private = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=report)
+        private, begun = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=report)
         # Charged when it began, whatever today's file would be charged to.
-        tell(private, replace(target, dataset=private.charge and private.charge.dataset), output, as_json)
+        payer = replace(target, dataset=private.charge and private.charge.dataset)
+        tell(private, payer, output, as_json, charged=begun)
         return
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
@@ -182,7 +186,7 @@ def build(
 def release(
     budget: Budget,
     sketch: Annotated[Path, typer.Argument(help="A .sketch file.")],
-    output: OutputOption,
+    output: PlannedOutput = None,
     parties: Annotated[int | None, typer.Option("--parties", help="Release one share of so many; counts only.")] = None,
     honest: Annotated[float, typer.Option("--honest", help="The fraction of parties sure to be honest.")] = 1.0,
     party: Annotated[int | None, typer.Option("--party", help="Which of the parties this is, from 0 on.")] = None,
@@ -193,6 +197,7 @@ def release(
     """Charge the budget, add noise to a sensitive sketch, and write a release that may be published."""
     from dpsketch import files, privacy
 
+    output = written_to(output, dry_run=dry_run)
     privacy.Budget(**budget.amount)
     budget.refuse_careless()
     if dry_run:

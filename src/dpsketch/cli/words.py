@@ -9,9 +9,20 @@ from dpsketch.sketches.kinds import KINDS
 __all__ = ["in_options"]
 
 # Arguments that every kind has, and those whose options have other names.
-_COMMON = ("epsilon", "delta", "rho", "max_keys", "max_weight", "key_type", "neighbours", "dataset", "part")
+_COMMON = (
+    "epsilon",
+    "delta",
+    "rho",
+    "max_keys",
+    "max_weight",
+    "key_type",
+    "neighbours",
+    "dataset",
+    "part",
+    "candidates",
+)
 _ARGUMENT = re.compile(r"(?<![\w(.])(?P<name>[a-z_]+)=(?P<value>\[…\]|[^\s,;:)\]]*[^\s,;:.)\]])?")
-_OTHER = {"keys": "keys-from", "users": "user", "weights": "weight", "counts": "count"}
+_OTHER = {"keys": "keys-from", "users": "user", "weights": "weight", "counts": "count", "candidates": "candidates"}
 
 
 def in_options(message: str) -> str:

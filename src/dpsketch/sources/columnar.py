@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ _READ_AT_ONCE = 1 << 20
 
 def read_parquet(
     location: File | StandardInput, columns: Columns, batch_rows: int, temp_directory: str | None
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """Read Parquet. Its index stands at the end, so that a pipe is first written to a private file."""
     if isinstance(location, StandardInput):
         yield from _spooled(location, columns, batch_rows, temp_directory)
@@ -43,7 +43,7 @@ def _read_parquet(
     columns: Columns,
     batch_rows: int,
     groups: tuple[int, int] | None = None,
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     def explain(error: Exception) -> SourceError:
         if "string encoding" in str(error) or "UTF" in str(error):
             return SourceError(f"{place} holds text that is not UTF-8. Convert it to UTF-8.")
@@ -75,7 +75,7 @@ def _read_parquet(
 
 def read_arrow(
     location: File | StandardInput, columns: Columns, batch_rows: int, temp_directory: str | None
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """Read an Arrow file or stream."""
     match location:
         case File():
@@ -91,7 +91,9 @@ def read_arrow(
                 yield from _read_arrow_pipe(stream, str(location), columns)
 
 
-def _read_arrow_file(seekable: Callable[[], Any], place: str, size: int, columns: Columns) -> Iterator[Piece]:
+def _read_arrow_file(
+    seekable: Callable[[], Any], place: str, size: int, columns: Columns
+) -> Generator[Piece, None, None]:
     def explain(error: Exception) -> SourceError:
         return unreadable(place, error)
 
@@ -123,7 +125,7 @@ def _read_arrow_file(seekable: Callable[[], Any], place: str, size: int, columns
         yield nothing_of(reader.schema), size
 
 
-def _read_arrow_pipe(stream: ByteStream, place: str, columns: Columns) -> Iterator[Piece]:
+def _read_arrow_pipe(stream: ByteStream, place: str, columns: Columns) -> Generator[Piece, None, None]:
     def explain(error: Exception) -> SourceError:
         return unreadable(place, error)
 
@@ -140,7 +142,7 @@ def _spooled(
     batch_rows: int,
     temp_directory: str | None,
     stream: ByteStream | None = None,
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """Write standard input to a file that only this user can open, read it, and remove it."""
 
     def explain(error: Exception) -> SourceError:

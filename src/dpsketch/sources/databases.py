@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ _CAUSES = {
 }
 
 
-def read_database(location: Database, columns: Columns, batch_rows: int) -> Iterator[Piece]:
+def read_database(location: Database, columns: Columns, batch_rows: int) -> Generator[Piece, None, None]:
     """Read a table or the result of a query; the count beside each batch is of rows."""
 
     def explain(error: Exception) -> SourceError:

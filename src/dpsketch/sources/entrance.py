@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import pyarrow as pa
 
@@ -20,6 +20,8 @@ from dpsketch.sources.locations import Database, File, Format, Location, Standar
 from dpsketch.sources.order import sort_by_user as _sort_by_user
 from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper
 from dpsketch.sources.text import Piece, read_json_lines, read_separated
+
+T = TypeVar("T")
 
 _AHEAD = 2
 _PATIENCE = 1.0
@@ -107,7 +109,7 @@ def _read(
     progress: Callable[[Progress], None] | None,
     temp_directory: str | None,
 ) -> Generator[Batch, None, None]:
-    shaper, expressions = Shaper(columns), RowExpressions(columns.where, columns.computed)
+    shaper, expressions = Shaper(columns), RowExpressions(columns.where, columns.computed, columns.kept)
     by_rows = any(isinstance(location, Database) for location in located)
     sizes = [location.size for location in located if isinstance(location, File)]
     total = sum(sizes) if len(sizes) == len(located) else None
@@ -122,8 +124,11 @@ def _read(
         constants = location.constants if isinstance(location, File) else ()
         beside = {name: value for name, value in constants if name in columns.names}
         of_file = replace(columns, elsewhere=frozenset(beside)) if beside else columns
-        for read, done in _pieces(location, of_file, batch_rows, temp_directory):
-            piece = expressions.applied(_with_constants(read, beside), place)
+        pieces = _pieces(location, of_file, batch_rows, temp_directory)
+        if columns.asks_sql:
+            pieces = _read_ahead(pieces)  # a row is looked at while the next ones are read
+        whole = ((_with_constants(read, beside), done) for read, done in pieces)
+        for piece, done in expressions.applied(whole, place):
             rows += piece.num_rows
             # A piece without rows declares the types of its columns.
             for start in range(0, max(1, piece.num_rows), batch_rows):
@@ -159,7 +164,9 @@ def _without_sql(location: Location) -> SourceError:
     )
 
 
-def _pieces(location: Location, columns: Columns, batch_rows: int, temp_directory: str | None) -> Iterator[Piece]:
+def _pieces(
+    location: Location, columns: Columns, batch_rows: int, temp_directory: str | None
+) -> Generator[Piece, None, None]:
     match location:
         case Database():
             return read_database(location, columns, batch_rows)
@@ -181,12 +188,12 @@ def _pieces(location: Location, columns: Columns, batch_rows: int, temp_director
             assert_never(location)
 
 
-def _read_ahead(batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
+def _read_ahead(batches: Generator[T, None, None]) -> Generator[T, None, None]:
     """Read on a thread of its own while the caller works on the batch before: both release the interpreter's lock."""
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
+    ready: queue.Queue[T | BaseException | None] = queue.Queue(_AHEAD)
     stopped = threading.Event()
 
-    def hand_over(item: Batch | BaseException | None) -> None:
+    def hand_over(item: T | BaseException | None) -> None:
         while not stopped.is_set():
             with suppress(queue.Full):
                 ready.put(item, timeout=0.1)

@@ -12,7 +12,7 @@ which a condition is not true, a null included, is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,19 @@ import pyarrow as pa
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.engine import connect
 from dpsketch.sources.failures import guarded
-from dpsketch.sources.text import nothing_of
+from dpsketch.sources.text import Piece, nothing_of
 
-__all__ = ["RowExpression", "RowExpressions", "parse_expression"]
+__all__ = ["RowExpression", "RowExpressions", "parse_expression", "parsed", "written"]
+
+_ROWS_AT_ONCE = 1 << 20
+_BYTES_AT_ONCE = 1 << 24
 
 _CLASSES = {
     "COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "BETWEEN", "CASE",
+}  # fmt: skip
+_OPERATORS = {
+    "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "OPERATOR_TRY", "COMPARE_IN",
+    "COMPARE_NOT_IN", "ARRAY_EXTRACT", "ARRAY_SLICE", "STRUCT_EXTRACT",
 }  # fmt: skip
 _ARITHMETIC = {"+", "-", "*", "/", "//", "%", "**", "^"}
 _FUNCTIONS = _ARITHMETIC | {
@@ -39,11 +46,14 @@ _FUNCTIONS = _ARITHMETIC | {
     "hour", "minute", "second", "quarter", "week", "weekday", "isodow", "dayofweek", "dayofyear", "dayname",
     "monthname", "last_day", "date_diff", "datediff", "strftime", "strptime", "try_strptime", "make_date",
     "epoch", "epoch_ms", "time_bucket", "to_years", "to_months", "to_weeks", "to_days", "to_hours",
-    "to_minutes", "to_seconds", "isnan", "isfinite", "isinf", "md5", "sha256",
+    "to_minutes", "to_seconds", "isnan", "isfinite", "isinf", "md5", "sha256", "instr",
+    "strpos", "position", "if",
 }  # fmt: skip
 _TYPES = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT",
-    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "UUID",
+    "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
+    "BOOL", "LOGICAL", "INT1", "INT2", "SHORT", "INT", "INT4", "SIGNED", "INT8", "LONG", "FLOAT4", "REAL", "FLOAT8",
+    "NUMERIC", "TEXT", "STRING", "CHAR", "BPCHAR", "DATETIME", "TIMESTAMPTZ",
 }  # fmt: skip
 _NO_TYPE = "a cast to a type that is not one of those allowed"
 _NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "FLOAT", "BIGINT", "HUGEINT", "NUMERIC", "NUMBER", "INTEGER_LITERAL"}
@@ -59,27 +69,24 @@ class RowExpression:
         The SQL, as it was given.
     columns : tuple of str
         The columns it reads.
-    numbers : frozenset of str
-        Those of them that it compares, or computes, with a number.
+    computed : str
+        The SQL that is computed: ``//`` is a whole number, which of floats it is not for DuckDB.
+    of_text : str
+        The same where all columns are text: those that it compares, or computes, with a number are read as numbers.
     name : str
         What a column is called that is computed by it.
     """
 
     text: str
     columns: tuple[str, ...]
-    numbers: frozenset[str]
+    computed: str
+    of_text: str
     name: str
 
 
 def parse_expression(text: str, what: str) -> RowExpression:
     """Read an expression, and refuse one that could look beyond its own row; ``what`` names it in messages."""
-
-    def serialised() -> Any:
-        with connect() as connection:
-            found = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
-        return json.loads(found[0][0])
-
-    tree = guarded(serialised, lambda _: SourceError(f"{what} could not be parsed as SQL."))
+    tree = parsed(f"SELECT (\n{text}\n)", what)
     expression = _only_expression(tree)
     if expression is None:
         raise InvalidInput(f"{what} is not one SQL expression. Check its quotes: 'text', and \"a column\".")
@@ -93,7 +100,66 @@ def parse_expression(text: str, what: str) -> RowExpression:
     if not names:
         raise InvalidInput(f"{what} names no column, so that it is the same for every record.")
     numbers = frozenset(name for node in _nodes(expression) for name in _numbers(node))
-    return RowExpression(text, tuple(dict.fromkeys(names)), numbers, text)
+    whole = _with_whole_quotients(expression)
+    computed = text if whole == expression else written(whole, what)
+    of_text = written(_with_casts(whole, numbers), what) if numbers else computed
+    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text)
+
+
+def parsed(text: str, what: str) -> Any:
+    """Return DuckDB's own tree of some SQL; ``what`` names it in messages."""
+
+    def serialised() -> Any:
+        with connect() as connection:
+            return json.loads(connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
+
+    return guarded(serialised, lambda _: SourceError(f"{what} could not be parsed as SQL."))
+
+
+def written(expression: Any, what: str) -> str:
+    """Return the SQL of an expression's tree, by DuckDB's own writer."""
+    tree = parsed("SELECT 1", what)
+    tree["statements"][0]["node"]["select_list"] = [expression]
+
+    def deserialised() -> str:
+        with connect() as connection:
+            found = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
+        return str(found[0][0])
+
+    text = guarded(deserialised, lambda _: SourceError(f"{what} has a part that could not be read."))
+    return text.removeprefix("SELECT ")
+
+
+def _with_casts(value: Any, numbers: frozenset[str]) -> Any:
+    """Return a tree in which columns of these names are read as numbers, null where they are none."""
+
+    def cast(node: Any) -> Any:
+        if node.get("class") != "COLUMN_REF" or node["column_names"][0] not in numbers:
+            return node
+        return {**_only_expression(parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number")), "child": node}
+
+    return _replaced(value, cast)
+
+
+def _with_whole_quotients(value: Any) -> Any:
+    """Return a tree in which every ``//`` has no fraction."""
+
+    def cut(node: Any) -> Any:
+        if node.get("class") != "FUNCTION" or node["function_name"] != "//":
+            return node
+        around = _only_expression(parsed("SELECT (trunc(c))", "a quotient"))
+        return {**around, "arguments": [{**around["arguments"][0], "expression": node}]}
+
+    return _replaced(value, cut)
+
+
+def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """Return a tree with every node of it replaced, from the leaves on."""
+    if isinstance(value, list):
+        return [_replaced(each, replace) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return replace({name: _replaced(each, replace) for name, each in value.items()})
 
 
 def _only_expression(tree: Any) -> Any:
@@ -131,14 +197,21 @@ def _fault(node: Any) -> str | None:
         case "CAST":
             # Where the type is a node of its own, that one is looked at.
             stated = "TYPE" if "type_expr" in node else (node.get("cast_type") or {}).get("id")
-            return None if stated in {"TYPE", *_TYPES} else _NO_TYPE
+            return None if stated == "TYPE" or _is_allowed(stated) else _NO_TYPE
         case "TYPE":
             odd = any(node.get(each) for each in ("schema", "catalog"))
-            return _NO_TYPE if odd or node.get("type_name") not in _TYPES else None
+            return _NO_TYPE if odd or not _is_allowed(node.get("type_name")) else None
+        case "OPERATOR" if node["type"] not in _OPERATORS:
+            return f"a part of the kind {str(node['type']).lower()}"
         case kind if kind in _CLASSES:
             return None
         case kind:
             return f"a part of the kind {str(kind).lower()}"
+
+
+def _is_allowed(kind: object) -> bool:
+    """Say whether a type may be cast to; its name is as it was written, or DuckDB's own."""
+    return str(kind).upper() in _TYPES
 
 
 def _operands(value: Any) -> Iterator[Any]:
@@ -168,56 +241,84 @@ def _is_number(node: Any) -> bool:
 
 
 class RowExpressions:
-    """A condition and computed columns, applied to one batch after the other; each row by itself."""
+    """A condition and computed columns, applied to a few batches at a time; each row by itself.
 
-    def __init__(self, where: RowExpression | None, computed: tuple[RowExpression, ...]) -> None:
+    Parameters
+    ----------
+    where : RowExpression or None
+        The condition.
+    computed : tuple of RowExpression
+        The columns that are computed.
+    kept : collection of str
+        The columns wanted of the result; those that only an expression reads are not carried on.
+    """
+
+    def __init__(self, where: RowExpression | None, computed: tuple[RowExpression, ...], kept: Collection[str]) -> None:
         self._where, self._computed = where, computed
         self._all = (*computed, *([] if where is None else [where]))
+        self._kept = kept
         self._connection: Any = None
+        self._fitting: set[Any] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
-    def applied(self, batch: Any, place: Any) -> Any:
-        """Return the rows for which the condition is true, with the computed columns beside the others."""
+    def applied(self, pieces: Iterable[Piece], place: Any) -> Iterator[Piece]:
+        """Yield the rows for which the condition is true, with the computed columns beside the others."""
         if not self._all:
-            return batch
+            yield from pieces
+            return
+        for batches, done in _gathered(pieces):
+            yield self._rows(batches, place), done
+
+    def _rows(self, batches: list[Any], place: Any) -> Any:
         if self._connection is None:
             self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         read = list(dict.fromkeys(name for each in self._all for name in each.columns))
         if len({name.casefold() for name in read}) < len(read):
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
-        result = guarded(lambda: self._computed_of(batch.select(read), place), lambda error: _unusable(place, error))
-        if result.num_rows != batch.num_rows:
+        table = pa.Table.from_batches([batch.select(read) for batch in batches])
+        result = guarded(lambda: self._computed_of(table, place), lambda error: _unusable(place, error))
+        if result.num_rows != table.num_rows:
             raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
-        whole = pa.Table.from_batches([batch])
-        for i, each in enumerate(self._computed):
-            whole = whole.append_column(each.name, result.column(i))
+        names = [name for name in batches[0].schema.names if name in self._kept]
+        found, start = [], 0
+        for batch in batches:
+            made = result.slice(start, batch.num_rows).combine_chunks()
+            start += batch.num_rows
+            part = batch.select(names)
+            for i, each in enumerate(self._computed):
+                part = part.append_column(each.name, _one_array(made.column(i)))
+            found.append(part if self._where is None else part.filter(_one_array(made.column(len(self._computed)))))
+        return _one_batch(pa.Table.from_batches(found))
+
+    def _computed_of(self, table: Any, place: Any) -> Any:
+        source = self._connection.from_arrow(table)
+        sql = [f"(\n{each.computed if place.typed else each.of_text}\n)" for each in self._all]
         if self._where is not None:
-            mask = result.column(len(self._computed))
-            if not pa.types.is_boolean(mask.type):
+            if table.schema not in self._fitting and source.project(f"{sql[-1]} AS c").types[0] != "BOOLEAN":
                 raise SourceError(
                     f"{place}: --where is neither true nor false of a row. Compare, as in distance > 500."
                 )
-            whole = whole.filter(mask)
-        return _one_batch(whole)
+            self._fitting.add(table.schema)
+            # Where it stands in a CASE, the second half of an "and" is computed only where the first is true.
+            sql[-1] = f"CASE WHEN {sql[-1]} THEN true ELSE false END"
+        return source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
 
-    def _computed_of(self, batch: Any, place: Any) -> Any:
-        numbers = frozenset[str]().union(*(each.numbers for each in self._all)) if not place.typed else frozenset()
-        source = self._connection.from_arrow(pa.Table.from_batches([batch]))
-        if numbers:
-            typed = (
-                f"TRY_CAST({_quoted(name)} AS DOUBLE) AS {_quoted(name)}" if name in numbers else _quoted(name)
-                for name in batch.schema.names
-            )
-            source = source.project(", ".join(typed))
-        wanted = ", ".join(f"(\n{each.text}\n) AS c{i}" for i, each in enumerate(self._all))
-        return source.project(wanted).to_arrow_table()
+
+def _gathered(pieces: Iterable[Piece]) -> Iterator[tuple[list[Any], int]]:
+    """Yield a few batches at a time: to ask DuckDB costs as much as some ten thousand rows."""
+    held: list[Any] = []
+    for batch, done in pieces:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= _ROWS_AT_ONCE or sum(each.nbytes for each in held) >= _BYTES_AT_ONCE:
+            yield held, done
+            held = []
+    if held:
+        yield held, done
 
 
 def _row_by_row() -> Any:
-    """Open a database that reads no file, and on one thread, so that rows come out in the order they went in."""
+    """Open a database that reads no file, works in UTC, and on one thread, so that rows keep their order."""
     connection = connect()
+    connection.execute("SET TimeZone = 'UTC'")  # its own choice is the machine's, and keys would be as well
     connection.execute("SET threads = 1")
     connection.execute("SET enable_external_access = false")
     return connection
@@ -227,6 +328,10 @@ def _one_batch(table: Any) -> Any:
     whole = table.combine_chunks()
     batches = whole.to_batches()
     return batches[0] if batches else nothing_of(whole.schema)
+
+
+def _one_array(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
 def _unusable(place: Any, error: Exception) -> SourceError:
@@ -239,7 +344,3 @@ def _unusable(place: Any, error: Exception) -> SourceError:
         f"{place}: the SQL could not be computed for some record ({type(error).__name__}). try_cast(… as …) gives null "
         "where a value does not convert."
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ T = TypeVar("T")
 Explain = Callable[[Exception], SourceError]
 
 _MOST_NAMES = 30
+_OPERATOR = re.compile(r"[-+*/%|]|::")
 
 
 def guarded(step: Callable[[], T], explain: Explain) -> T:
@@ -76,15 +78,18 @@ def missing_column(place: str, wanted: str, names: Sequence[str], *, declared: b
     listed = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
         listed += f" and {len(names) - _MOST_NAMES} more"
+    computed = " What is computed stands in parentheses." if _OPERATOR.search(wanted) else ""
     if declared:
-        return SourceError(f"{place} has no column {wanted!r}. Its columns are {listed}.")
+        return SourceError(f"{place} has no column {wanted!r}. Its columns are {listed}.{computed}")
     same = [name for name in names if name.strip().casefold() == wanted.strip().casefold()]
     count = "1 column" if len(names) == 1 else f"{len(names)} columns"
-    remedy = (
-        f"It has {same[0]!r}: write the name as it stands there."
-        if same
-        else f"It has {count}. Check the name, the separator, and that the file names its columns."
-    )
-    failure = SourceError(f"{place} has no column {wanted!r}. {remedy}")
+    other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
+    if same:
+        remedy = f"It has {same[0]!r}: write the name as it stands there."
+    elif other is not None:
+        remedy = f"It has 1 column, with {other!r} in its name. Fields are separated by commas, in a .tsv by tabs."
+    else:
+        remedy = f"It has {count}. Check the name, the separator, and that the file names its columns."
+    failure = SourceError(f"{place} has no column {wanted!r}. {remedy}{computed}")
     failure.sensitive_hint = f"Its columns are {listed}."
     return failure

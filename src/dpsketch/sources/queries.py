@@ -7,16 +7,13 @@ of other users: keeping the column that says whose a row is does not undo that. 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.sources.engine import connect
-from dpsketch.sources.expressions import RowExpression, parse_expression
-from dpsketch.sources.failures import guarded
+from dpsketch.errors import InvalidInput
+from dpsketch.sources.expressions import RowExpression, parse_expression, parsed, written
 
 __all__ = ["RowQuery", "parse_query"]
 
@@ -60,7 +57,7 @@ class RowQuery:
 @cache
 def parse_query(text: str) -> RowQuery:
     """Read a query, and refuse one whose rows are not made of one row of its source each."""
-    node = _select(_serialised(text))
+    node = _select(parsed(text, _WHAT))
     if node is None:
         raise InvalidInput(f"{_SHAPE}.")
     where = node["where_clause"]
@@ -76,7 +73,7 @@ def parse_query(text: str) -> RowQuery:
         if not name:
             raise InvalidInput("--sql computes a column without a name: say … AS name.")
         if item["class"] != "COLUMN_REF" or item.get("alias"):
-            found = parse_expression(_written({**item, "alias": ""}), _WHAT)
+            found = parse_expression(written({**item, "alias": ""}, _WHAT), _WHAT)
             computed.append(replace(found, name=name))
         elif len(item["column_names"]) > 1:
             raise InvalidInput(f"{_SHAPE}. A column has its name alone, without a table's before it.")
@@ -86,7 +83,7 @@ def parse_query(text: str) -> RowQuery:
         raise InvalidInput("--sql gives two columns one name. Rename one, with AS.")
     if len({each.name for each in computed}) < len(computed):
         raise InvalidInput("--sql gives two columns one name. Rename one, with AS.")
-    condition = None if where is None else parse_expression(_written(where), _WHAT)
+    condition = None if where is None else parse_expression(written(where, _WHAT), _WHAT)
     chosen = None if names is None else frozenset(names)
     return RowQuery(node["from_table"]["table_name"], tuple(computed), chosen, condition)
 
@@ -102,27 +99,3 @@ def _select(tree: Any) -> Any:
     plain = plain and not (others.pop("cte_map", None) or {}).get("map") and not any(others.values())
     plain = plain and table.get("type") == "BASE_TABLE" and bool(table.get("table_name"))
     return node if plain and not any(value for name, value in table.items() if name not in _TABLE) else None
-
-
-def _serialised(text: str) -> Any:
-    def serialise() -> Any:
-        with connect() as connection:
-            return json.loads(connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
-
-    return guarded(serialise, lambda _: SourceError("--sql could not be parsed."))
-
-
-def _written(expression: Any) -> str:
-    """Return the SQL of an expression, by DuckDB's own writer; it is parsed and checked again."""
-    tree = _serialised("SELECT 1")
-    tree["statements"][0]["node"]["select_list"] = [expression]
-
-    def write() -> str:
-        with connect() as connection:
-            found = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
-        return str(found[0][0])
-
-    text = guarded(write, lambda _: SourceError("--sql has a part that could not be read."))
-    if not text.startswith("SELECT "):
-        raise InvalidInput(f"{_SHAPE}.")
-    return text.removeprefix("SELECT ")

@@ -72,10 +72,16 @@ class Columns:
     def names(self) -> tuple[str, ...]:
         """The distinct names wanted of a file, in a fixed order."""
         own = {each.name for each in self.computed}
-        wanted = [name for name in (*self.parts, self.user, self.weight, self.count, *self.points) if name not in own]
+        wanted = [name for name in self.kept if name not in own]
         for each in (*self.computed, *([] if self.where is None else [self.where])):
             wanted += each.columns
-        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
+        return tuple(dict.fromkeys(name for name in wanted if name not in self.elsewhere))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of the columns that a batch is made of, computed or not."""
+        wanted = (*self.parts, self.user, self.weight, self.count, *self.points)
+        return tuple(dict.fromkeys(name for name in wanted if name is not None))
 
     @property
     def numbers(self) -> tuple[str, ...]:

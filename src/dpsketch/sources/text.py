@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ Piece = tuple[Any, int]
 """A record batch, and the bytes read so far."""
 
 
-def read_separated(location: File | StandardInput, columns: Columns, separator: str) -> Iterator[Piece]:
+def read_separated(location: File | StandardInput, columns: Columns, separator: str) -> Generator[Piece, None, None]:
     """Read CSV or TSV: every column wanted, as text, an unquoted empty field as null."""
     stream = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
     odd_row: list[str] = []
@@ -118,7 +118,7 @@ def _explain_separated(error: Exception, location: File | StandardInput, odd_row
     return unreadable(str(location), error)
 
 
-def read_json_lines(location: File | StandardInput, columns: Columns) -> Iterator[Piece]:
+def read_json_lines(location: File | StandardInput, columns: Columns) -> Generator[Piece, None, None]:
     """Read JSON lines, or one array of objects: keys and users as what they begin with, other columns as numbers.
 
     Values are no schema: keys become text afterwards, unless whole numbers are asked for (:class:`Columns`).

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Selected", "select", "user_columns"]
 
 _INTEGERS = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
+# All decimals of so many digits are whole numbers of 64 bits.
+_MOST_DIGITS = 18
 _MOST_NAMES = 30
 
 
@@ -89,7 +91,7 @@ def select(
     elif points:
         found |= {f"point_{i}": _number(frame, name, "coordinates") for i, name in enumerate(points)}
         coordinates = tuple(pa.array([], pa.float64()) for _ in points)
-    fixed = not {"key_text", "key_set", "user_text"} & found.keys()
+    fixed = not {"key_text", "key_typed", "key_set", "user_text"} & found.keys()
     return Selected(
         frame.select([column.alias(name) for name, column in found.items()]),
         Batch(empty["key"], empty["user"], empty["weight"], coordinates, 0),
@@ -104,6 +106,8 @@ def _key(frame: DataFrame, name: str | tuple[str, ...], *, hashed: bool) -> tupl
         kind = _type(frame, name)
         if isinstance(kind, _INTEGERS):
             return "key_int", _column(name).cast("long"), pa.array([], pa.int64())
+        if (counted := _counted_as(kind)) is not None:
+            return "key_typed", _column(name), pa.array([], counted)
         column = _column(name) if isinstance(kind, types.BinaryType) else _text(frame, name)
     if not hashed:
         return "key_text", column, pa.array([], pa.string())
@@ -112,11 +116,28 @@ def _key(frame: DataFrame, name: str | tuple[str, ...], *, hashed: bool) -> tupl
     return "key_hash", prints, text_fingerprints(pa.array([], pa.int64()))
 
 
+def _counted_as(kind: types.DataType) -> pa.DataType | None:
+    """Return what keys of a type are that tasks bring into their canonical form; None for all other types."""
+    if isinstance(kind, types.DecimalType):
+        if kind.scale == 0 and kind.precision > _MOST_DIGITS:
+            return None
+        return pa.int64() if kind.scale == 0 else pa.string()
+    if isinstance(kind, types.FloatType | types.DoubleType):
+        return pa.int64()
+    return pa.string() if isinstance(kind, types.TimestampType) else None
+
+
 def _text(frame: DataFrame, name: str) -> Column:
     """Return a column's canonical text, where Spark writes it so: see :mod:`dpsketch.canonical`."""
     kind = _type(frame, name)
     if not isinstance(kind, (*_INTEGERS, types.StringType, types.DateType, types.BooleanType)):
-        raise _refused(name, kind, "a key is a whole number, text, a date or a boolean")
+        wanted = "a part of a key is a whole number, text, a date or a boolean"
+        if _counted_as(kind) is None:
+            wanted = (
+                "a key is a whole number, a float, text, bytes, a date, a time stamp with a zone, a boolean or a "
+                f"decimal (without digits after the point, of {_MOST_DIGITS} digits at most)"
+            )
+        raise _refused(name, kind, wanted)
     return _column(name).cast("string")  # without a collation, under which unequal texts would be equal
 
 

@@ -2,7 +2,8 @@
 
 Between Spark and these tasks records have fixed columns, each there only if it is needed:
 
-- ``key_int``, ``key_hash`` (a text's fingerprint, computed by Spark), ``key_text`` or ``key_set``;
+- ``key_int``, ``key_hash`` (a text's fingerprint, computed by Spark), ``key_text``, ``key_typed`` (of another type, see
+  :mod:`dpsketch.canonical`) or ``key_set``;
 - ``user_int`` or ``user_text``, by exact value;
 - ``weight``, and ``point_0``, ``point_1``, … for coordinates;
 - ``lost`` and ``failure``, on rows that hold no record but say how many were left out before, or why reading ended.
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsketch.canonical import canonical
 from dpsketch.errors import DpsketchError, SourceError
 from dpsketch.hashing import fingerprint, text_fingerprints
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
@@ -46,6 +48,7 @@ Files = Sequence[tuple[File, ...]]
 _ROWS_AT_ONCE = 1 << 18
 _BYTES_AT_ONCE = 1 << 25
 
+_KEYS = ("key_int", "key_hash", "key_text", "key_typed", "key_set")
 _SPARK_TYPES = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
 
 
@@ -205,8 +208,10 @@ def _from_arrow(table: pa.RecordBatch, tally: Counter[str]) -> Batch:
     held = dict(zip(table.schema.names, table.columns, strict=True))
     if "key_hash" in held:
         held["key_hash"] = text_fingerprints(held["key_hash"])
+    if "key_typed" in held:
+        held["key_typed"] = canonical(held["key_typed"])
     tally.update(records=table.num_rows)
-    key = _one_of("key", [held.get(name) for name in ("key_int", "key_hash", "key_text", "key_set")])
+    key = _one_of("key", [held.get(name) for name in _KEYS])
     user = _one_of("user", [held.get(name) for name in ("user_int", "user_text")])
     points = tuple(held[f"point_{i}"] for i in range(sum(name.startswith("point_") for name in held)))
     return Batch(key, user, held.get("weight"), points, table.num_rows)
