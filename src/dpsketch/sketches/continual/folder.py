@@ -13,12 +13,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
-from dpsketch.sketches.countsketch.continual import ContinualCountSketch
-from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.continual.sketch import ContinualSketch
+from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -51,7 +51,7 @@ class StreamFolder:
     >>> shape = {"rows": 5, "width": 64, "unit": dps.per_record(), "key_type": "text"}
     >>> with tempfile.TemporaryDirectory() as place:
     ...     folder = StreamFolder(place)
-    ...     folder.begin(ContinualCountSketch(days=365, **shape, epsilon=1.0, delta=1e-6))
+    ...     folder.begin(dps.ContinualCountSketch(days=365, **shape, epsilon=1.0, delta=1e-6))
     ...     sketch = folder.load()
     ...     sketch.update(["tea", "tea", "milk"])
     ...     monday = folder.publish(sketch)
@@ -103,14 +103,14 @@ class StreamFolder:
     def _in_use(self) -> FileRefused:
         return FileRefused(f"{self._folder} is in use by another process or thread. Wait for it to end.")
 
-    def begin(self, sketch: ContinualCountSketch) -> None:
+    def begin(self, sketch: ContinualSketch) -> None:
         """Write the state of a stream that was just charged, before its first day."""
         with self.held():
             if self.exists:
                 raise FileRefused(f"{self._folder} holds a stream already: go on with it, or name another folder.")
             sketch.save_sensitive(self._path)
 
-    def load(self) -> ContinualCountSketch:
+    def load(self) -> ContinualSketch:
         """Return the stream as it was last written; refuse one that is not what the ledger knows was shown."""
         sketch = self._read()
         self._refuse_old(sketch)
@@ -118,7 +118,7 @@ class StreamFolder:
         self._record(sketch)
         return sketch
 
-    def publish(self, sketch: ContinualCountSketch) -> PrivateCountSketch:
+    def publish(self, sketch: ContinualSketch) -> Any:
         """End the day of a stream that was loaded from here, write it, record it, and return the total so far.
 
         Raises
@@ -139,10 +139,14 @@ class StreamFolder:
             self._record(sketch)
         return release
 
-    def _read(self) -> ContinualCountSketch:
-        return ContinualCountSketch.from_document(files.read(self._path, allow_sensitive=True))
+    def _read(self) -> ContinualSketch:
+        document = files.read(self._path, allow_sensitive=True)
+        row = KINDS.get(document.kind)
+        if row is None or not isinstance(row.sensitive, type) or not issubclass(row.sensitive, ContinualSketch):
+            raise FileRefused(f"{self._path} holds no stream: it was not written here.")
+        return row.sensitive.from_document(document)
 
-    def _refuse_old(self, sketch: ContinualCountSketch) -> None:
+    def _refuse_old(self, sketch: ContinualSketch) -> None:
         """Refuse a state that would show, or has shown, a day with other noise than the ledger knows of."""
         if self._ledger is None or sketch.charge is None or (known := self._ledger.last_day(sketch.charge)) is None:
             return
@@ -159,12 +163,12 @@ class StreamFolder:
                 "is another copy. Restore the newest state, or begin another stream."
             )
 
-    def _record(self, sketch: ContinualCountSketch) -> None:
+    def _record(self, sketch: ContinualSketch) -> None:
         if self._ledger is not None and sketch.charge is not None and sketch.days_published:
             self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)
 
 
-def _goes_on(sketch: ContinualCountSketch, stored: ContinualCountSketch) -> bool:
+def _goes_on(sketch: ContinualSketch, stored: ContinualSketch) -> bool:
     """Say whether a sketch is a stored one, with its days, and perhaps with further ones that nobody has stored."""
     day = stored.days_published
     if sketch.partial_ids != stored.partial_ids or sketch.days_published < day:

@@ -47,7 +47,7 @@ def stated(promise: Guarantee, law: Noise, design: Design, contribution: Contrib
     part = Part(PUBLICATIONS, law, bound, pieces=design.published(horizon))
     found = Calibration.stated(promise, part)
     if not found.sound:
-        raise FileRefused("the file's guarantee is not that of a ContinualCountSketch with its noise.")
+        raise FileRefused("the file's guarantee is not that of a stream with its noise.")
     return found
 
 
