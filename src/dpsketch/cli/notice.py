@@ -51,12 +51,14 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
-def tell(private: Any, target: Target, output: Path, as_json: bool) -> None:
-    """Say what was charged, written and promised."""
+def tell(private: Any, target: Target, output: Path, as_json: bool, *, charged: bool = True) -> None:
+    """Say what was charged, written and promised; ``charged`` is whether it was this command that did."""
     target.remember()
     if target.note is not None:
         say(target.note)
-    if target.ledger is not None and target.dataset is not None:
+    if not charged:
+        say("Nothing was charged: all days were paid for when the stream began.")
+    elif target.ledger is not None and target.dataset is not None:
         spent = target.ledger.spent(target.dataset)
         if spent.total is None:
             say(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from dpsketch.release import Release
 
-__all__ = ["KINDS", "Answer", "Kind", "Option"]
+__all__ = ["KINDS", "Answer", "Kind", "Option", "row_of"]
 
 Answer = Literal["keys", "top", "decode", "range", "point", "statement"]
 
@@ -430,3 +430,8 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
+
+
+def row_of(sketch: Any) -> Kind:
+    """Return the row that says how a sketch reads records: of a stream, that of the kind which its days count."""
+    return KINDS[getattr(sketch, "counts_kind", sketch.kind)]

@@ -73,6 +73,10 @@ class Adapter(ABC):
         """Return records as the day's sketch takes them."""
         return records
 
+    def counts_keys(self, keys: Any) -> bool:
+        """Say whether this is the public list of keys that is counted."""
+        return False
+
     @abstractmethod
     def release(self, window: Window) -> Any:
         """Return the release of a window."""

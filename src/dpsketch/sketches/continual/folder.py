@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.noise import random_id
 from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.kinds import KINDS
 
@@ -27,6 +28,7 @@ __all__ = ["StreamFolder"]
 
 _STATE = "stream.sketch"
 _LOCK = "stream.lock"
+_BEGUN = "stream.begun"
 
 
 class StreamFolder:
@@ -103,16 +105,37 @@ class StreamFolder:
     def _in_use(self) -> FileRefused:
         return FileRefused(f"{self._folder} is in use by another process or thread. Wait for it to end.")
 
+    def token(self) -> str:
+        """Return a random name for the stream that is to begin here, the same until it has begun.
+
+        A payment is bound to it: whoever was interrupted between the charge and the first state comes again with the
+        same name, and pays once.
+        """
+        path = self._folder / _BEGUN
+        with self.held():
+            known = path.read_text(encoding="ascii") if path.exists() else ""
+            if len(known) != len(name := random_id()):  # none, or one that was not written whole
+                path.write_text(name, encoding="ascii")
+                files.sync_folder(self._folder)
+                return name
+            return known
+
+    def _forget_token(self) -> None:
+        """A stream that begins here later, should this one be deleted, has another name, and its own price."""
+        (self._folder / _BEGUN).unlink(missing_ok=True)
+
     def begin(self, sketch: ContinualSketch) -> None:
         """Write the state of a stream that was just charged, before its first day."""
         with self.held():
             if self.exists:
                 raise FileRefused(f"{self._folder} holds a stream already: go on with it, or name another folder.")
             sketch.save_sensitive(self._path)
+            self._forget_token()
 
     def load(self) -> ContinualSketch:
         """Return the stream as it was last written; refuse one that is not what the ledger knows was shown."""
         sketch = self._read()
+        self._forget_token()
         self._refuse_old(sketch)
         # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
         self._record(sketch)

@@ -26,6 +26,7 @@ from dpsketch.noise import noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost, Unit
 from dpsketch.results import Estimates
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design, design_from_json
@@ -146,32 +147,25 @@ class ContinualSketch(Partial):
         if sketch._begun:
             raise InvalidInput("this sketch holds records already: give an empty one, which says what a day counts.")
         refuse_choice(sketch.spec.unit)
-        terms = {"objective": objective, "design": design, "first_day": first_day}
-        account = {"ledger": ledger, "dataset": dataset, "part": part}
-        adapter = row.daily.of(sketch, keys)
-        self._open(adapter, days, Budget(epsilon, delta, rho), user_days, days_apart, **terms, **account)
+        adapter, account = row.daily.of(sketch, keys), self._account(ledger, dataset, part)
+        limits, terms = (days, user_days, days_apart), (objective, design, first_day)
+        self._open(adapter, Budget(epsilon, delta, rho), limits, terms, account)
 
     def _open(
         self,
         adapter: Adapter,
-        days: int | None,
         budget: Budget,
-        user_days: int | None,
-        days_apart: int,
-        *,
-        objective: Any,
-        design: Any,
-        first_day: Any,
-        ledger: Any,
-        dataset: str | None,
-        part: str | None,
+        limits: tuple[int | None, int | None, int],
+        terms: tuple[Objective, DesignName | None, date | str | None],
+        account: Account,
     ) -> None:
         """Charge for all days, and start."""
-        unit, days, begun = adapter.spec.unit, checked_days(days), _checked_date(first_day)
-        limits = _checked_limits(unit, days, user_days, days_apart)
+        objective, name, first_day = terms
+        unit, days, begun = adapter.spec.unit, checked_days(limits[0]), _checked_date(first_day)
+        held = _checked_limits(unit, days, *limits[1:])
         layout = Layout.balanced(adapter.portions(), pure=isinstance(budget.cost, PureCost))
-        contribution = layout.contribution(unit, *limits)
-        chosen = choose_design(budget, contribution, days, objective=objective, name=design)
+        contribution = layout.contribution(unit, *held)
+        chosen = choose_design(budget, contribution, days, objective=objective, name=name)
         stream = Stream.begin(
             budget,
             chosen,
@@ -179,11 +173,11 @@ class ContinualSketch(Partial):
             LONGEST if days is None else days,
             layout.shape,
             unit=unit,
-            account=self._account(ledger, dataset, part),
+            account=account,
             note=f"{adapter.kind} of up to {'any number of' if days is None else days} days "
             f"{fingerprint_of(adapter.spec)}",
         )
-        self._start(adapter, layout, days, limits, stream, begun)
+        self._start(adapter, layout, days, held, stream, begun)
 
     def _start(
         self,
@@ -200,7 +194,7 @@ class ContinualSketch(Partial):
         self._limits = limits
         self._stream = stream
         self._first_day = first_day
-        self._today = adapter.start()
+        self._today: Any = adapter.start()
         self._visits = Visits(*limits)
         self._skipped = 0  # on days before today
         self._dropped = 0
@@ -215,6 +209,10 @@ class ContinualSketch(Partial):
     def counts_kind(self) -> str:
         """The name of the kind that a day counts."""
         return self._adapter.kind
+
+    def counts_keys(self, keys: Any) -> bool:
+        """Say whether this is the stream's public list of keys, whatever its order."""
+        return self._adapter.counts_keys(keys)
 
     @property
     def design(self) -> Design:
@@ -309,23 +307,23 @@ class ContinualSketch(Partial):
             f"spec {fingerprint_of(self.spec)}, sensitive>"
         )
 
-    def update(self, records: Any = None, **columns: Any) -> None:
+    def update(self, *records: Any, **columns: Any) -> None:
         """Add records of today, as the kind's own ``update`` does; late ones count on the day they arrive.
 
         Where the unit is a user, all records of a user's day come in one update, and those of a user who may not count
         today are dropped.
         """
-        self._add(records, **columns)
+        self._add(*records, **columns)
 
-    def day(self, records: Any = None, **columns: Any) -> Any:
+    def day(self, *records: Any, **columns: Any) -> Any:
         """Add a whole day's records and publish it: :meth:`update` and :meth:`publish_day` as one change."""
-        self._add(records, **columns)
+        self._add(*records, **columns)
         self._begin_change()
         return self._end_day()
 
-    def _add(self, records: Any, **columns: Any) -> None:
+    def _add(self, *records: Any, **columns: Any) -> None:
         add: Any = self._add_points if KINDS[self.counts_kind].reads == "points" else self._add_keys
-        add(*(() if records is None else (records,)), **columns)
+        add(*records, **columns)
 
     @takes_frames
     def _add_keys(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:

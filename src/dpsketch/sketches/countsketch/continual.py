@@ -140,10 +140,9 @@ class ContinualCountSketch(ContinualSketch):
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
-        terms = {"objective": objective, "design": design, "first_day": first_day}
-        account = {"ledger": ledger, "dataset": dataset, "part": part}
-        adapter, budget = DailyCounts(spec), Budget(epsilon, delta, rho)
-        self._open(adapter, days, budget, user_days, days_apart, **terms, **account)
+        limits, terms = (days, user_days, days_apart), (objective, design, first_day)
+        account = self._account(ledger, dataset, part)
+        self._open(DailyCounts(spec), Budget(epsilon, delta, rho), limits, terms, account)
 
     @takes_frames
     def update(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
@@ -163,11 +162,10 @@ class ContinualCountSketch(ContinualSketch):
 
     def _carry(self, done: Any) -> None:
         """Counts of all days together stay below what 64 bits hold."""
-        today: Any = self._today
-        today._mass = done._mass
+        self._today._mass = done._mass
 
     def _today_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
-        today: Any = self._today
+        today = self._today
         header: dict[str, Any] = {"mass": str(today._mass)}
         arrays: dict[str, files.Array] = {"today": today._table}
         if self.spec.unit.level == "user":
@@ -176,7 +174,7 @@ class ContinualCountSketch(ContinualSketch):
         return header, arrays
 
     def _read_today(self, document: files.Document) -> None:
-        today: Any = self._today
+        today = self._today
         today._mass = int(document.header["mass"])
         today._table[:] = integer_array(document, "today", today._table.shape)
         if self.spec.unit.level == "user":

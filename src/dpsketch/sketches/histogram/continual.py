@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.hashing import KeyType
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.histogram.day import NamedDay, key_column, named
@@ -55,7 +56,7 @@ class DailyHistogram(Adapter):
         column = key_column(keys, spec.key_type)
         if not len(column) or column.null_count:
             raise InvalidInput("keys= is a list of at least one key, without nulls.")
-        key_type = "int" if pa.types.is_integer(column.type) else "text"
+        key_type: KeyType = "int" if pa.types.is_integer(column.type) else "text"
         return cls(replace(spec, key_type=key_type), list(dict.fromkeys(column.to_pylist())))
 
     @classmethod
@@ -79,6 +80,10 @@ class DailyHistogram(Adapter):
     def options(self) -> list[Any]:
         """Return the list, texts as hexadecimal digits: they need not be UTF-8."""
         return [key.hex() if isinstance(key, bytes) else key for key in self.keys]
+
+    def counts_keys(self, keys: Any) -> bool:
+        """Say whether this is the public list, whatever its order."""
+        return set(key_column(keys, self.spec.key_type).to_pylist()) == set(self.keys)
 
     def start(self) -> NamedDay:
         """Return an empty sketch for a day's records."""

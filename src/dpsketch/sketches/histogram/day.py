@@ -22,9 +22,6 @@ from dpsketch.sketches.weights import checked_total, record_units
 
 __all__ = ["NamedDay", "key_column", "named", "spelled"]
 
-# Of the hash by which a user's keys are chosen; public, and the same on every day.
-_SEED = 1
-
 
 def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
     """Return keys in one form: integers of 64 bits, or the bytes of texts. Missing ones stay missing."""
@@ -65,7 +62,7 @@ class NamedDay(KeyedPartial, Accumulator[HistogramSpec]):
         if self._protects_users(users, disjoint_users, counts):
             amounts = grid.one if weights is None else grid.units(weights, n)
             limits = {"max_keys": spec.unit.max_keys, "max_units": grid.max_units}
-            bounded = bound(users, batch, amounts, **limits, seed=_SEED, user_type=counted.user_type)
+            bounded = bound(users, batch, amounts, **limits, seed=spec.seed, user_type=counted.user_type)
             counted = counted.extended(bounded, disjoint_users=disjoint_users)
             rows, units, skipped = bounded.rows, bounded.units, bounded.skipped
             cut = cut_of_users(grid, bounded, weights)
