@@ -145,6 +145,15 @@ def _rows() -> list[Row]:
             lambda sketch: sketch.publish_day(),
             merges=False,
         ),
+        Row(
+            "continual histogram",
+            lambda: dps.ContinualSketch(
+                dps.Histogram(unit=RECORD, key_type="int"), keys=range(9), days=4, epsilon=1.0, delta=1e-6
+            ),
+            _keys(False),
+            lambda sketch: sketch.publish_day(),
+            merges=False,
+        ),
         Row("pan-private", lambda: dps.PanPrivateCountSketch(**sizes), _keys(False), lambda sketch: sketch.publish()),
     ]
     return rows

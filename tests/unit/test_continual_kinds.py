@@ -137,10 +137,10 @@ def test_a_user_of_several_days_moves_all_publications_by_what_is_stated_at_most
     crowd = [f"user {i}" for i in range(len(case.crowd))]
     schedules: list[dict[int, Any]] = [
         {},
-        {day: case.same for day in range(DAYS)},
-        {day: case.other for day in range(DAYS)},
+        dict.fromkeys(range(DAYS), case.same),
+        dict.fromkeys(range(DAYS), case.other),
         {day: [*case.same, *case.other] for day in range(2, DAYS)},
-        {day: case.same for day in range(0, DAYS, apart)},
+        dict.fromkeys(range(0, DAYS, apart), case.same),
     ]
     found = []
     for own in schedules:

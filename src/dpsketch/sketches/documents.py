@@ -74,7 +74,7 @@ def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.
 
 
 def counter_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return a named array of counters: integers or, in an answer of a stream, which is a weighted sum, real numbers."""
+    """Return a named array of counters: integers or, in an answer of a stream, real numbers."""
     array = document.arrays.get(name)
     real = isinstance(array, np.ndarray) and array.dtype.kind == "f"
     return real_array(document, name, shape) if real else integer_array(document, name, shape)

@@ -7,19 +7,23 @@ day and its release; it knows nothing of days, noise or state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from dpsketch.errors import InvalidInput
+from dpsketch.noise import Noise
+from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.results import Estimates
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.continual.portions import Portion, Window
+from dpsketch.sketches.continual.designs import Contribution, Design
+from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.stream import Stream, drawn_pieces, stated
+from dpsketch.sketches.permit import Calibration, Permit
 
-__all__ = ["Adapter"]
+__all__ = ["Adapter", "PermitOf"]
 
-Integers = npt.NDArray[np.int64]
+PermitOf = Callable[[Calibration, list[tuple[str, Any]]], Permit]
 
 
 class Adapter(ABC):
@@ -65,8 +69,46 @@ class Adapter(ABC):
     def portions(self) -> tuple[Portion, ...]:
         """Return the tables of a day, and how far one unit, added on one day, moves each."""
 
+    def layout(self, *, pure: bool) -> Layout:
+        """Return what a day's vector is made of."""
+        return Layout.balanced(self.portions(), pure=pure)
+
+    def stored_layout(self, scales: Any) -> Layout:
+        """Return the layout of a file, which may have been written by anyone."""
+        return Layout.stored(self.portions(), scales)
+
+    def begin(
+        self,
+        budget: Budget,
+        design: Design,
+        contribution: Contribution,
+        horizon: int,
+        shape: tuple[int, ...],
+        *,
+        unit: Unit,
+        account: Account,
+        note: str,
+    ) -> Stream:
+        """Charge for all days, and start a stream."""
+        return Stream.begin(budget, design, contribution, horizon, shape, unit=unit, account=account, note=note)
+
+    def resume(
+        self,
+        promise: Guarantee,
+        law: Noise,
+        design: Design,
+        contribution: Contribution,
+        horizon: int,
+        day: int,
+        permit_of: PermitOf,
+        shape: tuple[int, ...],
+    ) -> Stream:
+        """Return an empty stream that goes on after a day; its sensitivity is worked out anew."""
+        permit = permit_of(stated(promise, law, design, contribution, horizon), drawn_pieces(design, day))
+        return Stream(design, horizon, permit, shape)
+
     @abstractmethod
-    def counted(self, today: Any) -> dict[str, Integers]:
+    def counted(self, today: Any) -> dict[Any, Any]:
         """Return the exact tables of a day. Sensitive."""
 
     def records(self, records: Any) -> Any:

@@ -6,8 +6,8 @@ by sixteen afterwards has a sixteenth of the noise, and its sensitivity is sixte
 
 **Sensitivity.** Each portion says how far one unit that is *added on one day* moves it. What several days come to, and
 that a unit may be replaced, a :class:`~dpsketch.sketches.continual.designs.Contribution` adds. Where a unit is
-replaced, it may have been on other days than what it is replaced by, so that not even a total stays as it was. Let g and
-h be what the two put into all publications. ‖g − h‖² = ‖g‖² + ‖h‖² − 2⟨g, h⟩: at most four times the bound on one, and
+replaced, it may have been on other days than what it is replaced by, so that not even a total stays as it was. Let g
+and h be what the two put into all publications. ‖g − h‖² = ‖g‖² + ‖h‖² − 2⟨g, h⟩: at most four times the bound on one, and
 twice the bound where nothing counts downwards, since a design's numbers are not negative either.
 """
 
@@ -72,6 +72,11 @@ class Portion:
     signed: bool = False
 
     @property
+    def most(self) -> int:
+        """The most by which one unit moves a cell."""
+        return self.l1 // self.cells if self.cells * self.squared == self.l1**2 else self.l1
+
+    @property
     def size(self) -> int:
         """How many cells it has."""
         return math.prod(self.shape)
@@ -116,6 +121,7 @@ class Layout:
             days,
             apart,
             replaced,
+            max(scale * each.most for each, scale in pairs),
         )
 
     def joined(self, tables: Mapping[str, Integers]) -> Integers:

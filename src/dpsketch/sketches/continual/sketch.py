@@ -32,13 +32,13 @@ from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design, design_from_json
 from dpsketch.sketches.continual.designs import LONGEST, Design
 from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.continual.stream import Stream, checked_days, drawn_pieces, stated
+from dpsketch.sketches.continual.stream import Stream, checked_days
 from dpsketch.sketches.continual.visits import Visits
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.permit import Permit
+from dpsketch.sketches.permit import Calibration, Permit
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class ContinualSketch(Partial):
     epsilon, delta, rho : float
         The guarantee for all publications together. It is fixed, and charged, at the start.
     keys : column of keys, optional
-        Of a histogram: the public list of its keys. It must not come from the data.
+        Of a histogram: the public list of its keys. It must not come from the data. Without one, keys are found day by
+        day: a name is published once its noisy total stands out, which needs δ > 0 and a stated ``key_type``, and
+        memory for every key that ever came, on every day.
     objective : {"balanced", "totals", "windows"}
         Which answers should have the least noise: running totals, windows of a week, or a balance of totals, weeks and
         single days.
@@ -163,10 +165,10 @@ class ContinualSketch(Partial):
         objective, name, first_day = terms
         unit, days, begun = adapter.spec.unit, checked_days(limits[0]), _checked_date(first_day)
         held = _checked_limits(unit, days, *limits[1:])
-        layout = Layout.balanced(adapter.portions(), pure=isinstance(budget.cost, PureCost))
+        layout = adapter.layout(pure=isinstance(budget.cost, PureCost))
         contribution = layout.contribution(unit, *held)
         chosen = choose_design(budget, contribution, days, objective=objective, name=name)
-        stream = Stream.begin(
+        stream = adapter.begin(
             budget,
             chosen,
             contribution,
@@ -375,6 +377,7 @@ class ContinualSketch(Partial):
         self._skipped += done.skipped_nulls
         self._today._counted = CountedUsers(user_type=done._counted.user_type)
         self._carry(done)
+        self._asked.clear()  # names that were found today have answers for days before
         return self._between(1, self.days_published)
 
     def _carry(self, done: Any) -> None:
@@ -505,7 +508,7 @@ class ContinualSketch(Partial):
         if row is None or row.daily is None:
             raise FileRefused("the file holds a stream of a kind that this version does not know; a newer one may.")
         adapter = row.daily.stored(header["spec"], header["options"])
-        return adapter, Layout.stored(adapter.portions(), header["scales"])
+        return adapter, adapter.stored_layout(header["scales"])
 
     def _read_today(self, document: files.Document) -> None:
         """Take up today's sketch from a file."""
@@ -534,10 +537,12 @@ class ContinualSketch(Partial):
                 raise FileRefused("the file's limits on the days of users are not those that dpsketch writes.")
             limits = _checked_limits(unit, days, *stored)
         promise, law = read_guarantee(document), noise_from_json(header["noise"])
-        found = stated(promise, law, design, layout.contribution(unit, *limits), horizon)
-        drawn, seeded = drawn_pieces(design, published), not promise.holds
-        permit = Permit(found, unit, read_charge(document), drawn=drawn, for_tests=seeded)
-        stream = Stream(design, horizon, permit, layout.shape)
+        charge, seeded, contribution = read_charge(document), not promise.holds, layout.contribution(unit, *limits)
+
+        def permit_of(found: Calibration, drawn: list[tuple[str, Any]]) -> Permit:
+            return Permit(found, unit, charge, drawn=drawn, for_tests=seeded)
+
+        stream = adapter.resume(promise, law, design, contribution, horizon, published, permit_of, layout.shape)
         sketch = cls.__new__(cls)
         sketch._start(adapter, layout, days, limits, stream, _checked_date(header.get("first_day")))
         sketch._skipped = int(header["skipped"])

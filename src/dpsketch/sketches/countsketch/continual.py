@@ -161,7 +161,7 @@ class ContinualCountSketch(ContinualSketch):
         return release
 
     def _carry(self, done: Any) -> None:
-        """Counts of all days together stay below what 64 bits hold."""
+        """Take over the mass: counts of all days together stay below what 64 bits hold."""
         self._today._mass = done._mass
 
     def _today_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
