@@ -136,7 +136,7 @@ def run_day(
 
 
 def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> None:
-    """Charge for all days, and write the first state; interrupted in between, the same command uses the charge again."""
+    """Charge for all days, and write the first state; interrupted between, the same command uses the charge again."""
     from dpsketch.ledger import Payment, binding_of
 
     token, payment = folder.token(), None
@@ -161,7 +161,7 @@ def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target)
     from dpsketch.sketches.continual.sketch import ContinualSketch
     from dpsketch.sketches.countsketch import ContinualCountSketch
 
-    account = {"ledger": target.ledger, "dataset": target.dataset, "part": target.part}
+    account: dict[str, Any] = {"ledger": target.ledger, "dataset": target.dataset, "part": target.part}
     if flags.kind != "counts":
         sketch = new_sketch(flags)
         return ContinualSketch(

@@ -140,7 +140,7 @@ class Adapter(ABC):
         return self.read(changed, asked, confidence)
 
     def apart(self, later: Any, earlier: Any, asked: Any, confidence: float) -> Estimates:
-        """Return the difference of two answers that is no linear one: each is in its interval with half of the doubt."""
+        """Return the difference of two answers that is no linear one: each has half of the doubt."""
         each = 1 - (1 - confidence) / 2
         new, old = (self.read(one, asked, each) for one in (later, earlier))
         low, high = new.low - old.high, new.high - old.low

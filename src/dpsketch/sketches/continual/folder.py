@@ -121,7 +121,7 @@ class StreamFolder:
             return known
 
     def _forget_token(self) -> None:
-        """A stream that begins here later, should this one be deleted, has another name, and its own price."""
+        """Forget the name: a stream that begins here later, should this one be deleted, has its own price."""
         (self._folder / _BEGUN).unlink(missing_ok=True)
 
     def begin(self, sketch: ContinualSketch) -> None:

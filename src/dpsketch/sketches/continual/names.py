@@ -5,8 +5,8 @@ came drawn when it comes, under the same design as a public list. From then on, 
 is held against T_t; on the first day that it passes, the key's name and all its publications so far are shown, and each
 later one on its day.
 
-**Privacy.** Let σ be the noise, B_t the weights of the total, W what one unit adds to one key in all, ℓ the keys that it
-touches in all, n the days, and
+**Privacy.** Let σ be the noise, B_t the weights of the total, W what one unit adds to one key in all, ℓ the keys that
+it touches in all, n the days, and
 
     T_t = W + (½ + floors)·‖B_t‖₁ + σ·‖B_t‖₂·Q⁻¹(δ_T/(n·ℓ)).
 
@@ -14,8 +14,8 @@ Let D' have a unit more than D, and E the event that some key passes on a day wh
 follows from the publications alone, and has a probability of at most δ_T in either world: n·ℓ looks, in each of which
 rounding and floors move the total by no more than what the second term allows. Off E, what is shown is one function
 of the publications in both worlds, that of D's schedule, and the publications are one Gaussian mechanism of μ. So all
-that is shown is (ε, δ_G(ε; μ) + δ_T)-private. Where a unit is replaced, there are two such events, one of each unit, and
-each gets half of δ_T.
+that is shown is (ε, δ_G(ε; μ) + δ_T)-private. Where a unit is replaced, there are two such events, one of each unit,
+and each gets half of δ_T.
 
 Looking only on days on which a key has records would be wrong, and so would counting its days from its first: a unit
 would then change the schedule of keys that others have, which E does not cover.

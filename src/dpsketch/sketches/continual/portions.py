@@ -7,8 +7,8 @@ by sixteen afterwards has a sixteenth of the noise, and its sensitivity is sixte
 **Sensitivity.** Each portion says how far one unit that is *added on one day* moves it. What several days come to, and
 that a unit may be replaced, a :class:`~dpsketch.sketches.continual.designs.Contribution` adds. Where a unit is
 replaced, it may have been on other days than what it is replaced by, so that not even a total stays as it was. Let g
-and h be what the two put into all publications. ‖g − h‖² = ‖g‖² + ‖h‖² − 2⟨g, h⟩: at most four times the bound on one, and
-twice the bound where nothing counts downwards, since a design's numbers are not negative either.
+and h be what the two put into all publications. ‖g − h‖² = ‖g‖² + ‖h‖² − 2⟨g, h⟩: at most four times the bound on one,
+and twice the bound where nothing counts downwards, since a design's numbers are not negative either.
 """
 
 from __future__ import annotations
