@@ -164,9 +164,8 @@ def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target)
     account: dict[str, Any] = {"ledger": target.ledger, "dataset": target.dataset, "part": target.part}
     if flags.kind != "counts":
         sketch = new_sketch(flags)
-        return ContinualSketch(
-            sketch, **asked.given, **budget.amount, **_listed(budget, flags, sketch), first_day=asked.day, **account
-        )
+        terms: dict[str, Any] = {**asked.given, **budget.amount, **_listed(budget, flags, sketch)}
+        return ContinualSketch(sketch, **terms, first_day=asked.day, **account)
     given: dict[str, Any] = {"rows": 7, "width": 4096, **flags.shape, **budget.amount}
     if stated_type(flags) is None:
         raise InvalidInput("say --key-type text or int: a day without records must not differ from others by its type.")

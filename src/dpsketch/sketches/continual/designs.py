@@ -341,7 +341,7 @@ class Recurrence(Filter):
 
     @property
     def _stray(self) -> Fraction:
-        return 1 + sum(Fraction(_RATE_ONE, (_RATE_ONE - rate) << self.guard) for rate in self.rates)
+        return sum((Fraction(_RATE_ONE, (_RATE_ONE - rate) << self.guard) for rate in self.rates), Fraction(1))
 
     @property
     def _reach(self) -> Fraction:

@@ -288,7 +288,7 @@ class ContinualSketch(Partial):
     @property
     def skipped_nulls(self) -> int:
         """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped + self._today.skipped_nulls
+        return self._skipped + int(self._today.skipped_nulls)
 
     @property
     def dropped_records(self) -> int:
@@ -338,7 +338,8 @@ class ContinualSketch(Partial):
     def _take(self, records: Any, users: Any, **given: Any) -> None:
         """Add records to today's sketch. Users are remembered first; what is refused leaves all as it was."""
         self._stream.refuse_after_the_end()
-        records, visitors, dropped = self._adapter.records(records), [], 0
+        visitors: list[bytes] = []
+        records, dropped = self._adapter.records(records), 0
         if self.spec.unit.level == "user" and users is not None:
             users, visitors, dropped = self._visits.allowed(users, self.days_published + 1)
         unchanged = self._changed_by is None
