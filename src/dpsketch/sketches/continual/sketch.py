@@ -11,7 +11,7 @@ What is in the vector, and what a window of it answers, an adapter of the kind s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -342,18 +342,36 @@ class ContinualSketch(Partial):
         records, dropped = self._adapter.records(records), 0
         if self.spec.unit.level == "user" and users is not None:
             users, visitors, dropped = self._visits.allowed(users, self.days_published + 1)
+        day = self.days_published + 1
+        self._change_today(lambda today: today.update(records, users=users, **given), visitors, day)
+        self._dropped += dropped
+        self._skipped -= dropped  # today's sketch took them for records of nobody
+
+    def _change_today(self, change: Callable[[Any], None], visitors: list[bytes], day: int) -> None:
         unchanged = self._changed_by is None
         self._begin_change()
-        before = self._visits.note(visitors, self.days_published + 1)
+        before = self._visits.note(visitors, day)
         try:
-            self._today.update(records, users=users, **given)
+            change(self._today)
         except Exception:
             if unchanged and self._today._changed_by is None:  # refused before anything was counted
                 self._visits.forget(before)
                 self._undo_change()
             raise
-        self._dropped += dropped
-        self._skipped -= dropped  # today's sketch took them for records of nobody
+
+    def empty_day(self) -> Any:
+        """Return an empty sketch of the kind that a day counts, to be filled elsewhere and merged into today."""
+        return self._adapter.start()
+
+    def merge_today(self, part: Any) -> None:
+        """Add records of today that were counted elsewhere, in a sketch of :meth:`empty_day`; each once.
+
+        Only where the unit is a record: whose days are counted must be known where they are counted.
+        """
+        if self.spec.unit.level == "user":
+            raise InvalidInput("where users are protected, records of a day come by update, which knows their days.")
+        self._stream.refuse_after_the_end()
+        self._change_today(lambda today: today.merge(part), [], self.days_published + 1)
 
     def publish_day(self, *, state: str | PathLike[str] | None = None) -> Any:
         """End the day: publish what the design makes of it, and return the release of the total so far.
