@@ -264,6 +264,17 @@ def test_the_change_between_overlapping_windows_has_the_noise_of_what_differs() 
     assert math.isclose(change.high[0] - change.value[0], day.high[0] - day.value[0])
 
 
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE, {"epsilon": 1e6, "delta": 1e-6}], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_a_window_less_itself_is_nothing(name: str, budget: dict[str, float]) -> None:
+    """No noise is left, and none where so much is spent that it rounds to nothing."""
+    sketch = begun(CASES[name], dps.per_record(), budget)
+    sketch.day(CASES[name].crowd)
+    change = sketch.change(CASES[name].asked, (1, 1), (1, 1))
+    assert math.isclose(change.value[0], 0.0, abs_tol=1e-9)
+    assert change.low[0] <= 0 <= change.high[0]
+
+
 def test_quantiles_over_time_follow_the_days() -> None:
     sketch = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=dps.per_record()), days=30, epsilon=8, delta=1e-6)
     for day in range(4):

@@ -43,6 +43,7 @@ _MOST_STEPS = 2**12
 _FEW_DRAWS = 1.5
 # Where a cell's variance is below this, rounding to integers is most of a rounded Gaussian's.
 _LEAST_VARIANCE = 0.25
+_NO_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,8 @@ def window_law(stretch: Stretch, scale: int = 1) -> Noise:
     A weighted sum of Gaussian draws is Gaussian. One of Laplace draws is nearly so, unless a single draw makes up most
     of it.
     """
-    variance = stretch.variance / scale**2
+    # None at all is left where a window is taken from itself, or where the noise rounds to nothing.
+    variance = max(stretch.variance / scale**2, _NO_VARIANCE)
     squares = stretch.weights**2
     draws = float(squares.sum()) ** 2 / max(float(np.sum(squares**2)), 1e-300)
     if isinstance(stretch.law, DiscreteLaplace) and draws < _FEW_DRAWS:
