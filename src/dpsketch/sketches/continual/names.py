@@ -257,6 +257,10 @@ class NamedStream(Stream):
             total += weight * table
         return total
 
+    def _marks(self, day: int) -> npt.NDArray[np.uint64]:
+        """Return none: a digest of what was not published could be searched."""
+        return np.zeros(0, np.uint64)
+
     def decoded(self, stretch: Stretch) -> Floats:
         """Return the weighted sum of the publications of the keys that were found."""
         return self._total(stretch.weights)[self._shown()]
