@@ -154,7 +154,7 @@ class DailyStream:
         self._skipped = Path(folder) / "stream.days"  # days without a micro-batch
         self._publish = publish
         given = {"key": key, "user": user, "weight": weight, "points": list(points) or None}
-        self._columns = {role: name for role, name in given.items() if name is not None}
+        self._columns: dict[str, Any] = {role: name for role, name in given.items() if name is not None}
         with self._state.held():
             if not self._state.exists:
                 self._state.begin(start())
