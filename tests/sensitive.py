@@ -61,9 +61,7 @@ def everything_in(data: bytes) -> tuple[Any, ...]:
     """The same of a sketch that was written."""
     document = files.decode(data, allow_sensitive=True)
     # The secret of a histogram's hash is drawn for it, and decides nothing.
-    arrays = {
-        name: array for name, array in document.arrays.items() if name != "partials" and not name.endswith("_secret")
-    }
+    arrays = {name: array for name, array in document.arrays.items() if not name.endswith(("partials", "_secret"))}
     return document.kind, document.header, {name: _plain(array) for name, array in arrays.items()}
 
 
