@@ -197,3 +197,21 @@ def test_a_stream_that_was_interrupted_before_its_first_state_is_charged_once(dp
     Path("state/stream.sketch").unlink()
     assert dpsketch(*command("2026-11-15", "b.dps")).code == 0
     assert len(dps.Ledger("budget.db").history("web")) == 2
+
+
+@pytest.mark.usefixtures("visits")
+def test_a_charge_that_was_never_closed_pays_for_one_stream_and_is_charged_once(dpsketch, monkeypatch) -> None:
+    """Interrupted after the first state: days are published, and a stream that takes its place has its own price."""
+    from dpsketch.ledger import Payment
+
+    def killed(self: Payment) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Payment, "close", killed)
+        assert dpsketch(*command("2026-11-15", "a.dps")).code != 0
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    assert len(dps.Ledger("budget.db").history("web")) == 1
+    Path("state/stream.sketch").unlink()
+    assert dpsketch(*command("2026-11-15", "b.dps")).code == 0
+    assert len(dps.Ledger("budget.db").history("web")) == 2
