@@ -45,6 +45,12 @@ def _sketches() -> dict[str, Callable[[], Any]]:
         "counts": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=RECORD, grid=0.5, seed=7), weights=[1.5] * 8),
         "counts-user": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=USER), users=USERS),
         "counts-continual": lambda: _filled(dps.ContinualCountSketch(days=4, **TABLE, **BUDGET)),
+        "continual": lambda: _filled(
+            dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="int"), keys=[1, 2, 7], days=4, **BUDGET)
+        ),
+        "continual-found": lambda: _filled(
+            dps.ContinualSketch(dps.Histogram(unit=USER, key_type="int"), days=4, user_days=2, **BUDGET), users=USERS
+        ),
         "counts-pan-private": lambda: _filled(dps.PanPrivateCountSketch(**TABLE, **BUDGET)),
         "heavy": lambda: _filled(dps.HeavyHitters(rows=3, width=8, key_bits=10, unit=RECORD)),
         "sparse": lambda: _filled(dps.SparseHistogram(domain=2**16, expected_keys=20, unit=RECORD)),
@@ -60,7 +66,7 @@ def _sketches() -> dict[str, Callable[[], Any]]:
 
 
 def _released(name: str, sketch: Any) -> Any:
-    if name == "counts-continual":
+    if name in ("counts-continual", "continual", "continual-found"):
         return sketch.publish_day()
     if name == "counts-pan-private":
         return sketch.publish()

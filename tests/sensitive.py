@@ -61,9 +61,7 @@ def everything_in(data: bytes) -> tuple[Any, ...]:
     """The same of a sketch that was written."""
     document = files.decode(data, allow_sensitive=True)
     # The secret of a histogram's hash is drawn for it, and decides nothing.
-    arrays = {
-        name: array for name, array in document.arrays.items() if name != "partials" and not name.endswith("_secret")
-    }
+    arrays = {name: array for name, array in document.arrays.items() if not name.endswith(("partials", "_secret"))}
     return document.kind, document.header, {name: _plain(array) for name, array in arrays.items()}
 
 
@@ -141,6 +139,15 @@ def _rows() -> list[Row]:
         Row(
             "continual",
             lambda: ContinualCountSketch(days=4, **sizes),
+            _keys(False),
+            lambda sketch: sketch.publish_day(),
+            merges=False,
+        ),
+        Row(
+            "continual histogram",
+            lambda: dps.ContinualSketch(
+                dps.Histogram(unit=RECORD, key_type="int"), keys=range(9), days=4, epsilon=1.0, delta=1e-6
+            ),
             _keys(False),
             lambda sketch: sketch.publish_day(),
             merges=False,

@@ -140,3 +140,81 @@ def test_the_three_options_go_together(dpsketch) -> None:
     assert "go together" in " ".join(said.err.split())
     untyped = [word for word in command("2026-11-15", "a.dps") if word not in ("--key-type", "text")]
     assert "--key-type" in dpsketch(*untyped).err
+
+
+KINDS = {
+    "histogram": ["--key", "url", "--keys-from", "urls.txt"],
+    "ranges": ["--key", "ms", "--bits", "10"],
+    "heavy": ["--key", "url", "--key-bytes", "4", "--rows", "3", "--width", "64"],
+    "density": ["--columns", "ms", "--bandwidth", "10", "--bounds", "0:1000", "--rows", "20"],
+}
+
+
+@pytest.mark.parametrize("users", [[], ["--user", "who", "--max-keys", "2"]], ids=["records", "users"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_linear_kind_by_day(dpsketch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, users) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("visits.csv").write_text("url,who,ms\n/a,ann,100\n/a,bob,300\n/b,cid,200\n/x,dan,250\n", encoding="utf-8")
+    Path("urls.txt").write_text("/a\n/b\n", encoding="utf-8")
+    limits = "days=30,user-days=1" if users else "days=30"
+    given = ["run", kind, "visits.csv", *KINDS[kind], *users, *BUDGET, "--continual", limits, "--state", "state"]
+    first = dpsketch(*given, "--day", "2026-11-15", "-o", "a.dps")
+    assert first.code == 0, first.err
+    assert "Charged to dataset 'web'" in first.err
+    later = dpsketch(*given, "--day", "2026-11-17", "-o", "b.dps")
+    assert later.code == 0, later.err
+    assert "Charged to" not in later.err
+    assert "Nothing was charged" in later.err
+    sketch = StreamFolder("state", ledger=dps.Ledger("budget.db")).load()
+    assert sketch.days_published == 3
+    assert sketch.dropped_records == (4 if users else 0)
+    asked = {"histogram": "/a", "ranges": "0:500", "heavy": "/a", "density": "100"}[kind]
+    assert dpsketch("query", "b.dps", asked).code == 0
+    other = {"histogram": "urls.txt", "ranges": "10", "heavy": "4", "density": "10"}[kind]
+    Path("fewer.txt").write_text("/a\n", encoding="utf-8")
+    changed = ["fewer.txt" if each == other == "urls.txt" else "9" if each == other else each for each in given]
+    before = Path("state/stream.sketch").read_bytes()
+    refused = dpsketch(*changed, "--day", "2026-11-18", "-o", "c.dps")
+    assert refused.code != 0
+    assert "begun with another" in " ".join(refused.err.split())
+    assert Path("state/stream.sketch").read_bytes() == before
+    assert len(dps.Ledger("budget.db").history("web")) == 1
+
+
+@pytest.mark.usefixtures("visits")
+def test_a_stream_that_was_interrupted_before_its_first_state_is_charged_once(dpsketch, monkeypatch) -> None:
+    from dpsketch.sketches.partials import Partial
+
+    def full(self: Partial, path: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Partial, "save_sensitive", full)
+        assert dpsketch(*command("2026-11-15", "a.dps")).code != 0
+    assert len(dps.Ledger("budget.db").history("web")) == 1
+    said = dpsketch(*command("2026-11-15", "a.dps"))
+    assert said.code == 0
+    assert "again" in said.err
+    assert len(dps.Ledger("budget.db").history("web")) == 1
+    # A stream that is begun in the same folder later has its own price, whatever is left there.
+    Path("state/stream.sketch").unlink()
+    assert dpsketch(*command("2026-11-15", "b.dps")).code == 0
+    assert len(dps.Ledger("budget.db").history("web")) == 2
+
+
+@pytest.mark.usefixtures("visits")
+def test_a_charge_that_was_never_closed_pays_for_one_stream_and_is_charged_once(dpsketch, monkeypatch) -> None:
+    """Interrupted after the first state: days are published, and a stream that takes its place has its own price."""
+    from dpsketch.ledger import Payment
+
+    def killed(self: Payment) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Payment, "close", killed)
+        assert dpsketch(*command("2026-11-15", "a.dps")).code != 0
+    assert dpsketch(*command("2026-11-15", "a.dps")).code == 0
+    assert len(dps.Ledger("budget.db").history("web")) == 1
+    Path("state/stream.sketch").unlink()
+    assert dpsketch(*command("2026-11-15", "b.dps")).code == 0
+    assert len(dps.Ledger("budget.db").history("web")) == 2

@@ -89,6 +89,14 @@ def documents() -> dict[str, tuple[bytes, bool]]:
         made[f"{name} released"] = (files.encode(make().release(**budget).to_document()), False)
     bitmap = SKETCHES["distinct"]().release_mergeable(epsilon=1.0)
     made["distinct-bitmap released"] = (files.encode(bitmap.to_document()), False)
+    with_days = dps.ContinualSketch(dps.Histogram(unit=RECORD), keys=["a", "b"], days=3, epsilon=1.0, delta=1e-6)
+    release = with_days.day(["a", "c"])
+    made["continual sensitive"] = (with_days.to_sensitive_bytes(), True)
+    made["continual released"] = (files.encode(release.to_document()), False)
+    finding = dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="text"), days=3, epsilon=1.0, delta=1e-6)
+    release = finding.day(["a"] * 500)
+    made["found sensitive"] = (finding.to_sensitive_bytes(), True)
+    made["found released"] = (files.encode(release.to_document()), False)
     made["local released"] = (files.encode(_collector().to_document()), False)
     kinds = {files.decode(data, allow_sensitive=True).kind for data, _ in made.values()}
     # The tree of days and the pan-private state have no release of their own form.

@@ -526,6 +526,38 @@ def test_a_stream_survives_a_restart(spark: Any, table: pa.Table, tmp_path: Path
         counter.publish()
 
 
+@pytest.mark.parametrize("level", ["record", "user"])
+def test_each_micro_batch_is_one_day_and_is_drawn_once(spark: Any, tmp_path: Path, level: str) -> None:
+    """Repeated after a failure, it is published as it was; days without a micro-batch are published too."""
+    user = level == "user"
+    unit = dps.per_user(max_keys=1) if user else RECORD
+    limits: dict[str, Any] = {"user_days": 1} if user else {}
+    shown: list[tuple[int, np.ndarray]] = []
+
+    def start() -> dps.ContinualSketch:
+        values = dps.RangeSketch(bits=4, unit=unit)
+        return dps.ContinualSketch(values, days=9, epsilon=1e6, delta=1e-6, design="daily", **limits)
+
+    def publish(release: Any, day: int) -> None:
+        shown.append((day, release.dense.round()))
+
+    named = {"key": "value", "user": "who"} if user else {"key": "value"}
+    first, second = (spark.createDataFrame([(3, "ann"), (five, "bob")], "value long, who string") for five in (5, 6))
+    daily = cluster.DailyStream(tmp_path / "state", start, publish, **named)
+    daily(first, 0)
+    daily(first, 0)  # repeated
+    assert [day for day, _ in shown] == [1, 1]
+    assert np.array_equal(shown[0][1], shown[1][1])
+    assert shown[0][1][0] == 2
+    daily.end_day(3)
+    daily = cluster.DailyStream(tmp_path / "state", start, publish, **named)
+    daily(second, 1)
+    assert [day for day, _ in shown] == [1, 1, 2, 3, 4]
+    assert shown[-1][1][0] == (2 if user else 4)  # both had counted on their day
+    daily.end_day(4)
+    assert len(shown) == 5
+
+
 def votes(unit: Unit = RECORD) -> dps.VoteHistogram:
     return dps.Histogram(unit=unit, max_counters=64)
 

@@ -15,6 +15,7 @@ MUTANTS: list[Mutant] = [
     *classes.CLASSES,
     *streams.DESIGNS,
     *streams.STATE,
+    *streams.KINDS,
     *names.HISTOGRAMS,
     *names.BOUNDS,
     *names.VOTES,

@@ -9,6 +9,8 @@ _PARTS = "tests/contract/test_promise_parts.py -k test_every_publication"
 _DESIGNS = "tests/unit/test_continual_designs.py -k"
 _STREAM = "tests/unit/test_continual.py -k"
 _FOLDER = "tests/unit/test_stream_folder.py -k"
+_KINDS = "tests/unit/test_continual_kinds.py -k"
+_NAMES = "tests/privacy/test_discovered_names.py"
 
 DESIGNS = [
     Mutant(
@@ -99,9 +101,9 @@ DESIGNS = [
 STATE = [
     Mutant(
         "stream-forgets-what-was-drawn",
-        "sketches/countsketch/continual.py",
-        "drawn, seeded = drawn_pieces(design, published), not promise.holds",
-        "drawn, seeded = [], not promise.holds",
+        f"{_CONTINUAL}/adapters.py",
+        "contribution, horizon), drawn_pieces(design, day))",
+        "contribution, horizon), [])",
         f"{_STREAM} never_drawn_again",
         "a stream that was loaded may draw a day again",
     ),
@@ -180,7 +182,7 @@ STATE = [
     ),
     Mutant(
         "stream-shows-what-was-interrupted",
-        "sketches/countsketch/continual.py",
+        f"{_CONTINUAL}/sketch.py",
         "        self._refuse_broken()\n        return self._stream.tables",
         "        return self._stream.tables",
         f"{_FOLDER} killed",
@@ -233,5 +235,96 @@ STATE = [
         "if True",
         f"{_STREAM} fine_grid",
         "a design is chosen that has no room for a day of heavy records, which are then not counted",
+    ),
+]
+
+KINDS = [
+    Mutant(
+        "range-values-share-no-node",
+        "sketches/ranges/continual.py",
+        "dense * most, dense * most**2, dense * keys, dense)",
+        "dense * most, dense * most**2 // keys, dense * keys, dense)",
+        f"{_KINDS} a_user_of_several_days␣and␣ranges␣and␣banded",
+        "a user's values are taken to lie apart at every level of a tree",
+    ),
+    Mutant(
+        "density-points-share-no-counter",
+        "sketches/density/continual.py",
+        "points * rows, points**2 * rows, points * rows, 1 - COUNT_SHARE",
+        "points * rows, points * rows, points * rows, 1 - COUNT_SHARE",
+        f"{_KINDS} a_user_of_several_days␣and␣density␣and␣banded",
+        "a user's points are taken to lie in different counters",
+    ),
+    Mutant(
+        "heavy-total-unpaid",
+        "sketches/heavy/continual.py",
+        "keys * weight, (keys * weight) ** 2, 1, TOTAL_SHARE",
+        "1, 1, 1, TOTAL_SHARE",
+        f"{_KINDS} moves_all_publications␣and␣heavy␣and␣banded",
+        "the total of a stream of trees has no noise for heavy records",
+    ),
+    Mutant(
+        "histogram-user-of-one-key",
+        "sketches/histogram/continual.py",
+        "(Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)",
+        "(Portion(ENTRIES, (len(self.keys),), keys * weight, weight**2, keys),)",
+        f"{_KINDS} a_user_of_several_days␣and␣histogram␣and␣banded",
+        "a user of many listed keys is taken for one of a single key",
+    ),
+    Mutant(
+        "signed-tables-cancel",
+        f"{_CONTINUAL}/portions.py",
+        "1 if replaced and not each.signed else 2",
+        "1 if replaced else 2",
+        f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
+        "a replaced record of a table with signs is taken for one that counts upwards only",
+    ),
+    Mutant(
+        "tables-enter-unpaid",
+        f"{_CONTINUAL}/portions.py",
+        "(scale**2 * each.squared, 1",
+        "(each.squared, 1",
+        f"{_KINDS} a_record_moves␣and␣density␣and␣daily",
+        "a table that enters many times is paid for once",
+    ),
+    Mutant(
+        "user-remembered-when-refused",
+        f"{_CONTINUAL}/sketch.py",
+        "                self._visits.forget(before)\n",
+        "",
+        f"{_KINDS} refused_update",
+        "a user whose records were refused is taken to have counted",
+    ),
+    Mutant(
+        "names-by-appearance",
+        f"{_CONTINUAL}/names.py",
+        "passes = (self._passed == 0) & (total",
+        "passes = (self._passed == 0) & (counts > 0) & (total",
+        _NAMES,
+        "a key is held against its threshold only on days on which it has records",
+    ),
+    Mutant(
+        "names-without-a-unit",
+        f"{_CONTINUAL}/names.py",
+        "held.most * held.days)",
+        "0)",
+        _NAMES,
+        "thresholds leave out what one unit adds by itself",
+    ),
+    Mutant(
+        "names-looked-at-for-free",
+        f"{_CONTINUAL}/names.py",
+        "looks = names / (held.times * horizon * touched)",
+        "looks = 9 * names",
+        _NAMES,
+        "of all looks at a name only one is paid for",
+    ),
+    Mutant(
+        "stream-begun-twice-on-one-charge",
+        f"{_CONTINUAL}/folder.py",
+        "        (self._folder / _BEGUN).unlink(missing_ok=True)\n",
+        "        return\n",
+        "tests/cli/test_daily.py -k charged_once",
+        "a stream that is begun anew in a folder goes on the charge of one that was interrupted there",
     ),
 ]

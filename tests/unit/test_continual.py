@@ -514,3 +514,19 @@ def test_seeded_noise_is_never_called_private() -> None:
     assert not (before + later).guarantee.holds
     assert not (later - before).guarantee.holds
     assert not again(sketch).guarantee.holds
+
+
+def test_copies_that_went_on_apart_are_not_combined() -> None:
+    """Nobody paid in a ledger that would tell them: they share their first days, and not the noise of later ones."""
+    shape: Any = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int", "epsilon": 1.0, "delta": 1e-6}
+    one = dps.ContinualCountSketch(days=5, **shape)
+    one.day([1])
+    two = dps.load_sensitive(one.to_sensitive_bytes())
+    for sketch in (one, two):
+        sketch.day([2])
+    assert one.between(1, 1) - two.between(1, 1)
+    for mine, theirs in ((one.total(), two.total()), (one.between(1, 1) - one.between(2, 2), two.between(2, 2))):
+        with pytest.raises(ReleaseRefused, match="apart"):
+            mine - theirs
+        with pytest.raises(ReleaseRefused, match="apart"):
+            dps.load(files.encode(mine.to_document())) + theirs

@@ -47,7 +47,13 @@ def _moments() -> Release:
     return _counted(dps.MomentProfile(p=[0.5, 1], size=20, unit=RECORD)).release(**BUDGET)
 
 
+def _continual() -> Release:
+    stream = dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="int"), keys=range(4), days=3, **BUDGET)
+    return _counted(stream).publish_day()
+
+
 MADE: dict[str, Any] = {
+    "continual": _continual,
     "histogram": lambda: _counted(dps.Histogram(unit=RECORD)).release(**BUDGET),
     "histogram-votes": lambda: _counted(dps.Histogram(unit=RECORD, max_counters=64)).release(**BUDGET),
     "counts": _counts,

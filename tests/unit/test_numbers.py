@@ -161,7 +161,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     local.PrefixHeavyHitters: {"epsilon": 0.7, "max_items": 3, "length": 4, "width": 8, "seeds": 16, "seed": 9},
     local.PrivSketchAsPublished: {"epsilon": 0.7, "rows": 4, "width": 8, "seed": 9},
     local.SVIM: {"epsilon": 0.7, "top": 4},
-    Contribution: {"l1": 3, "squared": 5, "cells": 3, "days": 2, "apart": 4},
+    Contribution: {"l1": 3, "squared": 5, "cells": 3, "days": 2, "apart": 4, "most": 2},
     Banded: {"bands": (9, 5, 2)},
     Recurrence: {"rates": (7, 9), "gains": (5, 6), "scale": 4, "guard": 2},
     Blocks: {"sizes": (1, 3, 6)},
@@ -175,7 +175,7 @@ KEEPING: dict[type, dict[str, Any]] = {
 MADE = {
     "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
-    "EmbeddingMap PrivateClassSums",
+    "EmbeddingMap Finding Layout OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",

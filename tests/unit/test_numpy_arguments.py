@@ -311,6 +311,23 @@ def visited(**numbers: Any) -> Any:
     return sketch.day(WORDS, users=list(range(len(WORDS))))
 
 
+CHANGE = {"later": (2, 3), "earlier": (1, 1), "confidence": 0.9}
+
+
+def listed_days(**numbers: Any) -> Any:
+    histogram = dps.Histogram(unit=dps.per_user(2), key_type="text")
+    sketch = dps.ContinualSketch(histogram, keys=WORDS, **numbers)
+    return sketch.day(WORDS, users=list(range(len(WORDS))))
+
+
+def listed() -> dps.ContinualSketch:
+    histogram = dps.Histogram(unit=UNIT, key_type="text")
+    sketch = dps.ContinualSketch(histogram, keys=WORDS, days=4, epsilon=1, delta=0.001)
+    for _ in range(3):
+        sketch.day(WORDS)
+    return sketch
+
+
 def recorded(**numbers: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         book = Ledger(f"sqlite:///{folder}/budget.db")
@@ -441,6 +458,14 @@ CASES = [
     Case("ContinualCountSketch", fixed(visited), {"days": 5, "rows": 3, "width": 16, "user_days": 2, "days_apart": 2}),
     Case("ContinualCountSketch.curve", lambda: continual().curve, {"window": 2, "confidence": 0.9}, {"key": "a"}),
     Case("ContinualCountSketch.plot", lambda: continual().plot, {"window": 2}, {"key": "a"}),
+    Case("ContinualCountSketch.change", lambda: continual().change, CHANGE, {"key": "a"}),
+    Case("ContinualSketch", fixed(listed_days), {"days": 5, "user_days": 2, "days_apart": 2, **BUDGETS[0]}),
+    Case("ContinualSketch", fixed(listed_days), {"days": 5, "user_days": 2, "rho": 0.1}),
+    Case("ContinualSketch.curve", lambda: listed().curve, {"window": 2, "confidence": 0.9}, {"key": WORDS[0]}),
+    Case("ContinualSketch.plot", lambda: listed().plot, {"window": 2}, {"key": WORDS[0]}),
+    Case("ContinualSketch.change", lambda: listed().change, CHANGE, {"key": WORDS[0]}),
+    Case("ContinualSketch.between", lambda: listed().between, {"first": 1, "last": 2}),
+    Case("ContinualSketch.publication_of", lambda: listed().publication_of, {"day": 2}),
     Case("Ledger.record_day", fixed(recorded), {"day": 3}),
     Case("ContinualCountSketch.between", lambda: continual().between, {"first": 1, "last": 3}),
     Case("ContinualCountSketch.publication_of", lambda: continual().publication_of, {"day": 2}),

@@ -160,6 +160,8 @@ DRAWN_ELSEWHERE = {
     "countsketch/prediction.py": "a rehearsal on a public guess, of which nothing is released",
     "countsketch/parties.py": "the random name of a party",
     "distinct/mergeable.py": "the random name of a bitmap",
+    "continual/folder.py": "the random name that a stream's payment is bound to",
+    "continual/names.py": "the random name of a stream",
     "continual/visits.py": "the key of the hash that tells users apart, of which nothing is released",
     "partials.py": "the random name of a partial",
     "histogram/keytable.py": "the secret of a hash, of which nothing is released",

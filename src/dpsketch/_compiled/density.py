@@ -17,6 +17,7 @@ mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -176,9 +177,9 @@ def add(table: npt.NDArray[np.int64], columns: npt.NDArray[np.int32]) -> None:
 
 
 @kernel
-def read(table: npt.NDArray[np.int64], columns: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def read(table: npt.NDArray[Any], columns: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
     """Return the counter of each point in each row, an array of points × rows."""
-    cells = np.empty(columns.shape, np.int64)
+    cells = np.empty(columns.shape, table.dtype)
     for i in range(len(columns)):
         for r in range(len(table)):
             cells[i, r] = table[r, np.uint64(columns[i, r])]

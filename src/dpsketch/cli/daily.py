@@ -1,4 +1,4 @@
-"""A day of a stream from the command line: ``run counts … --continual days=365 --state DIR --day 2026-11-15``."""
+"""A day of a stream from the command line: ``run KIND … --continual days=365 --state DIR --day 2026-11-15``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, unit_from
 from dpsketch.cli.output import progress_bar, say
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
+from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.cli.recipes import Reading
+    from dpsketch.sketches.continual.folder import StreamFolder
 
 __all__ = ["Continual", "run_day"]
 
@@ -84,15 +86,17 @@ def run_day(
 ) -> tuple[Any, bool]:
     """Publish a day: begin the stream where there is none, read the day's records, and write the total so far.
 
-    Returned are the release, and whether the stream was begun, which is when all its days are charged. Days between the
-    last one and this are published as days without records, so that dates and numbers agree. A day that was published
-    before is answered from the state: its records are not read again, and nothing is drawn.
+    Return the release, and whether the stream began with it, and was charged.
+
+    Days between the last one and this are published as days without records, so that dates and numbers agree. A day
+    that was published before is answered from the state: its records are not read again, and nothing is drawn.
     """
     from dpsketch.cli.recipes import feed
     from dpsketch.sketches.continual.folder import StreamFolder
 
-    if flags.kind != "counts":
-        raise InvalidInput("--continual publishes counts: other kinds are released once a day, each at its price.")
+    if KINDS[flags.kind].daily_path is None:
+        names = ", ".join(name for name, kind in KINDS.items() if kind.daily_path is not None)
+        raise InvalidInput(f"--continual publishes {names}: other kinds are released once a day, each at its price.")
     if flags.engine is not Engine.HERE:
         raise InvalidInput("--continual counts here: leave --engine out.")
     if flags.key is not None and len(key_parts(flags.key)) > 1:
@@ -101,9 +105,9 @@ def run_day(
         )
     folder = StreamFolder(asked.state, ledger=target.ledger)
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
-        begun = not folder.exists
-        if begun:
-            folder.begin(_begun(asked, flags, budget, target))
+        began = not folder.exists
+        if began:
+            _begin(folder, asked, flags, budget, target)
         sketch = folder.load()
         _refuse_other(sketch, asked, flags, budget)
         _refuse_other_account(sketch, asked, budget, target)
@@ -128,27 +132,57 @@ def run_day(
             report(replace(reading, skipped=reading.skipped - before), sketch)
             private = folder.publish(sketch)
         _write(private, spool)
-    return private, begun
+    return private, began
+
+
+def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> None:
+    """Charge for all days, and write the first state; interrupted between, the same command uses the charge again."""
+    from dpsketch.ledger import Payment, binding_of
+
+    token, payment = folder.token(), None
+    if target.ledger is not None:
+        stated = {name: repr(value) for name, value in asked.given.items()}
+        payment = Payment(target.ledger, binding_of(frozenset({token}), budget=budget.amount, stream=stated))
+    folder.begin(_begun(asked, _seeded(flags, int(token[:15], 16)), budget, replace(target, ledger=payment)))
+    if payment is not None:
+        payment.close()
+        if payment.resumed:
+            say("Used the charge again that was made for this stream, of which nothing was written then.")
+
+
+def _seeded(flags: SketchFlags, seed: int) -> SketchFlags:
+    """Return the options with a seed of the hash functions, where they state none and the kind has one."""
+    hashes = any(option.name == "seed" for option in KINDS[flags.kind].options)
+    return replace(flags, shape={"seed": seed, **flags.shape}) if hashes else flags
 
 
 def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Any:
-    from dpsketch.cli.recipes import stated_type
-    from dpsketch.seeds import random_seed
+    from dpsketch.cli.recipes import new_sketch, stated_type
+    from dpsketch.sketches.continual.sketch import ContinualSketch
     from dpsketch.sketches.countsketch import ContinualCountSketch
 
-    given: dict[str, Any] = {"rows": 7, "width": 4096, "seed": random_seed(), **flags.shape, **budget.amount}
+    account: dict[str, Any] = {"ledger": target.ledger, "dataset": target.dataset, "part": target.part}
+    if flags.kind != "counts":
+        sketch = new_sketch(flags)
+        terms: dict[str, Any] = {**asked.given, **budget.amount, **_listed(budget, flags, sketch)}
+        return ContinualSketch(sketch, **terms, first_day=asked.day, **account)
+    given: dict[str, Any] = {"rows": 7, "width": 4096, **flags.shape, **budget.amount}
     if stated_type(flags) is None:
         raise InvalidInput("say --key-type text or int: a day without records must not differ from others by its type.")
+    unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
     return ContinualCountSketch(
-        **asked.given,
-        **given,
-        unit=unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours),
-        key_type=stated_type(flags),
-        first_day=asked.day,
-        ledger=target.ledger,
-        dataset=target.dataset,
-        part=target.part,
+        **asked.given, **given, unit=unit, key_type=stated_type(flags), first_day=asked.day, **account
     )
+
+
+def _listed(budget: Budget, flags: SketchFlags, sketch: Any) -> dict[str, Any]:
+    """Return the public list of a histogram, and refuse other options of releases."""
+    from dpsketch.cli.recipes import stated_type
+
+    given = budget.arguments(KINDS[flags.kind], sketch.spec, stated_type(flags))
+    if foreign := [f"--{name.replace('_', '-')}" for name in given if name != "keys"]:
+        raise InvalidInput(f"{', '.join(foreign)} shapes a single release: leave it out of a stream.")
+    return given
 
 
 def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Budget) -> None:
@@ -157,10 +191,12 @@ def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Bud
 
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
     spec, promise = sketch.spec, sketch.guarantee
-    wrong = [name for name, value in flags.shape.items() if getattr(spec, name, value) != value]
+    wrong = [] if flags.kind == sketch.counts_kind else ["kind"]
+    if not wrong:
+        wrong = _differing(sketch, flags, budget)
     if unit != spec.unit:
         wrong.append("unit")
-    if stated_type(flags) not in (None, spec.key_type):
+    if stated_type(flags) not in (None, getattr(spec, "key_type", None)):
         wrong.append("key-type")
     limits = {"days": sketch.days, "user_days": sketch.user_days, "days_apart": sketch.days_apart}
     wrong += [name.replace("_", "-") for name, held in limits.items() if asked.given.get(name, held) != held]
@@ -171,6 +207,22 @@ def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Bud
             f"the stream in {asked.state} was begun with another {', '.join(wrong)}. Give the same options every day, "
             "or begin another stream in another folder, at its own price."
         )
+
+
+def _differing(sketch: Any, flags: SketchFlags, budget: Budget) -> list[str]:
+    """Return which of the stated options shape another sketch than the stream's."""
+    from dpsketch.cli.recipes import new_sketch
+
+    spec = sketch.spec
+    if flags.kind == "counts":
+        return [name for name, value in flags.shape.items() if getattr(spec, name, value) != value]
+    stated = new_sketch(_seeded(flags, getattr(spec, "seed", 0)))
+    ours, theirs = spec.to_json(), stated.spec.to_json()
+    wrong = [name for name in ours if name not in ("unit", "key_type") and ours[name] != theirs.get(name)]
+    listed = _listed(budget, flags, stated)
+    if listed and not sketch.counts_keys(**listed):
+        wrong.append("list of keys")
+    return wrong
 
 
 def _refuse_other_account(sketch: Any, asked: Continual, budget: Budget, target: Target) -> None:

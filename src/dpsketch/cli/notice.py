@@ -52,7 +52,7 @@ def _percent(share: float) -> str:
 
 
 def tell(private: Any, target: Target, output: Path, as_json: bool, *, charged: bool = True) -> None:
-    """Say what was charged, written and promised; or, where it was not ``charged``, who paid for it before."""
+    """Say what was charged, written and promised; or, where it was not ``charged``, that it was paid for before."""
     target.remember()
     if target.note is not None:
         say(target.note)

@@ -12,7 +12,7 @@ import typer
 from dpsketch.cli.columns import computed_parts, key_parts
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.kinds import KINDS, row_of
 from dpsketch.sketches.specs import with_key_columns
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def wanted(flags: SketchFlags, sketch: Any) -> Columns:
     """Return the columns that a sketch of these options reads."""
     from dpsketch.sources import Columns
 
-    kind = KINDS[sketch.kind]
+    kind = row_of(sketch)
     if kind.reads == "points":
         if not (flags.weight is None and flags.key is None and flags.count is None):
             raise InvalidInput(

@@ -54,7 +54,7 @@ def run(
     ] = None,
     continual: Annotated[
         str | None,
-        typer.Option("--continual", help="counts: one price for many days, as in days=365,objective=totals."),
+        typer.Option("--continual", help="One price for many days, as in days=365,objective=totals."),
     ] = None,
     state: Annotated[
         Path | None, typer.Option("--state", help="The folder that keeps the stream of --continual; sensitive.")
@@ -80,10 +80,10 @@ def run(
         if like is not None or part_by is not None or parts is not None or dry_run:
             raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
         target = budget.target(lambda: source_of(sources))
-        private, begun = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=report)
+        private, began = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=report)
         # Charged when it began, whatever today's file would be charged to.
-        payer = replace(target, dataset=private.charge and private.charge.dataset)
-        tell(private, payer, output, as_json, charged=begun)
+        held = replace(target, dataset=private.charge and private.charge.dataset)
+        tell(private, held, output, as_json, charged=began or private.charge is None)
         return
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)

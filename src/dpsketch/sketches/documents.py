@@ -15,7 +15,7 @@ from dpsketch.privacy import Guarantee, Unit
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
-__all__ = ["integer_array", "read_charge", "read_guarantee", "real_array", "release_header"]
+__all__ = ["counter_array", "integer_array", "read_charge", "read_guarantee", "real_array", "release_header"]
 
 
 def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | None, **more: Any) -> dict[str, Any]:
@@ -71,6 +71,13 @@ def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != shape:
         raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
     return array.astype(np.int64)
+
+
+def counter_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return a named array of counters: integers or, in an answer of a stream, real numbers."""
+    array = document.arrays.get(name)
+    real = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+    return real_array(document, name, shape) if real else integer_array(document, name, shape)
 
 
 def real_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:

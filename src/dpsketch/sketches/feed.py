@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch.bounding import Cut, whole_users
-from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.kinds import KINDS, row_of
 from dpsketch.sources import Batch
 
 __all__ = ["add_batch", "feed"]
@@ -36,7 +36,7 @@ def add_batch(sketch: Any, batch: Batch, *, disjoint_users: bool = False) -> Non
 def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, dict[str, Any]]:
     """Return what the sketch's ``update`` takes for a batch."""
     # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
-    weights = batch.weight if KINDS[sketch.kind].weighs else None
+    weights = batch.weight if row_of(sketch).weighs else None
     given = {"users": batch.user, "weights": weights, "counts": batch.count, "disjoint_users": disjoint_users or None}
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
     return records, {name: value for name, value in given.items() if value is not None}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from dpsketch.release import Release
 
-__all__ = ["KINDS", "Answer", "Kind", "Option"]
+__all__ = ["KINDS", "Answer", "Kind", "Option", "row_of"]
 
 Answer = Literal["keys", "top", "decode", "range", "point", "statement"]
 
@@ -82,6 +82,8 @@ class Kind:
         Where it is the right one of those, in words.
     instead : str or None
         The kind that answers the same question better where one party holds all keys, which `run` then names.
+    daily_path : str or None
+        Its :class:`~dpsketch.sketches.continual.adapters.Adapter`, where it can be published day after day.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Kind:
     questions: tuple[str, ...] = ()
     suits: str = ""
     instead: str | None = None
+    daily_path: str | None = None
 
     @cached_property
     def private(self) -> type[Release]:
@@ -141,6 +144,11 @@ class Kind:
         """
         function: Callable[..., dict[str, Any]] = _named(self.release_path)
         return function
+
+    @cached_property
+    def daily(self) -> Any:
+        """What makes of it a stream of days; None where nothing does."""
+        return _named(self.daily_path)
 
     @cached_property
     def plan(self) -> Callable[..., Any]:
@@ -211,6 +219,7 @@ KINDS: dict[str, Kind] = {
             plan_path="dpsketch.plan.keys:plan_histogram",
             questions=("keys",),
             suits="one party holds the keys, in memory or on disk",
+            daily_path=f"{_HISTOGRAM}.continual:DailyHistogram",
         ),
         Kind(
             "histogram-votes",
@@ -242,6 +251,7 @@ KINDS: dict[str, Kind] = {
             questions=("keys",),
             suits="keys must not be stored, releases are added or subtracted, or several parties share the noise",
             instead="histogram",
+            daily_path=f"{_COUNTS}.continual:DailyCounts",
         ),
         Kind(
             "counts-continual",
@@ -249,6 +259,14 @@ KINDS: dict[str, Kind] = {
             answers=("keys", "top", "decode"),
             private_path=f"{_COUNTS}:PrivateCountSketch",
             sensitive_path=f"{_COUNTS}:ContinualCountSketch",
+        ),
+        Kind(
+            "continual",
+            "How do histograms, ranges, densities and frequent keys change, day after day?",
+            answers=("keys", "top"),
+            private_path=f"{_HISTOGRAM}.window:PrivateDailyHistogram",
+            sensitive_path="dpsketch.sketches.continual.sketch:ContinualSketch",
+            lists_keys=True,
         ),
         Kind(
             "counts-pan-private",
@@ -279,6 +297,7 @@ KINDS: dict[str, Kind] = {
             questions=("keys",),
             suits="names are wanted and keys must not be stored, or memory must have a fixed size",
             instead="histogram",
+            daily_path=f"{_HEAVY}.continual:DailyHeavyHitters",
         ),
         Kind(
             "sparse",
@@ -351,6 +370,7 @@ KINDS: dict[str, Kind] = {
                 Option("bounds", str, "density: public limits of each coordinate, as in 0:10,-5:5."),
             ),
             plan_path="dpsketch.plan.sizes:plan_density",
+            daily_path=f"{_DENSITY}.continual:DailyDensity",
         ),
         Kind(
             "distinct",
@@ -397,6 +417,7 @@ KINDS: dict[str, Kind] = {
                 Option("interval_share", float, "ranges: the part of the budget for intervals of named quantiles."),
             ),
             plan_path="dpsketch.plan.tables:plan_ranges",
+            daily_path=f"{_RANGES}.continual:DailyRanges",
         ),
         Kind(
             "quantiles",
@@ -409,3 +430,8 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
+
+
+def row_of(sketch: Any) -> Kind:
+    """Return the row that says how a sketch reads records: of a stream, that of the kind which its days count."""
+    return KINDS[getattr(sketch, "counts_kind", sketch.kind)]

@@ -1,13 +1,15 @@
-"""A pan-private sketch over a structured stream, each micro-batch counted once."""
+"""Sketches over a structured stream, each micro-batch counted once: a pan-private one, and one published by day."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import ReleaseRefused
 from dpsketch.kinds import load_sensitive
+from dpsketch.sketches.continual.folder import StreamFolder
+from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.countsketch import CountSketch, PanPrivateCountSketch, PrivateCountSketch
 from dpsketch.spark.construction import build
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["PanPrivateStream"]
+    from dpsketch.ledger import Ledger
+
+__all__ = ["DailyStream", "PanPrivateStream"]
 
 
 class PanPrivateStream:
@@ -99,3 +103,94 @@ class PanPrivateStream:
         for state in self._states():
             if state != counted:
                 self._file(state).unlink()
+
+
+class DailyStream:
+    """What ``foreachBatch`` calls: publishes each micro-batch as one day of a stream.
+
+    Spark repeats the last micro-batch after a failure. A day that is published already is not counted or drawn again.
+
+    Parameters
+    ----------
+    folder : path
+        Where the stream's state lies (:class:`~dpsketch.sketches.continual.folder.StreamFolder`), beside Spark's own
+        checkpoint and as lasting. Give each stream its own.
+    start : callable
+        Makes the sketch where the folder has none, and charges its budget; not called again after a restart.
+    publish : callable
+        Called with the release of the total so far and the number of the day, once the day is on the disk; after a
+        failure perhaps again, with the same release.
+    key, user, weight, points : str
+        Columns, as for :func:`dpsketch.spark.build`.
+    ledger : Ledger, optional
+        The one that the stream was charged to, which knows its days.
+
+    Privacy
+    -------
+    That of the stream. **Spark makes no micro-batch where no record came, which would tell that none did:** run it at
+    a fixed time, with ``trigger(availableNow=True)``, and call :meth:`end_day` after it with the number of the day.
+    Late records count on the day they arrive. Where the unit is a record, tasks count; histograms and users are counted
+    by the driver, which knows the list and whose days were counted.
+
+    Examples
+    --------
+    ``stream.writeStream.foreachBatch(daily).option("checkpointLocation", …).trigger(availableNow=True).start()``, where
+    ``daily`` is one of these; the how-to about Spark has a whole example.
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        start: Callable[[], ContinualSketch],
+        publish: Callable[[Any, int], None],
+        *,
+        key: str | None = None,
+        user: str | None = None,
+        weight: str | None = None,
+        points: Sequence[str] = (),
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._state = StreamFolder(folder, ledger=ledger)
+        self._skipped = Path(folder) / "stream.days"  # days without a micro-batch
+        self._publish = publish
+        given = {"key": key, "user": user, "weight": weight, "points": list(points) or None}
+        self._columns: dict[str, Any] = {role: name for role, name in given.items() if name is not None}
+        with self._state.held():
+            if not self._state.exists:
+                self._state.begin(start())
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Publish a micro-batch as a day, unless it was."""
+        with self._state.held():
+            day = batch_id + 1 + self._empty_days()
+            sketch = self._state.load()
+            if day <= sketch.days_published:
+                self._publish(sketch.between(1, day), day)
+                return
+            self._publish_until(day - 1)
+            sketch = self._state.load()
+            self._count(sketch, batch)
+            self._publish(self._state.publish(sketch), day)
+
+    def end_day(self, day: int) -> None:
+        """Publish all days up to this one that no micro-batch came for, without records."""
+        with self._state.held():
+            missing = day - self._state.load().days_published
+            if missing > 0:
+                # Noted first: interrupted in between, the next micro-batch publishes them.
+                self._skipped.write_text(str(self._empty_days() + missing), encoding="ascii")
+                self._publish_until(day)
+
+    def _publish_until(self, day: int) -> None:
+        for number in range(self._state.load().days_published + 1, day + 1):
+            self._publish(self._state.publish(self._state.load()), number)
+
+    def _empty_days(self) -> int:
+        return int(self._skipped.read_text(encoding="ascii")) if self._skipped.exists() else 0
+
+    def _count(self, sketch: ContinualSketch, batch: DataFrame) -> None:
+        if sketch.spec.unit.level == "record" and sketch.counts_kind != "histogram":
+            sketch.merge_today(build(batch, sketch.empty_day(), **self._columns))
+            return
+        names = [name for each in self._columns.values() for name in ([each] if isinstance(each, str) else each)]
+        sketch.update(batch.select(*names).toArrow(), **self._columns)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -58,6 +58,8 @@ class Contribution:
         A unit is in at most so many days, each at least so many after the one before (1: on the very next).
     replaced : bool
         Whether neighbours differ by one unit replaced, which may move everything twice, rather than added or removed.
+    most : int
+        The most by which one unit moves a single cell of one day's table; the whole L1 norm where it is not stated.
     """
 
     l1: int
@@ -66,15 +68,17 @@ class Contribution:
     days: int = 1
     apart: int = 1
     replaced: bool = False
+    most: int = 0
 
     def __post_init__(self) -> None:
         for name in ("l1", "squared", "cells", "days", "apart"):
             hold_whole(self, name, low=1)
+        object.__setattr__(self, "most", whole_number("most", self.most, low=0) or self.l1)
 
     def within(self, horizon: int) -> Contribution:
         """Return this for so many days: nobody is in more of them than fit."""
         days = min(self.days, -(-horizon // self.apart))
-        return Contribution(self.l1, self.squared, self.cells, days, self.apart, self.replaced)
+        return replace(self, days=days)
 
     @property
     def times(self) -> int:
@@ -148,6 +152,11 @@ class Filter(Design):
     @abstractmethod
     def limit(self) -> int:
         """The largest magnitude of a day's cell; a larger one is held to it."""
+
+    @property
+    def stray(self) -> float:
+        """How far rounding inside the design may move a publication."""
+        return 0.0
 
     @abstractmethod
     def response(self, days: int) -> Floats:
@@ -326,6 +335,15 @@ class Recurrence(Filter):
         return math.floor(Fraction(_ROOM) / (self._reach + (1 << (self.scale + self.guard))))
 
     @property
+    def stray(self) -> float:
+        """How far the floors may move a publication."""
+        return float(self._stray)
+
+    @property
+    def _stray(self) -> Fraction:
+        return sum((Fraction(_RATE_ONE, (_RATE_ONE - rate) << self.guard) for rate in self.rates), Fraction(1))
+
+    @property
     def _reach(self) -> Fraction:
         """Σ w_i/(1 − θ_i): what all buffers come to if every day has a cell of 1."""
         return sum((Fraction(gain * _RATE_ONE, _RATE_ONE - rate) for rate, gain in self._pairs), Fraction(0))
@@ -341,7 +359,7 @@ class Recurrence(Filter):
         filtered = unit.times * sqrt_up(math.ceil(unit.squared * squared))
         # A user's cells of all days.
         touched = unit.times * unit.cells * unit.days
-        stray = 1 + sum(Fraction(_RATE_ONE, (_RATE_ONE - rate) << self.guard) for rate in self.rates)
+        stray = self._stray
         floors = sqrt_up(math.ceil(touched * horizon * stray**2))
         reach = 2**self.scale + self._reach / 2**self.guard
         l1 = math.ceil(unit.times * unit.days * unit.l1 * reach + touched * horizon * stray)

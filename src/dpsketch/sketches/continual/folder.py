@@ -13,12 +13,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
-from dpsketch.sketches.countsketch.continual import ContinualCountSketch
-from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.noise import random_id
+from dpsketch.sketches.continual.sketch import ContinualSketch
+from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -27,6 +28,7 @@ __all__ = ["StreamFolder"]
 
 _STATE = "stream.sketch"
 _LOCK = "stream.lock"
+_BEGUN = "stream.begun"
 
 
 class StreamFolder:
@@ -51,7 +53,7 @@ class StreamFolder:
     >>> shape = {"rows": 5, "width": 64, "unit": dps.per_record(), "key_type": "text"}
     >>> with tempfile.TemporaryDirectory() as place:
     ...     folder = StreamFolder(place)
-    ...     folder.begin(ContinualCountSketch(days=365, **shape, epsilon=1.0, delta=1e-6))
+    ...     folder.begin(dps.ContinualCountSketch(days=365, **shape, epsilon=1.0, delta=1e-6))
     ...     sketch = folder.load()
     ...     sketch.update(["tea", "tea", "milk"])
     ...     monday = folder.publish(sketch)
@@ -103,22 +105,43 @@ class StreamFolder:
     def _in_use(self) -> FileRefused:
         return FileRefused(f"{self._folder} is in use by another process or thread. Wait for it to end.")
 
-    def begin(self, sketch: ContinualCountSketch) -> None:
+    def token(self) -> str:
+        """Return a random name for the stream that is to begin here, the same until it has begun.
+
+        A payment is bound to it: whoever was interrupted between the charge and the first state comes again with the
+        same name, and pays once.
+        """
+        path = self._folder / _BEGUN
+        with self.held():
+            known = path.read_text(encoding="ascii") if path.exists() else ""
+            if len(known) != len(name := random_id()):  # none, or one that was not written whole
+                path.write_text(name, encoding="ascii")
+                files.sync_folder(self._folder)
+                return name
+            return known
+
+    def _forget_token(self) -> None:
+        """Forget the name: a stream that begins here later, should this one be deleted, has its own price."""
+        (self._folder / _BEGUN).unlink(missing_ok=True)
+
+    def begin(self, sketch: ContinualSketch) -> None:
         """Write the state of a stream that was just charged, before its first day."""
         with self.held():
             if self.exists:
                 raise FileRefused(f"{self._folder} holds a stream already: go on with it, or name another folder.")
             sketch.save_sensitive(self._path)
+            self._forget_token()
 
-    def load(self) -> ContinualCountSketch:
+    def load(self) -> ContinualSketch:
         """Return the stream as it was last written; refuse one that is not what the ledger knows was shown."""
         sketch = self._read()
+        self._forget_token()
         self._refuse_old(sketch)
         # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
         self._record(sketch)
         return sketch
 
-    def publish(self, sketch: ContinualCountSketch) -> PrivateCountSketch:
+    def publish(self, sketch: ContinualSketch) -> Any:
         """End the day of a stream that was loaded from here, write it, record it, and return the total so far.
 
         Raises
@@ -139,10 +162,14 @@ class StreamFolder:
             self._record(sketch)
         return release
 
-    def _read(self) -> ContinualCountSketch:
-        return ContinualCountSketch.from_document(files.read(self._path, allow_sensitive=True))
+    def _read(self) -> ContinualSketch:
+        document = files.read(self._path, allow_sensitive=True)
+        row = KINDS.get(document.kind)
+        if row is None or not isinstance(row.sensitive, type) or not issubclass(row.sensitive, ContinualSketch):
+            raise FileRefused(f"{self._path} holds no stream: it was not written here.")
+        return row.sensitive.from_document(document)
 
-    def _refuse_old(self, sketch: ContinualCountSketch) -> None:
+    def _refuse_old(self, sketch: ContinualSketch) -> None:
         """Refuse a state that would show, or has shown, a day with other noise than the ledger knows of."""
         if self._ledger is None or sketch.charge is None or (known := self._ledger.last_day(sketch.charge)) is None:
             return
@@ -159,12 +186,12 @@ class StreamFolder:
                 "is another copy. Restore the newest state, or begin another stream."
             )
 
-    def _record(self, sketch: ContinualCountSketch) -> None:
+    def _record(self, sketch: ContinualSketch) -> None:
         if self._ledger is not None and sketch.charge is not None and sketch.days_published:
             self._ledger.record_day(sketch.charge, sketch.days_published, sketch.publication)
 
 
-def _goes_on(sketch: ContinualCountSketch, stored: ContinualCountSketch) -> bool:
+def _goes_on(sketch: ContinualSketch, stored: ContinualSketch) -> bool:
     """Say whether a sketch is a stored one, with its days, and perhaps with further ones that nobody has stored."""
     day = stored.days_published
     if sketch.partial_ids != stored.partial_ids or sketch.days_published < day:

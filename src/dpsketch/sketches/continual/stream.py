@@ -47,7 +47,7 @@ def stated(promise: Guarantee, law: Noise, design: Design, contribution: Contrib
     part = Part(PUBLICATIONS, law, bound, pieces=design.published(horizon))
     found = Calibration.stated(promise, part)
     if not found.sound:
-        raise FileRefused("the file's guarantee is not that of a ContinualCountSketch with its noise.")
+        raise FileRefused("the file's guarantee is not that of a stream with its noise.")
     return found
 
 
@@ -71,7 +71,7 @@ class Stream:
     published. A day without records is published as any other: noise on what earlier days add.
     """
 
-    __slots__ = ("_day", "_design", "_horizon", "_permit", "_state", "_tables")
+    __slots__ = ("_day", "_design", "_digests", "_horizon", "_permit", "_state", "_tables")
 
     def __init__(self, design: Design, horizon: int, permit: Permit, shape: tuple[int, ...]) -> None:
         self._design = design
@@ -79,6 +79,7 @@ class Stream:
         self._permit = permit
         self._state = np.zeros((design.buffers, *shape), np.int64)
         self._tables: list[Integers] = []
+        self._digests: list[int] = []
         self._day = 0
 
     @classmethod
@@ -180,8 +181,15 @@ class Stream:
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
         last = whole_number("last", last, low=1, high=self._day)
         first = whole_number("first", first, low=1, high=last)
-        stretch = Stretch(self.name, self.law, self._design.weights(first, last))
+        stretch = Stretch(self.name, self.law, self._design.weights(first, last), self._marks(last))
         return self.decoded(stretch), stretch
+
+    def _marks(self, day: int) -> npt.NDArray[np.uint64]:
+        """Return a digest of each table published by a day. Public, as they are."""
+        for table in self._tables[len(self._digests) :]:
+            digest = hashlib.sha256(table.astype("<i8").tobytes()).digest()
+            self._digests.append(int.from_bytes(digest[:8], "little"))
+        return np.array(self._digests[: self._design.published(day)], np.uint64)
 
     def decoded(self, stretch: Stretch) -> Floats:
         """Return the weighted sum of the publications."""

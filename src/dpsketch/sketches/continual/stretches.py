@@ -8,20 +8,21 @@ weights, and the variance follows from those.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.errors import FileRefused
-from dpsketch.files import Document
+from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.files import Array, Document
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.sketches.documents import real_array
 
 __all__ = ["Stretch", "combined", "read_stretches", "stretch_arrays"]
 
 Floats = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +37,14 @@ class Stretch:
         The noise in each cell of each published table, independent from table to table.
     weights : numpy.ndarray
         The weight of each published table, in the order of publication; of later ones it is 0.
+    marks : numpy.ndarray of uint64
+        Digests of the published tables, by which copies of a stream that went on apart are told; or none.
     """
 
     stream: str
     law: Noise
     weights: Floats
+    marks: Marks = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def __post_init__(self) -> None:
         self.weights.flags.writeable = False
@@ -58,7 +62,14 @@ class Stretch:
         weights = np.zeros(max(len(self.weights), len(other.weights)))
         weights[: len(self.weights)] += self.weights
         weights[: len(other.weights)] += sign * other.weights
-        return Stretch(self.stream, self.law, weights)
+        both = min(len(self.marks), len(other.marks))
+        if not np.array_equal(self.marks[:both], other.marks[:both]):
+            raise ReleaseRefused(
+                "cannot combine: these are answers of two copies of one stream that went on apart, with other noise. "
+                "Ask one of them."
+            )
+        longer = self.marks if len(self.marks) >= len(other.marks) else other.marks
+        return Stretch(self.stream, self.law, weights, longer)
 
 
 def combined(ours: Iterable[Stretch], theirs: Iterable[Stretch], sign: int) -> tuple[Stretch, ...]:
@@ -70,12 +81,15 @@ def combined(ours: Iterable[Stretch], theirs: Iterable[Stretch], sign: int) -> t
     return tuple(found.values())
 
 
-def stretch_arrays(stretches: Iterable[Stretch]) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
+def stretch_arrays(stretches: Iterable[Stretch]) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """Return stretches as they are written: what a header has of them, and arrays."""
-    header, arrays = [], {}
+    header: list[dict[str, Any]] = []
+    arrays: dict[str, Array] = {}
     for i, each in enumerate(stretches):
         header.append({"stream": each.stream, "noise": each.law.to_json()})
         arrays[f"weights{i}"] = each.weights
+        if len(each.marks):
+            arrays[f"marks{i}"] = each.marks
     return header, arrays
 
 
@@ -92,7 +106,10 @@ def read_stretches(document: Document) -> tuple[Stretch, ...]:
         weights = real_array(document, f"weights{i}", (len(stored_weights),))
         if not isinstance(each, dict) or not isinstance(each.get("stream"), str):
             raise _not_ours()
-        found.append(Stretch(each["stream"], noise_from_json(each["noise"]), weights))
+        marks = document.arrays.get(f"marks{i}", np.zeros(0, np.uint64))
+        if not isinstance(marks, np.ndarray) or marks.dtype != np.uint64 or marks.ndim != 1:
+            raise _not_ours()
+        found.append(Stretch(each["stream"], noise_from_json(each["noise"]), weights, marks))
     if len({each.stream for each in found}) < len(found):
         raise _not_ours()
     return tuple(found)

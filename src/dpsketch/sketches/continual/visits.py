@@ -72,12 +72,23 @@ class Visits:
         kept = [digest for digest, may in zip(digests, welcome.tolist(), strict=True) if may]
         return pa.compute.if_else(pa.array(~dropped), column, None), kept, int(dropped.sum())
 
-    def note(self, digests: list[bytes], day: int) -> None:
-        """Remember that these users were counted on a day."""
+    def note(self, digests: list[bytes], day: int) -> dict[bytes, tuple[int, int]]:
+        """Remember that these users were counted on a day; return what was known of those whose entry changed."""
+        before = {}
         for digest in digests:
             days, last = self._seen.get(digest, (0, 0))
             if last != day:
+                before[digest] = days, last
                 self._seen[digest] = days + 1, day
+        return before
+
+    def forget(self, before: dict[bytes, tuple[int, int]]) -> None:
+        """Take back what :meth:`note` remembered, for records that were refused."""
+        for digest, entry in before.items():
+            if entry[0]:
+                self._seen[digest] = entry
+            else:
+                del self._seen[digest]
 
     def _may_come(self, digest: bytes, day: int) -> bool:
         days, last = self._seen.get(digest, (0, 0))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from dpsketch.noise import DiscreteLaplace, Noise
 __all__ = ["Spread", "limits", "mean_of_rows", "median_of_means", "noise_quantile"]
 
 Floats = npt.NDArray[np.float64]
-Cells = npt.NDArray[np.int64]
+Cells = npt.NDArray[Any]  # integers, or real numbers
 
 # Points of the grid on which the law of a sum of noise is computed, and its reach in standard deviations.
 _POINTS = 1 << 14

@@ -23,7 +23,7 @@ from dpsketch.sketches.density.functions import row_functions
 from dpsketch.sketches.density.intervals import Spread, limits, mean_of_rows, median_of_means, noise_quantile
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.spec import DensitySpec, read_bounds
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ class PrivateDensity(Release):
     spec : DensitySpec
         The public spec.
     table : numpy.ndarray
-        The released counters, read-only integers, rows × width.
-    noisy_count : int or None
+        The released counters, read-only, rows × width: integers, or real numbers in an answer of a stream
+        (:class:`~dpsketch.ContinualSketch`).
+    noisy_count : number or None
         The released number of records, where a share of the budget was spent on it; :meth:`count` makes the best of it.
     noise, count_noise : Noise
         The noise in each counter, and in the number of records.
@@ -88,8 +89,8 @@ class PrivateDensity(Release):
     kind: ClassVar[str] = "density"
 
     spec: DensitySpec
-    table: npt.NDArray[np.int64]
-    noisy_count: int | None
+    table: npt.NDArray[Any]
+    noisy_count: float | None
     noise: Noise
     count_noise: Noise | None
     guarantee: Guarantee
@@ -281,7 +282,7 @@ class PrivateDensity(Release):
             self.spec.refuse_outside(batch)
         return batch
 
-    def _cells(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+    def _cells(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Read the counters of a batch of points, some points at a time."""
         step = max(1, _CELLS // self.spec.rows)
         for start in range(0, len(batch), step):
@@ -334,11 +335,12 @@ class PrivateDensity(Release):
         header = document.header
         spec = DensitySpec.from_json(header["spec"])
         count, count_noise = header["noisy_count"], header["count_noise"]
-        if (count is None) != (count_noise is None) or not isinstance(count, int | None):
+        known = count is None or (isinstance(count, int | float) and math.isfinite(count))
+        if (count is None) != (count_noise is None) or not known:
             raise FileRefused("the file's number of records and its noise do not belong together.")
         return cls(
             spec,
-            integer_array(document, "table", (spec.rows, spec.width)),
+            counter_array(document, "table", (spec.rows, spec.width)),
             count,
             noise_from_json(header["noise"]),
             None if count_noise is None else noise_from_json(count_noise),

@@ -22,7 +22,7 @@ from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.location import root_mean_square
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
@@ -44,7 +44,8 @@ class PrivateHeavyHitters(KeyedRelease):
     spec : HeavyHittersSpec
         The public spec.
     total : numpy.ndarray
-        The released total of all records, one integer.
+        The released total of all records, one integer; this and the others are real numbers in an answer of a stream
+        (:class:`~dpsketch.ContinualSketch`).
     dense : numpy.ndarray
         The released first level, one integer a prefix; for text the last one counts the keys that were too long.
     tables : numpy.ndarray
@@ -60,9 +61,9 @@ class PrivateHeavyHitters(KeyedRelease):
     kind: ClassVar[str] = "heavy"
 
     spec: HeavyHittersSpec
-    total: npt.NDArray[np.int64]
-    dense: npt.NDArray[np.int64]
-    tables: npt.NDArray[np.int64]
+    total: npt.NDArray[Any]
+    dense: npt.NDArray[Any]
+    tables: npt.NDArray[Any]
     noise: TreeNoise
     guarantee: Guarantee
     charge: Charge | None = None
@@ -280,9 +281,9 @@ class PrivateHeavyHitters(KeyedRelease):
         spec = HeavyHittersSpec.from_json(document.header["spec"])
         return cls(
             spec,
-            integer_array(document, "total", (1,)),
-            integer_array(document, "dense", (spec.space.dense_cells,)),
-            integer_array(document, "tables", (spec.tables, spec.rows, spec.width)),
+            counter_array(document, "total", (1,)),
+            counter_array(document, "dense", (spec.space.dense_cells,)),
+            counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
             TreeNoise.from_json(document.header["noise"]),
             read_guarantee(document),
             read_charge(document),

@@ -55,6 +55,11 @@ class HistogramSpec(StoredSpec):
         return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
+    def seed(self) -> int:
+        """What orders a user's keys where they are bounded as they come, day after day; the same everywhere."""
+        return 1
+
+    @property
     def memory(self) -> int:
         """About so many bytes for ten thousand keys; it grows with the keys, or the pairs of users and keys."""
         return _BYTES_A_KEY * _GUESSED_KEYS

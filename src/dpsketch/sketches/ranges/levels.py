@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,9 +77,7 @@ class Cells:
         return found
 
 
-def cell_levels(
-    counters: Sequence[npt.NDArray[np.int64]], depths: Sequence[int], variances: Sequence[float]
-) -> list[Cells]:
+def cell_levels(counters: Sequence[npt.NDArray[Any]], depths: Sequence[int], variances: Sequence[float]) -> list[Cells]:
     """Make the levels that are kept cell by cell consistent from below, by least squares."""
     levels: list[Cells] = []
     for cells, depth, variance in reversed(list(zip(counters, depths, variances, strict=True))):
@@ -142,7 +141,7 @@ class Table:
 
 
 def table_levels(
-    tables: npt.NDArray[np.int64],
+    tables: npt.NDArray[Any],
     depths: Sequence[int],
     row_keys: npt.NDArray[np.uint64],
     law: Noise,

@@ -19,7 +19,7 @@ from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import Release, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
@@ -81,7 +81,8 @@ class PrivateRanges(Release):
     spec : RangeSketchSpec
         The public spec.
     dense : numpy.ndarray
-        The released levels that are kept cell by cell, one after the other from the root on.
+        The released levels that are kept cell by cell, one after the other from the root on: integers, or real numbers
+        in an answer of a stream (:class:`~dpsketch.ContinualSketch`).
     tables : numpy.ndarray
         The released CountSketches of the levels below, levels × rows × width.
     noise : TreeNoise
@@ -95,8 +96,8 @@ class PrivateRanges(Release):
     kind: ClassVar[str] = "ranges"
 
     spec: RangeSketchSpec
-    dense: npt.NDArray[np.int64]
-    tables: npt.NDArray[np.int64]
+    dense: npt.NDArray[Any]
+    tables: npt.NDArray[Any]
     noise: TreeNoise
     guarantee: Guarantee
     charge: Charge | None = None
@@ -256,8 +257,8 @@ class PrivateRanges(Release):
         spec = RangeSketchSpec.from_json(document.header["spec"])
         return cls(
             spec,
-            integer_array(document, "dense", (spec.dense_cells,)),
-            integer_array(document, "tables", (spec.tables, spec.rows, spec.width)),
+            counter_array(document, "dense", (spec.dense_cells,)),
+            counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
             TreeNoise.from_json(document.header["noise"]),
             read_guarantee(document),
             read_charge(document),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
@@ -132,11 +133,15 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         self._cells += other._cells
         self._tables += other._tables
 
+    def _dense_levels(self) -> npt.NDArray[np.int64]:
+        """Return all levels that are kept cell by cell, one after the other from the root on. Sensitive."""
+        return np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in self._spec.dense_depths])
+
     def _release(self, budget: Budget, account: Account) -> PrivateRanges:
         spec = self._spec
         calibrated = spec.calibrate(budget)
         permit = self._obtain(calibrated, account)
-        dense = np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in spec.dense_depths])
+        dense = self._dense_levels()
         noisy = np.concatenate([permit.add_noise(dense[:1], TOTAL), permit.add_noise(dense[1:], DENSE)])
         tables = permit.add_noise(self._tables, TABLES)
         stated = permit.guarantee(caveat=self._counted.caveat)

@@ -1,0 +1,147 @@
+"""What a stream asks of a kind: how its day is counted, what its tables are, and what a window of them answers.
+
+A kind has an adapter in its own folder, named by its row in the table of kinds. It knows the kind's sensitivity on one
+day and its release; it knows nothing of days, noise or state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+from dpsketch.errors import InvalidInput
+from dpsketch.noise import Noise
+from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.results import Estimates
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.base import Accumulator
+from dpsketch.sketches.continual.designs import Contribution, Design
+from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.stream import Stream, drawn_pieces, stated
+from dpsketch.sketches.permit import Calibration, Permit
+
+__all__ = ["Adapter", "PermitOf"]
+
+PermitOf = Callable[[Calibration, list[tuple[str, Any]]], Permit]
+
+
+class Adapter(ABC):
+    """One kind in a stream.
+
+    Parameters
+    ----------
+    spec
+        The public spec of the kind.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, spec: Any) -> None:
+        self.spec = spec
+
+    @classmethod
+    def of(cls, sketch: Accumulator[Any], keys: Any) -> Self:
+        """Return the adapter of an empty sketch; ``keys`` is a public list, where the kind takes one."""
+        if keys is not None:
+            raise InvalidInput("keys= is the public list of a histogram: leave it out.")
+        return cls(sketch.spec)
+
+    @classmethod
+    def stored(cls, spec: dict[str, Any], options: Any) -> Self:
+        """Rebuild an adapter from a file, from its spec and :meth:`options`."""
+        return cls(cls.read_spec(spec))
+
+    @staticmethod
+    @abstractmethod
+    def read_spec(value: dict[str, Any]) -> Any:
+        """Rebuild the spec from a file."""
+
+    def options(self) -> Any:
+        """Return what a file must know beside the spec, JSON-ready."""
+        return None
+
+    @abstractmethod
+    def start(self) -> Accumulator[Any]:
+        """Return an empty sketch for a day's records."""
+
+    @abstractmethod
+    def portions(self) -> tuple[Portion, ...]:
+        """Return the tables of a day, and how far one unit, added on one day, moves each."""
+
+    def layout(self, *, pure: bool) -> Layout:
+        """Return what a day's vector is made of."""
+        return Layout.balanced(self.portions(), pure=pure)
+
+    def stored_layout(self, scales: Any) -> Layout:
+        """Return the layout of a file, which may have been written by anyone."""
+        return Layout.stored(self.portions(), scales)
+
+    def begin(
+        self,
+        budget: Budget,
+        design: Design,
+        contribution: Contribution,
+        horizon: int,
+        shape: tuple[int, ...],
+        *,
+        unit: Unit,
+        account: Account,
+        note: str,
+    ) -> Stream:
+        """Charge for all days, and start a stream."""
+        return Stream.begin(budget, design, contribution, horizon, shape, unit=unit, account=account, note=note)
+
+    def resume(
+        self,
+        promise: Guarantee,
+        law: Noise,
+        design: Design,
+        contribution: Contribution,
+        horizon: int,
+        day: int,
+        permit_of: PermitOf,
+        shape: tuple[int, ...],
+    ) -> Stream:
+        """Return an empty stream that goes on after a day; its sensitivity is worked out anew."""
+        permit = permit_of(stated(promise, law, design, contribution, horizon), drawn_pieces(design, day))
+        return Stream(design, horizon, permit, shape)
+
+    @abstractmethod
+    def counted(self, today: Any) -> dict[Any, Any]:
+        """Return the exact tables of a day. Sensitive."""
+
+    def records(self, records: Any) -> Any:
+        """Return records as the day's sketch takes them."""
+        return records
+
+    def counts_keys(self, keys: Any) -> bool:
+        """Say whether this is the public list of keys that is counted."""
+        return False
+
+    @abstractmethod
+    def release(self, window: Window) -> Any:
+        """Return the release of a window."""
+
+    def read(self, release: Any, asked: Any, confidence: float) -> Estimates:
+        """Return the answer of a release to one question, with its interval."""
+        found: Estimates = release.estimate([asked], confidence=confidence)
+        return found
+
+    def words(self, asked: Any) -> str:
+        """Return a question in words, for a picture."""
+        return repr(asked)
+
+    def change(self, changed: Any, later: Any, earlier: Any, asked: Any, confidence: float) -> Estimates:
+        """Return how far an answer changed from one window to another.
+
+        ``changed`` is the release of the difference of the two, whose noise is known to be that of both together.
+        """
+        return self.read(changed, asked, confidence)
+
+    def apart(self, later: Any, earlier: Any, asked: Any, confidence: float) -> Estimates:
+        """Return the difference of two answers that is no linear one: each has half of the doubt."""
+        each = 1 - (1 - confidence) / 2
+        new, old = (self.read(one, asked, each) for one in (later, earlier))
+        low, high = new.low - old.high, new.high - old.low
+        return Estimates(new.key, new.value - old.value, low, high, confidence, new.counts)

@@ -1,0 +1,297 @@
+"""Keys that are discovered day by day: a name is published once its noisy total passes a threshold.
+
+Every key that ever came has a row: its publications over *all* days from the first on, with noise for days before it
+came drawn when it comes, under the same design as a public list. From then on, on **every** day, its decoded total S_t
+is held against T_t; on the first day that it passes, the key's name and all its publications so far are shown, and each
+later one on its day.
+
+**Privacy.** Let σ be the noise, B_t the weights of the total, W what one unit adds to one key in all, ℓ the keys that
+it touches in all, n the days, and
+
+    T_t = W + (½ + floors)·‖B_t‖₁ + σ·‖B_t‖₂·Q⁻¹(δ_T/(n·ℓ)).
+
+Let D' have a unit more than D, and E the event that some key passes on a day when in D' only the unit has touched it. E
+follows from the publications alone, and has a probability of at most δ_T in either world: n·ℓ looks, in each of which
+rounding and floors move the total by no more than what the second term allows. Off E, what is shown is one function
+of the publications in both worlds, that of D's schedule, and the publications are one Gaussian mechanism of μ. So all
+that is shown is (ε, δ_G(ε; μ) + δ_T)-private. Where a unit is replaced, there are two such events, one of each unit,
+and each gets half of δ_T.
+
+Looking only on days on which a key has records would be wrong, and so would counting its days from its first: a unit
+would then change the schedule of keys that others have, which E does not cover.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dpsketch import accounting, files
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.noise import RoundedGaussian, random_id
+from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, Unit
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.continual.designs import Contribution, Design, Filter
+from dpsketch.sketches.continual.stream import PUBLICATIONS, Stream
+from dpsketch.sketches.continual.stretches import Stretch
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.permit import Calibration, Part, Permit, obtain
+
+__all__ = ["Finding", "NamedStream"]
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# The part of δ for names; the rest is for counts.
+_NAMES_SHARE = 0.1
+# A hair more noise, and a hair higher thresholds, than all roundings here come to.
+_MARGIN = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The mechanism: noise on every key's publications, and thresholds.
+
+    Attributes
+    ----------
+    noise : RoundedGaussian
+        In every publication of every key.
+    epsilon, delta : float
+        What all days together cost.
+    looks : float
+        The probability δ_T/(n·ℓ) of one look.
+    most : int
+        W, what one unit adds to one key in all.
+    """
+
+    noise: RoundedGaussian
+    epsilon: float
+    delta: float
+    looks: float
+    most: int
+
+    @classmethod
+    def calibrated(cls, epsilon: float, delta: float, design: Filter, unit: Contribution, horizon: int) -> Self:
+        """Return the noise and the thresholds that a budget asks for."""
+        names = delta * _NAMES_SHARE
+        mu = accounting.gaussian_mu(epsilon, (delta - names) / _MARGIN)
+        sigma = design.sensitivity(unit, horizon).l2 / mu * _MARGIN
+        held = unit.within(horizon)
+        # A key gets at most what one unit adds to all of them on each of its days.
+        touched = held.cells * held.days
+        looks = names / (held.times * horizon * touched)
+        return cls(RoundedGaussian(sigma), epsilon, delta, looks, held.most * held.days)
+
+    @property
+    def words(self) -> str:
+        """The mechanism in a phrase."""
+        return f"{self.noise.words} in each publication of each key, whose name is shown once its total stands out"
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What drawing it costs."""
+        return (ApproximateCost(self.epsilon, self.delta),)
+
+    def draw(self, *data: Any) -> Integers:
+        """Return publications with fresh noise. Called by a permit only."""
+        (table,) = data
+        noisy: Integers = table + self.noise.sample(table.size)
+        return noisy
+
+    def threshold(self, design: Filter, day: int) -> float:
+        """Return T_t."""
+        weights = design.weights(1, day)
+        rounding = (0.5 + design.stray) * float(np.abs(weights).sum())
+        spread = self.noise.sigma * math.sqrt(float(np.sum(weights**2)))
+        return (self.most + rounding + spread * -float(ndtri(self.looks))) * _MARGIN
+
+
+class NamedStream(Stream):
+    """The publications of keys that are found on the way. Sensitive: keys that did not pass are in it."""
+
+    __slots__ = ("_finding", "_names", "_passed", "_places", "_salt")
+
+    def __init__(self, design: Design, horizon: int, permit: Permit, finding: Finding) -> None:
+        super().__init__(design, horizon, permit, (0,))
+        self._finding = finding
+        self._names: list[Any] = []
+        self._places: dict[Any, int] = {}
+        self._passed: Integers = np.zeros(0, np.int64)  # on which day a key did; 0 for not yet
+        self._salt = random_id()
+
+    @classmethod
+    def open(
+        cls,
+        budget: Budget,
+        design: Design,
+        contribution: Contribution,
+        horizon: int,
+        *,
+        unit: Unit,
+        account: Account,
+        note: str,
+    ) -> NamedStream:
+        """Charge for all days, and start."""
+        if not isinstance(budget.cost, ApproximateCost) or not isinstance(design, Filter):
+            raise InvalidInput(
+                "names that are on no public list need epsilon= with delta > 0, and no design of blocks. Else give a "
+                "public list: keys=[…]."
+            )
+        cost = budget.cost
+        finding = Finding.calibrated(cost.epsilon, cost.delta, design, contribution, horizon)
+        found = _calibration(finding, horizon, f"{finding.words}, {design.words}")
+        return cls(design, horizon, obtain(found, unit, account, note=note), finding)
+
+    @classmethod
+    def resumed(
+        cls,
+        promise: Guarantee,
+        law: Any,
+        design: Design,
+        contribution: Contribution,
+        horizon: int,
+        day: int,
+        permit_of: Any,
+    ) -> NamedStream:
+        """Return an empty stream that goes on after a day; its noise and thresholds are worked out anew."""
+        good = isinstance(design, Filter) and isinstance(law, RoundedGaussian) and 0 < promise.delta < 1
+        if good and isinstance(design, Filter):
+            finding = Finding.calibrated(promise.epsilon, promise.delta, design, contribution, horizon)
+            good = finding.noise == law and promise.costs == finding.costs and promise.rho is None
+        if not good:
+            raise FileRefused("the file's guarantee is not that of a stream with its noise.")
+        found = _calibration(finding, horizon, promise.mechanism)
+        # All that may have been drawn by then.
+        drawn = [(PUBLICATIONS, (t, 0)) for t in range(1, day + 1)]
+        drawn += [(PUBLICATIONS, (t, came)) for came in range(2, day + 1) for t in range(1, came)]
+        return cls(design, horizon, permit_of(found, drawn), finding)
+
+    @property
+    def law(self) -> RoundedGaussian:
+        """The noise in each cell of a publication."""
+        return self._finding.noise
+
+    @property
+    def found(self) -> list[Any]:
+        """The keys whose names are public, in their own order."""
+        return [self._names[place] for place in self._shown()]
+
+    @property
+    def tables(self) -> Integers:
+        """All that was published of the keys that were found, in order. Public."""
+        shown = self._shown()
+        return np.array([table[shown] for table in self._tables], np.int64).reshape(len(self._tables), len(shown))
+
+    @property
+    def ceiling(self) -> tuple[float, float]:
+        """The threshold of today that the total of a key which was not found did not pass, and its noise."""
+        weights = self._filter.weights(1, max(1, self._day))
+        threshold = self._finding.threshold(self._filter, max(1, self._day))
+        return threshold, math.sqrt(self.law.variance * float(np.sum(weights**2)))
+
+    @property
+    def _filter(self) -> Filter:
+        assert isinstance(self._design, Filter)
+        return self._design
+
+    def _shown(self, day: int | None = None) -> list[int]:
+        """Return the places of the keys that had passed by a day, in the order of the keys."""
+        last = self._day if day is None else day
+        places = np.flatnonzero((self._passed > 0) & (self._passed <= last))
+        return sorted(places.tolist(), key=lambda place: self._names[place])
+
+    def digest_of(self, day: int) -> str:
+        """Return a digest of what a day published, and of nothing that it did not: few values could be searched."""
+        found = hashlib.sha256(b"names %d" % day)
+        for place in self._shown(day):
+            name = self._names[place]
+            found.update(name if isinstance(name, bytes) else b"%d" % name)
+            days = range(day) if self._passed[place] == day else [day - 1]
+            found.update(np.array([self._tables[t][place] for t in days], "<i8").tobytes())
+        return found.hexdigest()
+
+    @property
+    def name(self) -> str:
+        """What tells this stream from others. Public."""
+        charge = self._permit.charge
+        terms = [self._salt, self._design.to_json(), self._horizon, None if charge is None else charge.digest]
+        return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:32]
+
+    def end_day(self, today: Any) -> None:
+        """Publish a day: ``today`` says how much each key has. Called within a change of the owner."""
+        self.refuse_after_the_end()
+        self._day += 1
+        self._welcome([name for name in today if name not in self._places])
+        counts = np.array([today.get(name, 0) for name in self._names], np.int64)
+        permit = self._permit
+        for _, table in self._design.step(self._state, counts, self._day):
+            self._tables.append(permit.draw(PUBLICATIONS, table, piece=(self._day, 0)))
+        total = self._total(self._filter.weights(1, self._day))
+        passes = (self._passed == 0) & (total > self._finding.threshold(self._filter, self._day))
+        self._passed[passes] = self._day
+
+    def _welcome(self, new: list[Any]) -> None:
+        """Give keys that came for the first time a row, with noise of the days before."""
+        if not new:
+            return
+        for name in new:
+            self._places[name] = len(self._names)
+            self._names.append(name)
+        permit, nothing = self._permit, np.zeros(len(new), np.int64)
+        self._state = np.concatenate([self._state, np.zeros((len(self._state), len(new)), np.int64)], axis=1)
+        self._passed = np.concatenate([self._passed, nothing])
+        for t in range(1, self._day):
+            noisy = permit.draw(PUBLICATIONS, nothing, piece=(t, self._day))
+            self._tables[t - 1] = np.concatenate([self._tables[t - 1], noisy])
+
+    def _total(self, weights: Floats) -> Floats:
+        total = np.zeros(len(self._names))
+        for weight, table in zip(weights.tolist(), self._tables, strict=False):
+            total += weight * table
+        return total
+
+    def _marks(self, day: int) -> npt.NDArray[np.uint64]:
+        """Return none: a digest of what was not published could be searched."""
+        return np.zeros(0, np.uint64)
+
+    def decoded(self, stretch: Stretch) -> Floats:
+        """Return the weighted sum of the publications of the keys that were found."""
+        return self._total(stretch.weights)[self._shown()]
+
+    def arrays(self) -> dict[str, files.Array]:
+        """Return what a file keeps of the stream, in the order of the keys, which tells nothing. Sensitive."""
+        order = sorted(range(len(self._names)), key=lambda place: self._names[place])
+        published = np.array([table[order] for table in self._tables], np.int64).reshape(self._day, len(order))
+        names = [self._names[place] for place in order]
+        stored: files.Array = names if names and isinstance(names[0], bytes) else np.array(names, np.int64)
+        arrays: dict[str, files.Array] = {"state": self._state[:, order], "published": published, "names": stored}
+        return {**arrays, "passed": self._passed[order], "salt": [bytes.fromhex(self._salt)]}
+
+    def restore(self, document: files.Document, day: int) -> None:
+        """Take up a stream where a file left it."""
+        stored, salt = document.arrays.get("names"), document.arrays.get("salt")
+        names: list[Any] = stored.tolist() if isinstance(stored, np.ndarray) else list(stored or [])
+        known = all(isinstance(each, int | bytes) for each in names) and len({type(each) for each in names}) <= 1
+        salted = isinstance(salt, list) and len(salt) == 1 and isinstance(salt[0], bytes)
+        if not known or not salted or len(set(names)) < len(names):
+            raise FileRefused("the file's keys are not those of a stream.")
+        self._state = integer_array(document, "state", (self._design.buffers, len(names)))
+        self._tables = list(integer_array(document, "published", (day, len(names))))
+        self._passed = integer_array(document, "passed", (len(names),))
+        if np.any((self._passed < 0) | (self._passed > day)):
+            raise FileRefused("the file's keys are not those of a stream.")
+        self._names, self._places = names, {name: place for place, name in enumerate(names)}
+        self._salt = salt[0].hex() if isinstance(salt, list) and isinstance(salt[0], bytes) else ""
+        self._day = day
+
+
+def _calibration(finding: Finding, horizon: int, words: str) -> Calibration:
+    part = Part(PUBLICATIONS, finding, pieces=horizon**2)
+    return Calibration((part,), finding.costs, finding.epsilon, finding.delta, None, words)

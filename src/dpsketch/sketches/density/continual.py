@@ -1,0 +1,76 @@
+"""A map that moves: a stream of densities."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import InvalidInput
+from dpsketch.kernels import Jaccard
+from dpsketch.results import Estimates
+from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.portions import Portion, Window
+from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE
+from dpsketch.sketches.density.private import PrivateDensity
+from dpsketch.sketches.density.sketch import DensitySketch
+from dpsketch.sketches.density.spec import DensitySpec
+
+__all__ = ["DailyDensity"]
+
+
+class DailyDensity(Adapter):
+    """A density in a stream: its counters and, beside them, the number of records.
+
+    Privacy
+    -------
+    A point adds 1 to one counter of each row and to the number of records. The m points of a user may all share their
+    counters: m·√rows in L2, and m for the number.
+    """
+
+    kind: ClassVar[str] = "density"
+
+    def __init__(self, spec: DensitySpec) -> None:
+        if spec.placement != "every_row":
+            raise InvalidInput("day after day a point is counted in every row: leave placement= out.")
+        if isinstance(spec.kernel, Jaccard):
+            raise InvalidInput(
+                "a density of sets is not published day after day: what its items are is known from records only, and "
+                "a day without any must not differ from others."
+            )
+        super().__init__(spec)
+
+    @staticmethod
+    def read_spec(value: dict[str, Any]) -> DensitySpec:
+        """Rebuild the spec from a file."""
+        return DensitySpec.from_json(value)
+
+    def start(self) -> DensitySketch:
+        """Return an empty sketch for a day's points."""
+        return DensitySketch.from_spec(self.spec)
+
+    def portions(self) -> tuple[Portion, ...]:
+        """Return the counters and the number of records, and how far one unit, added on one day, moves them."""
+        spec: DensitySpec = self.spec
+        points, rows = spec.unit.max_keys, spec.rows
+        table = Portion(TABLE, (rows, spec.width), points * rows, points**2 * rows, points * rows, 1 - COUNT_SHARE)
+        return table, Portion(COUNT, (1,), points, points**2, 1, COUNT_SHARE)
+
+    def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact counters of a day. Sensitive."""
+        return {TABLE: today._table, COUNT: np.array([today._records], np.int64)}
+
+    def release(self, window: Window) -> PrivateDensity:
+        """Return the release of a window."""
+        (number,) = window.tables[COUNT].tolist()
+        table, laws = window.tables[TABLE], window.laws
+        return PrivateDensity(self.spec, table, number, laws[TABLE], laws[COUNT], window.guarantee, window.charge)
+
+    def read(self, release: PrivateDensity, asked: Any, confidence: float) -> Estimates:
+        """Return the kernel sum at a point."""
+        return release.estimate([asked], confidence=confidence)
+
+    def change(self, changed: Any, later: Any, earlier: Any, asked: Any, confidence: float) -> Estimates:
+        """Return how far a kernel sum changed; what no row has met may differ from one window to the other."""
+        return self.apart(later, earlier, asked, confidence)

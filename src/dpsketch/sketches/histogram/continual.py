@@ -1,0 +1,202 @@
+"""Histograms over time: a stream of exact counts, of the keys of a public list or of those that are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.names import NamedStream
+from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.stream import Stream
+from dpsketch.sketches.histogram.day import NamedDay, key_column, named
+from dpsketch.sketches.histogram.mechanism import ENTRIES
+from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.histogram.window import PrivateDailyHistogram
+
+__all__ = ["DailyHistogram"]
+
+
+class DailyHistogram(Adapter):
+    """A histogram of a public list in a stream.
+
+    Parameters
+    ----------
+    spec : HistogramSpec
+        Its spec, which states a key type.
+    keys : list
+        The list, each key once: integers, or the bytes of texts.
+
+    Privacy
+    -------
+    A record of a listed key adds at most w to one count, any other record nothing. A user has at most m listed keys of
+    w each a day: w·√m in L2.
+    """
+
+    kind: ClassVar[str] = "histogram"
+
+    def __init__(self, spec: HistogramSpec, keys: list[Any]) -> None:
+        super().__init__(spec)
+        self.keys = keys
+        self._listed = pa.array(keys, pa.int64() if spec.key_type == "int" else pa.large_binary())
+
+    @classmethod
+    def of(cls, sketch: Any, keys: Any) -> Any:
+        """Return the adapter of an empty histogram and a public list, on which a key counts once, or of no list."""
+        spec: HistogramSpec = sketch.spec
+        if spec.key_columns:
+            raise InvalidInput("a stream counts keys of one column. Join several in one.")
+        if keys is None:
+            return FoundHistogram.of(sketch, None)
+        column = key_column(keys, spec.key_type)
+        if not len(column) or column.null_count:
+            raise InvalidInput("keys= is a list of at least one key, without nulls.")
+        key_type: KeyType = "int" if pa.types.is_integer(column.type) else "text"
+        return cls(replace(spec, key_type=key_type), list(dict.fromkeys(column.to_pylist())))
+
+    @classmethod
+    def stored(cls, spec: dict[str, Any], options: Any) -> Any:
+        """Rebuild an adapter from a file, which has a list or none."""
+        if options is None:
+            return FoundHistogram(cls.read_spec(spec))
+        held = cls.read_spec(spec)
+        numbers = held.key_type == "int"
+        good = isinstance(options, list) and bool(options) and held.key_type is not None
+        if not good or not all(isinstance(each, int if numbers else str) for each in options):
+            raise FileRefused("the file's list of keys is not one that dpsketch writes.")
+        keys = options if numbers else [bytes.fromhex(each) for each in options]
+        if len(set(keys)) < len(keys):
+            raise FileRefused("the file's list of keys has one of them twice.")
+        return cls(held, keys)
+
+    @staticmethod
+    def read_spec(value: dict[str, Any]) -> HistogramSpec:
+        """Rebuild the spec from a file."""
+        return HistogramSpec.from_json(value)
+
+    def options(self) -> list[Any]:
+        """Return the list, texts as hexadecimal digits: they need not be UTF-8."""
+        return [key.hex() if isinstance(key, bytes) else key for key in self.keys]
+
+    def counts_keys(self, keys: Any) -> bool:
+        """Say whether this is the public list, whatever its order."""
+        return set(key_column(keys, self.spec.key_type).to_pylist()) == set(self.keys)
+
+    def start(self) -> NamedDay:
+        """Return an empty sketch for a day's records."""
+        return NamedDay.from_spec(self.spec)
+
+    def records(self, records: Any) -> pa.Array:
+        """Return keys without those that are not on the list, which count for nothing."""
+        column = key_column(records, self.spec.key_type)
+        return pc.if_else(pc.is_in(column, self._listed), column, None)
+
+    def portions(self) -> tuple[Portion, ...]:
+        """Return the counts, and how far one unit, added on one day, moves them."""
+        weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
+        return (Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)
+
+    def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact counts of a day. Sensitive."""
+        return {ENTRIES: np.array([today.units.get(key, 0) for key in self.keys], np.int64)}
+
+    def release(self, window: Window) -> PrivateDailyHistogram:
+        """Return the release of a window."""
+        names = [named(key) for key in self.keys]
+        stated = window.guarantee, window.charge
+        return PrivateDailyHistogram(
+            self.spec, names, window.tables[ENTRIES], window.stretch, *stated, signed=window.signed
+        )
+
+
+class FoundHistogram(Adapter):
+    """A histogram whose keys are found day by day (see :mod:`dpsketch.sketches.continual.names`)."""
+
+    kind: ClassVar[str] = "histogram"
+
+    def __init__(self, spec: HistogramSpec) -> None:
+        if spec.key_type is None:
+            raise InvalidInput(
+                "say key_type='text' or 'int' of a histogram whose keys are found day by day, or give a public list, "
+                "keys=[…]: a day without records must not differ from others by its type."
+            )
+        super().__init__(spec)
+        self._stream: NamedStream | None = None
+
+    @classmethod
+    def of(cls, sketch: Any, keys: Any) -> Self:
+        """Return the adapter of an empty histogram."""
+        return cls(sketch.spec)
+
+    @staticmethod
+    def read_spec(value: dict[str, Any]) -> HistogramSpec:
+        """Rebuild the spec from a file."""
+        return HistogramSpec.from_json(value)
+
+    def start(self) -> NamedDay:
+        """Return an empty sketch for a day's records."""
+        return NamedDay.from_spec(self.spec)
+
+    def portions(self) -> tuple[Portion, ...]:
+        """Return the counts of all keys there are, and how far one unit, added on one day, moves them."""
+        weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
+        return (Portion(ENTRIES, (0,), keys * weight, keys * weight**2, keys),)
+
+    def layout(self, *, pure: bool) -> Layout:
+        """Return a layout of as many keys as there are."""
+        return OpenLayout(self.portions(), (1,))
+
+    def stored_layout(self, scales: Any) -> Layout:
+        """Return the layout of a file, which has one table that enters once."""
+        if scales != [1]:
+            raise FileRefused("the file's tables are not those of its kind.")
+        return self.layout(pure=False)
+
+    def begin(self, budget: Any, design: Any, contribution: Any, horizon: int, shape: Any, **given: Any) -> Stream:
+        """Charge for all days, and start a stream."""
+        self._stream = NamedStream.open(budget, design, contribution, horizon, **given)
+        return self._stream
+
+    def resume(self, promise: Any, law: Any, design: Any, *given: Any) -> Stream:
+        """Return an empty stream that goes on after a day."""
+        *rest, _ = given
+        self._stream = NamedStream.resumed(promise, law, design, *rest)
+        return self._stream
+
+    def counted(self, today: Any) -> dict[Any, int]:
+        """Return the exact counts of a day. Sensitive."""
+        units: dict[Any, int] = today.units
+        return units
+
+    def release(self, window: Window) -> PrivateDailyHistogram:
+        """Return the release of a window, of the keys that were found by now."""
+        assert self._stream is not None
+        return PrivateDailyHistogram(
+            self.spec,
+            [named(key) for key in self._stream.found],
+            window.tables[ENTRIES],
+            window.stretch,
+            window.guarantee,
+            window.charge,
+            signed=window.signed,
+            ceiling=self._stream.ceiling,
+        )
+
+
+class OpenLayout(Layout):
+    """The counts of as many keys as there are."""
+
+    def joined(self, tables: Any) -> Any:
+        """Return what a stream of names takes: how much each key has."""
+        return tables
+
+    def split(self, vector: Any) -> dict[str, Any]:
+        """Return the counts of the keys that were found."""
+        return {self.portions[0].name: vector}

@@ -1,0 +1,127 @@
+"""A day's exact counts by name, with users bounded as they come: what a stream of histograms counts."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpsketch import files
+from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
+from dpsketch.errors import FileRefused
+from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.sketches.base import Accumulator
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
+from dpsketch.sketches.histogram.rows import decoded, taken, text_or_bytes
+from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.keyed import KeyedPartial
+from dpsketch.sketches.weights import checked_total, record_units
+
+__all__ = ["NamedDay", "key_column", "named", "spelled"]
+
+
+def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
+    """Return keys in one form: integers of 64 bits, or the bytes of texts. Missing ones stay missing."""
+    column, found, _ = named_column(keys, key_type)
+    whole = column.combine_chunks()
+    whole = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    if pa.types.is_dictionary(whole.type):
+        whole = decoded(whole)
+    return whole.cast(pa.int64() if (found or key_type) == "int" else pa.large_binary())
+
+
+class NamedDay(KeyedPartial, Accumulator[HistogramSpec]):
+    """The exact counts of one day, by name. Sensitive.
+
+    Names are compared exactly, so that nothing rests on a hash; which keys of a user count, where there are too many,
+    follows from a hash of user and key alone.
+    """
+
+    kind: ClassVar[str] = "histogram"
+
+    def _start(self, spec: HistogramSpec) -> None:
+        self._spec = spec
+        self._units: dict[Any, int] = {}
+        self._mass = 0
+        self._skipped = 0
+        self._counted = CountedUsers()
+
+    @property
+    def units(self) -> dict[Any, int]:
+        """What was counted of each key, text as bytes. Sensitive."""
+        return self._units
+
+    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
+        spec, grid = self._spec, self._spec.weight_grid
+        column = key_column(keys, spec.key_type)
+        batch = fingerprint(column, spec.key_type)
+        counted, n = self._counted, len(column)
+        if self._protects_users(users, disjoint_users, counts):
+            amounts = grid.one if weights is None else grid.units(weights, n)
+            limits = {"max_keys": spec.unit.max_keys, "max_units": grid.max_units}
+            bounded = bound(users, batch, amounts, **limits, seed=spec.seed, user_type=counted.user_type)
+            counted = counted.extended(bounded, disjoint_users=disjoint_users)
+            rows, units, skipped = bounded.rows, bounded.units, bounded.skipped
+            cut = cut_of_users(grid, bounded, weights)
+        else:
+            units, skipped = record_units(grid, batch, weights, counts), batch.skipped
+            rows = np.arange(n) if batch.kept is None else np.flatnonzero(batch.kept)
+            cut = cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
+        mass = checked_total(self._mass, units, 1, len(units))
+        found = _sums(column, rows, units)
+        self._begin_change()
+        self._counted = counted
+        self._mass = mass
+        for key, amount in found:
+            self._units[key] = self._units.get(key, 0) + amount
+        self._skipped += skipped
+        self._cut += cut
+
+    def _absorb(self, other: Self) -> None:
+        self._mass += other._mass
+        for key, amount in other._units.items():
+            self._units[key] = self._units.get(key, 0) + amount
+
+    def _to_document(self) -> files.Document:
+        order = sorted(self._units, key=name_order)
+        arrays: dict[str, files.Array] = {
+            "names": stored_names(order), "units": np.array([self._units[key] for key in order], np.int64)
+        }  # fmt: skip
+        return files.Document(self.kind, True, {"spec": self._spec.to_json(), "mass": str(self._mass)}, arrays)
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        sketch = cls.from_spec(HistogramSpec.from_json(document.header["spec"]))
+        names = [spelled(name) for name in read_names(document.arrays.get("names"), sketch._spec)]
+        units = integer_array(document, "units", (len(names),))
+        if len(set(names)) < len(names) or np.any(units < 1):
+            raise FileRefused("the file's counts by name are not those that dpsketch writes.")
+        sketch._units = dict(zip(names, units.tolist(), strict=True))
+        sketch._mass = int(document.header["mass"])
+        return sketch
+
+
+def spelled(name: Any) -> Any:
+    """Return a key as it is counted here: an integer, or the bytes of a text."""
+    return name.encode() if isinstance(name, str) else name
+
+
+def named(key: Any) -> Any:
+    """Return a key that was counted as a release names it."""
+    return text_or_bytes(key) if isinstance(key, bytes) else key
+
+
+def _sums(column: pa.Array, rows: npt.NDArray[Any], units: npt.NDArray[np.int64]) -> list[tuple[Any, int]]:
+    """Return how much each key has in some rows of a column; what counts for nothing is left out."""
+    if not len(rows):
+        return []
+    chosen = taken(pa.chunked_array([column]), rows).combine_chunks()
+    chosen = chosen if isinstance(chosen, pa.Array) else pa.concat_arrays(chosen.chunks)
+    encoded = chosen.dictionary_encode()
+    sums = np.zeros(len(encoded.dictionary), np.int64)
+    np.add.at(sums, encoded.indices.to_numpy(zero_copy_only=False), units)
+    pairs = zip(encoded.dictionary.to_pylist(), sums.tolist(), strict=True)
+    return [(key, amount) for key, amount in pairs if amount]

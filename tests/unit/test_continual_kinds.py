@@ -1,0 +1,365 @@
+"""Every linear kind in a stream: what one unit moves, what windows answer, what files keep and what is refused.
+
+Exact parts are read by taking the noise away: a patched permit publishes what it was given.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SketchBroken
+from dpsketch.sketches.permit import Permit
+
+GAUSSIAN = {"epsilon": 2.0, "delta": 1e-5}
+PURE = {"epsilon": 2.0, "delta": 0.0}
+DAYS = 6
+
+
+class Case(NamedTuple):
+    """A kind: how a sketch of a unit starts, heavy records, ordinary ones, and what is asked."""
+
+    make: Callable[[Any], Any]
+    same: Any  # records of one unit that share what they can
+    other: Any  # records that share nothing with these
+    crowd: Any
+    asked: Any
+    keys: Any = None
+    weighs: bool = True
+
+
+PLANE = dps.kernels.Euclidean(dim=1, bandwidth=1.0)
+CASES = {
+    "counts": Case(
+        lambda unit: dps.CountSketch(rows=3, width=8, unit=unit, key_type="int"), [1, 2], [3, 4], [5, 6, 7] * 9, 5
+    ),
+    "histogram": Case(
+        lambda unit: dps.Histogram(unit=unit, key_type="int"), [1, 2], [3, 4], [5, 6, 77] * 9, 5, [*range(9), 1, 2]
+    ),
+    "ranges": Case(lambda unit: dps.RangeSketch(bits=6, unit=unit), [0, 1], [63, 62], [9, 17, 40] * 9, (0, 20)),
+    "sketched ranges": Case(
+        lambda unit: dps.RangeSketch(bits=18, rows=3, width=8, unit=unit), [0, 1], [2**18 - 1, 77], [9, 99] * 9, (0, 20)
+    ),
+    "heavy": Case(
+        lambda unit: dps.HeavyHitters(rows=3, width=8, key_bits=16, unit=unit), [1, 2], [900, 901], [5, 9, 800] * 9, 5
+    ),
+    "density": Case(
+        lambda unit: dps.DensitySketch(kernel=PLANE, rows=4, width=8, unit=unit, bounds=(0, 9)),
+        [[0.1], [0.11]],
+        [[8.9], [8.8]],
+        [[2.0], [5.0]] * 9,
+        [2.0],
+        weighs=False,
+    ),
+}
+RELATIONS = ("add_remove", "replace")
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publications without noise."""
+
+    def add_nothing(self: Permit, table: Any, part: str, piece: Any = None) -> Any:
+        self._take(part, piece)
+        return table.copy()
+
+    monkeypatch.setattr(Permit, "add_noise", add_nothing)
+
+
+def begun(case: Case, unit: Any, budget: dict[str, float] = GAUSSIAN, days: int = DAYS, **given: Any) -> Any:
+    return dps.ContinualSketch(case.make(unit), days=days, keys=case.keys, **budget, **given)
+
+
+def published(sketch: Any, days: list[tuple[Any, list[Any]]], case: Case, weight: float | None) -> np.ndarray:
+    """What a stream publishes of days of (records, their users)."""
+    for records, users in days:
+        given: dict[str, Any] = {"users": users} if sketch.spec.unit.level == "user" else {}
+        if weight is not None and case.weighs:
+            given["weights"] = [weight] * len(records)
+        if records:
+            sketch.update(records, **given)
+        sketch.publish_day()
+    return sketch.published.astype(np.float64)
+
+
+def stated(sketch: Any) -> Any:
+    (part,) = sketch._stream.permit.calibration.parts
+    return part.bound
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("design", ["recurrence", "banded", "daily", "tree"])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_record_moves_all_publications_by_what_is_stated_at_most(name: str, relation: str, design: Any) -> None:
+    """Added, removed, replaced on its day, moved to another day, replaced by a null; and the worst is near."""
+    case = CASES[name]
+    unit = dps.per_record(neighbours=relation, max_weight=3 if case.weighs else 1)
+    worst, bound = 0.0, None
+    null = None if not isinstance(case.same[0], list) else [float("nan")]
+    found: dict[Any, np.ndarray] = {}
+    mine: list[dict[int, Any]] = [{}, {0: case.same[0]}, {1: case.same[0]}, {0: null}, {2: case.other[0]}]
+    mine += [{0: case.other[0]}, {0: case.other[1]}]
+    for i, own in enumerate(mine):
+        days = [([*case.crowd, *([own[day]] if day in own else [])], []) for day in range(DAYS)]
+        sketch = begun(case, unit, design=design)
+        found[i], bound = published(sketch, days, case, 3.0), stated(sketch)
+    for one, two in itertools.permutations(found, 2):
+        nothing = {0, 3}  # no record, or one without a key: which is a record that counts for nothing
+        if relation == "add_remove" and not {one, two} & nothing:
+            continue
+        moved = found[one] - found[two]
+        assert np.abs(moved).sum() <= bound.l1
+        assert math.sqrt(np.sum(moved**2)) <= bound.l2
+        worst = max(worst, math.sqrt(np.sum(moved**2)) / bound.l2)
+    assert worst > (0.6 if relation == "replace" else 0.9 if design != "recurrence" else 0.8)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("design", ["recurrence", "banded", "tree"])
+@pytest.mark.parametrize(("user_days", "apart"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_user_of_several_days_moves_all_publications_by_what_is_stated_at_most(
+    name: str, relation: str, user_days: int, apart: int, design: Any
+) -> None:
+    """A user who comes every day with more than counts, one who comes late, and one in the place of the other."""
+    case = CASES[name]
+    unit = dps.per_user(max_keys=2, neighbours=relation, max_weight=2 if case.weighs else 1)
+    crowd = [f"user {i}" for i in range(len(case.crowd))]
+    schedules: list[dict[int, Any]] = [
+        {},
+        dict.fromkeys(range(DAYS), case.same),
+        dict.fromkeys(range(DAYS), case.other),
+        {day: [*case.same, *case.other] for day in range(2, DAYS)},
+        dict.fromkeys(range(0, DAYS, apart), case.same),
+    ]
+    found = []
+    for own in schedules:
+        # The crowd is a new one on every day, so that nobody else is dropped.
+        days = [
+            (
+                [*case.crowd, *own.get(day, [])],
+                [*(f"{each} of {day}" for each in crowd), *["me"] * len(own.get(day, []))],
+            )
+            for day in range(DAYS)
+        ]
+        sketch = begun(case, unit, design=design, user_days=user_days, days_apart=apart)
+        found.append(published(sketch, days, case, 9.0))
+        bound = stated(sketch)
+    worst = 0.0
+    for one, two in itertools.permutations(range(len(found)), 2):
+        if relation == "add_remove" and 0 not in (one, two):
+            continue
+        moved = found[one] - found[two]
+        assert np.abs(moved).sum() <= bound.l1
+        assert math.sqrt(np.sum(moved**2)) <= bound.l2
+        worst = max(worst, math.sqrt(np.sum(moved**2)) / bound.l2)
+    assert worst > 0.4
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "pure"])
+@pytest.mark.parametrize("name", CASES)
+def test_without_noise_a_window_is_what_one_sketch_of_its_days_holds(name: str, budget: dict[str, float]) -> None:
+    case, unit = CASES[name], dps.per_record()
+    sketch = begun(case, unit, budget)
+    adapter, whole = sketch._adapter, sketch._adapter.start()
+    for day in range(4):
+        records = [*case.crowd, *case.same * (day + 1)]
+        sketch.day(records)
+        if day in (1, 2):
+            whole.update(adapter.records(records))
+    vector, _ = sketch._stream.answer(2, 3)
+    for part, table in sketch._layout.split(vector).items():
+        assert np.allclose(table, adapter.counted(whole)[part], atol=0.05)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_noise_of_a_window_is_what_its_release_says(name: str) -> None:
+    """The cells of an empty window have the variance of its laws. False-positive rate below 1e-6 a case (5.3σ)."""
+    case = CASES[name]
+    sketch = begun(case, dps.per_record())
+    for _ in range(DAYS):
+        sketch.publish_day()
+    vector, stretch = sketch._stream.answer(2, 5)
+    window = sketch._layout.window(vector, stretch, sketch.guarantee, None)
+    for part, table in window.tables.items():
+        cells, law = table.size, window.laws[part]
+        if cells >= 8:
+            slack = 5.3 * math.sqrt(2 / cells)
+            assert abs(float(np.mean(table**2)) / law.variance - 1) < slack, part
+
+
+@pytest.mark.parametrize("level", ["record", "user"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_stream_goes_on_from_its_file_to_the_byte(name: str, level: str) -> None:
+    case, user = CASES[name], level == "user"
+    unit = dps.per_user(max_keys=2) if user else dps.per_record()
+    sketch = begun(case, unit, user_days=2 if user else None, first_day="2026-01-01")
+    for day in range(2):
+        sketch.day(case.crowd, **({"users": [f"{day}"] * len(case.crowd)} if user else {}))
+    sketch.update(case.same, **({"users": ["me"] * 2} if user else {}))
+    data = sketch.to_sensitive_bytes()
+    again = dps.load_sensitive(data)
+    assert again.to_sensitive_bytes() == data
+    assert np.array_equal(again.published, sketch.published)
+    assert again.total().guarantee == sketch.total().guarantee
+    again.publish_day()
+    release = again.between(2, 3)
+    loaded = dps.load(files.encode(release.to_document()))
+    assert type(loaded) is type(release)
+    assert files.encode(loaded.to_document()) == files.encode(release.to_document())
+    if user:
+        with pytest.raises(InvalidInput):
+            dps.load_sensitive(data).update(case.same, users=["me"] * 2)  # the second update of a day
+
+
+@pytest.mark.parametrize("name", ["heavy", "density", "sketched ranges"])
+def test_a_file_whose_tables_enter_more_often_than_was_paid_for_is_refused(name: str) -> None:
+    sketch = begun(CASES[name], dps.per_record())
+    sketch.publish_day()
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    header = {**document.header, "scales": [2 * scale for scale in document.header["scales"]]}
+    forged = files.encode(files.Document(document.kind, True, header, document.arrays))
+    with pytest.raises(FileRefused, match="guarantee"):
+        dps.load_sensitive(forged)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_curves_and_changes_are_those_of_the_windows(name: str) -> None:
+    case = CASES[name]
+    sketch = begun(case, dps.per_record(), first_day="2026-01-01")
+    for day in range(4):
+        sketch.day([*case.crowd, *case.same * day])
+    curve = sketch.curve(case.asked, window=2)
+    assert curve.key == ["2026-01-02", "2026-01-03", "2026-01-04"]
+    last = sketch._adapter.read(sketch.between(3, 4), case.asked, 0.95)
+    assert math.isclose(curve.value[-1], last.value[0])
+    wide = sketch.curve(case.asked, window=2, together=True)
+    assert np.all(wide.high - wide.low > curve.high - curve.low)
+    before = sketch._adapter.read(sketch.between(1, 2), case.asked, 0.95)
+    change = sketch.change(case.asked, (3, 4), (1, 2))
+    assert change.low[0] <= change.value[0] <= change.high[0]
+    if name not in ("counts", "heavy"):  # whose location estimates are chosen by the table
+        assert math.isclose(change.value[0], last.value[0] - before.value[0], abs_tol=1e-6)
+    sketch.plot(case.asked, window=1)
+
+
+def test_the_change_between_overlapping_windows_has_the_noise_of_what_differs() -> None:
+    """Days 1 to 5 less days 1 to 4 is day 5: noise they share is gone, where adding variances would double it."""
+    sketch = begun(CASES["histogram"], dps.per_record())
+    for _ in range(5):
+        sketch.publish_day()
+    change, day = sketch.change(5, (1, 5), (1, 4)), sketch.between(5, 5).estimate([5])
+    assert math.isclose(change.value[0], day.value[0], abs_tol=1e-9)
+    assert math.isclose(change.high[0] - change.value[0], day.high[0] - day.value[0])
+
+
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE, {"epsilon": 1e6, "delta": 1e-6}], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_a_window_less_itself_is_nothing(name: str, budget: dict[str, float]) -> None:
+    """No noise is left, and none where so much is spent that it rounds to nothing."""
+    sketch = begun(CASES[name], dps.per_record(), budget)
+    sketch.day(CASES[name].crowd)
+    change = sketch.change(CASES[name].asked, (1, 1), (1, 1))
+    assert math.isclose(change.value[0], 0.0, abs_tol=1e-9)
+    assert change.low[0] <= 0 <= change.high[0]
+
+
+def test_quantiles_over_time_follow_the_days() -> None:
+    sketch = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=dps.per_record()), days=30, epsilon=8, delta=1e-6)
+    for day in range(4):
+        sketch.day(np.arange(100 * day, 100 * day + 100).repeat(50))
+    medians = sketch.curve(0.5, window=1)
+    assert np.all(np.abs(medians.value - [49, 149, 249, 349]) <= 5)
+    assert sketch.change(0.5, (4, 4), (1, 1)).low[0] > 200
+
+
+def test_the_top_of_a_window_is_found_without_candidates() -> None:
+    sketch = dps.ContinualSketch(
+        dps.HeavyHitters(rows=5, width=256, key_bytes=8, unit=dps.per_record()), days=30, epsilon=4, delta=1e-6
+    )
+    for name in ("monday", "tuesday", "tuesday"):
+        sketch.day([name] * 4000)
+    assert sketch.between(1, 1).top().key == ["monday"]
+    assert sketch.between(2, 3).top().key == ["tuesday"]
+    assert sketch.total().top().key == ["tuesday", "monday"]
+
+
+def test_frames_by_name_for_keys_and_points() -> None:
+    table = pa.table({"x": [1.0, 2.0, None], "y": [0.0, 1.0, 1.0], "who": ["a", "b", "c"]})
+    kernel = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
+    density = dps.DensitySketch(kernel=kernel, rows=4, width=8, unit=dps.per_user(max_keys=1))
+    sketch = dps.ContinualSketch(density, days=5, user_days=1, **GAUSSIAN)
+    sketch.day(table, points=["x", "y"], user="who")
+    assert sketch.skipped_nulls == 1
+    sketch.day(table, points=["x", "y"], user="who")
+    assert sketch.dropped_records == 3
+    keys = dps.ContinualSketch(dps.Histogram(unit=dps.per_record()), keys=["a", "z"], days=5, **GAUSSIAN)
+    keys.day(table, key="who")
+    assert keys.skipped_nulls == 2  # not on the list
+
+
+@pytest.mark.usefixtures("exact")
+def test_a_public_list_with_a_key_twice_counts_it_once_and_others_for_nothing() -> None:
+    sketch = dps.ContinualSketch(
+        dps.Histogram(unit=dps.per_user(max_keys=1)), keys=["a", "b", "a"], days=3, user_days=3, **GAUSSIAN
+    )
+    # A user's keys that are not on the list take no place of those that are.
+    release = sketch.day(["x", "y", "a", "a", None], users=["me"] * 5)
+    assert release.keys == ["a", "b"]
+    assert release.estimate(["a", "b"]).value.round(3).tolist() == [1.0, 0.0]
+    with pytest.raises(InvalidInput, match="public list"):
+        release.estimate(["x"])
+
+
+def test_a_refused_update_leaves_users_free_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["ranges"]
+    sketch = begun(case, dps.per_user(max_keys=2), user_days=1)
+    with pytest.raises(InvalidInput):
+        sketch.update([1, 10**6], users=["me", "me"])  # outside the domain
+    sketch.publish_day()
+    sketch.update([1], users=["me"])
+    assert sketch.dropped_records == 0
+    sketch.publish_day()
+
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(sketch._today), "_add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sketch.update([1], users=["you"])
+    with pytest.raises(SketchBroken):
+        sketch.publish_day()
+
+
+def test_what_cannot_be_published_day_after_day_is_refused() -> None:
+    unit, record = dps.per_user("auto"), dps.per_record()
+    full = dps.RangeSketch(bits=4, unit=record)
+    full.update([1])
+    sets = dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=4, unit=record)
+    one_row = dps.DensitySketch(kernel=PLANE, rows=4, unit=record, placement="one_row")
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (dps.DistinctSketch(unit=record), {}, "one of"),
+        (dps.Histogram(unit=record, max_counters=8), {}, "one of"),
+        (full, {}, "empty"),
+        (sets, {}, "sets"),
+        (one_row, {}, "every row"),
+        (dps.Histogram(unit=unit), {"keys": ["a"]}, "state max_keys"),
+        (dps.Histogram(unit=record), {"keys": []}, "at least one"),
+        (dps.Histogram(unit=record), {"keys": ["a", None]}, "null"),
+        (dps.RangeSketch(bits=4, unit=record), {"keys": [1]}, "leave it out"),
+        (dps.RangeSketch(bits=4, unit=record), {"user_days": 2}, "per_user"),
+    ]
+    for sketch, given, words in refused:
+        with pytest.raises(DpsketchError, match=words):
+            dps.ContinualSketch(sketch, days=3, **GAUSSIAN, **given)
