@@ -77,6 +77,12 @@ class Aggregate:
         with self._lock:
             return self._collector.snapshot()
 
+    @property
+    def memory(self) -> int:
+        """Bytes in use for its reports: identifiers, and what the protocol keeps."""
+        with self._lock:
+            return self._collector.memory
+
     def copy(self) -> Collector:
         """Return the whole collector as it is now."""
         with self._lock:

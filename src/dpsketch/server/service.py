@@ -24,6 +24,7 @@ from dpsketch.server.auth import SCOPES, Caller, Scope, Tokens, require
 from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.limits import Body, Quota, Rate
 from dpsketch.server.logs import log
+from dpsketch.server.memory import return_what_is_freed
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases
@@ -276,6 +277,7 @@ class Readiness:
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Service]:
     """Start a service on its store, and end it so that nothing is lost."""
+    return_what_is_freed()
     storage = await asyncio.to_thread(lambda: Storage(settings.store, shared=settings.shared))
     try:
         tokens = Tokens(storage, settings.public)
