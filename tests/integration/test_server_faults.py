@@ -92,7 +92,7 @@ def test_a_write_that_the_database_refuses_ends_its_session(database: str) -> No
         storage.claim()
         storage.append([("c", 1, b"x")], {})
         storage._next = 1
-        with pytest.raises(Exception, match="duplicate key"):
+        with pytest.raises(StorageFailed, match="UniqueViolation"):
             storage.append([("c", 1, b"y")], {})
         end_sessions(database)
         storage.claim()

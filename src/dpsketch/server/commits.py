@@ -124,10 +124,12 @@ class Collecting:
                     outcomes = await loop.run_in_executor(self._thread, self._commit, group)
                 except Exception as error:
                     # Whatever it was, nobody is told that their report is stored.
-                    log("error", "commit failed", error=type(error).__name__, requests=len(group))
+                    words = "the reports were not stored; send them again."
+                    reason = str(error) if isinstance(error, StorageFailed) else words
+                    log("error", "commit failed", error=type(error).__name__, reason=reason, requests=len(group))
                     for waiting in group:
                         if not waiting.future.done():
-                            waiting.future.set_exception(StorageFailed("the reports were not stored; send them again."))
+                            waiting.future.set_exception(StorageFailed(reason))
                     continue
                 for waiting, outcome in zip(group, outcomes, strict=True):
                     if not waiting.future.done():

@@ -25,7 +25,7 @@ from sqlalchemy.exc import ArgumentError
 
 from dpsketch.errors import InvalidInput
 from dpsketch.server.auth import Token, check_scope
-from dpsketch.server.failures import guarded
+from dpsketch.server.failures import guarded, storage_failed
 from dpsketch.server.locks import CREATING, WRITING, lock_database, lock_file
 from dpsketch.server.refusals import StorageFailed
 from dpsketch.server.schema import bring_up_to_date
@@ -162,7 +162,7 @@ class Storage:
         try:
             self._write_once(numbered, old, counters)
         except Exception:
-            # Whether the transaction took place is not known: the next claim() finds out. COPY's errors are psycopg's.
+            # Whether the transaction took place is not known: the next claim() finds out.
             self._drop_writer()
             raise
         self._next += len(chunks)
@@ -378,7 +378,13 @@ def _begin_sqlite(connection: Connection) -> None:
 def _copy(connection: Connection, rows: list[tuple[int, str, int, bytes]]) -> None:
     """Write rows by PostgreSQL's COPY, in its binary form."""
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy("COPY dpsketch_chunk FROM STDIN (FORMAT BINARY)") as copy:
-        copy.set_types(["int8", "text", "int8", "bytea"])
-        for row in rows:
-            copy.write_row(row)
+    try:
+        with driver.cursor() as cursor, cursor.copy("COPY dpsketch_chunk FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types(["int8", "text", "int8", "bytea"])
+            for row in rows:
+                copy.write_row(row)
+    except connection.dialect.loaded_dbapi.Error as error:
+        failure = storage_failed(error)  # SQLAlchemy does not see it, so that it would be psycopg's own
+    else:
+        return
+    raise failure
