@@ -19,6 +19,9 @@ DEMO = ("--demo", "--public-batch", "100000", "--address-rate", "1000000", "--ad
         "--collection-rate", "1000000", "--compute-rate", "100")  # fmt: skip
 """The demo, without limits on what a test does to it."""
 
+AXE = Path(__file__).parent / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+"""Deque's axe-core, as ``tests/install_components.sh`` installs it."""
+
 SCREENSHOTS = Path(__file__).parent / "output" / "screenshots"
 
 # Violations of the content security policy are events; they join the page's errors.
@@ -134,6 +137,17 @@ class Visit:
         """Return how many texts were looked at, and those that stand out too little."""
         found: dict[str, Any] = self.page.evaluate(_POOR_CONTRAST)
         return found
+
+    def violations(self) -> list[str]:
+        """Return what axe-core calls serious or critical: rule, words, and the first element concerned."""
+        self.page.evaluate(AXE.read_text())
+        found = self.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+        assert found["passes"], "axe looked at nothing"
+        return [
+            f"{one['id']} ({one['impact']}): {one['help']}: {one['nodes'][0]['html'][:200]}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
 
     def focus(self) -> dict[str, Any]:
         """Return what has the focus, and whether one can see that."""

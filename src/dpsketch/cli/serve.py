@@ -58,6 +58,10 @@ def _limit(flag: str, least: float, words: str) -> Any:
 app = typer.Typer(invoke_without_command=True)
 tokens = typer.Typer(help="Tokens, which say who may collect, read or administer.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+tickets = typer.Typer(
+    help="Tickets, with which people report to a collection that asks for them.", no_args_is_help=True
+)
+app.add_typer(tickets, name="ticket")
 
 
 @app.callback()
@@ -273,6 +277,38 @@ def revoke(
         if not storage.revoke_token(identifier):
             raise InvalidInput("there is no token with this id; `dpsketch serve token list` shows them.")
     say(f"Token {identifier} is revoked.")
+
+
+@tickets.command("issue")
+def issue_tickets(
+    context: typer.Context,
+    collection: Annotated[str, typer.Option("--collection", metavar="ID", help="The collection that they are for.")],
+    days: Annotated[float, typer.Option("--days", min=0.0001, help="After so many days they expire.")] = 30,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, max=1_000_000, help="How many, each of its own.")] = 1,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="Whom it is for, in a name of your own; left out: a random one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make tickets for a collection and show them, one a line. None is kept: only its use leaves a mark."""
+    from dpsketch.local.tickets import issue, new_subject
+
+    if subject is not None and number > 1:
+        raise InvalidInput(
+            "--subject names one ticket: leave --number out. Two of one subject have one report together."
+        )
+    with _storage(context) as storage:
+        found = next((row for row in storage.collections() if row.id == collection), None)
+    if found is None or found.tickets is None:
+        raise InvalidInput("there is no collection with this id that asks for tickets; GET /v1/collections shows them.")
+    expires = time.time() + days * _DAY
+    made = [
+        issue(found.tickets.key, collection, subject=subject or new_subject(), expires=expires) for _ in range(number)
+    ]
+    if as_json:
+        print_json({"collection": collection, "period": found.tickets.period, "tickets": made})
+    else:
+        print("\n".join(made))
 
 
 @contextlib.contextmanager

@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from dpsketch.server.tickets import Period
+
 __all__ = [
-    "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionView", "Counters",
-    "DensityAnswer", "EstimatesAnswer", "Failure", "GridAnswer", "History", "LedgerView", "NewCollection", "Received",
-    "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TopInAddress",
+    "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionStarted",
+    "CollectionView", "Counters", "DensityAnswer", "EstimatesAnswer", "Failure", "GridAnswer", "History",
+    "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView",
+    "SharesAnswer", "Status", "TopInAddress",
 ]  # fmt: skip
 
 MOST_KEYS = 100_000
@@ -74,6 +77,7 @@ class NewCollection(_Asked):
     max_reports: StrictInt | None = Field(default=None, ge=1, le=2**53)
     closes_at: AwareDatetime | None = None
     deletes_at: AwareDatetime | None = None
+    tickets: Period | None = Field(default=None, description="Ask for a ticket; each may report so often.")
 
 
 class Failure(BaseModel):
@@ -231,6 +235,13 @@ class CollectionView(BaseModel):
     max_reports: int | None
     closes_at: str | None
     deletes_at: str | None
+    tickets: Period | None
+
+
+class CollectionStarted(CollectionView):
+    """A collection that was just started; the key of its tickets is not shown again."""
+
+    ticket_key: str | None
 
 
 class CollectionList(BaseModel):
