@@ -177,7 +177,7 @@ def visit(
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, has_touch=width < 500
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     try:
         page = context.new_page()
         seen = Visit(page, address)
@@ -219,7 +219,7 @@ def views(address: str) -> dict[str, str]:
     one = collection(address)["id"]
     shown = {f"release-{kind}": f"/releases/{identifier}" for kind, identifier in releases(address).items()}
     return {"releases": "/releases", **shown, "collections": "/collections", "collection": f"/collections/{one}",
-            "take-part": "/demo", "demo": f"/demo/{one}", "budget": "/budget"}  # fmt: skip
+            "take-part": "/demo", "demo": f"/demo/{one}", "budget": "/budget", "programs": "/api"}  # fmt: skip
 
 
 def use(seen: Visit, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from dpsketch.server.answers import question
 from dpsketch.server.commits import Outcome
 from dpsketch.server.models import (
     FAILURES,
+    TABLE,
     AskKeys,
     AskTop,
     CollectionList,
@@ -28,6 +29,7 @@ from dpsketch.server.models import (
     CollectionView,
     Confidence,
     Counters,
+    Form,
     History,
     NewCollection,
     Received,
@@ -222,18 +224,20 @@ async def delete(identifier: str, visitor: Changing) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{identifier}/estimate", response_model=SharesAnswer)
+@router.get("/{identifier}/estimate", response_model=SharesAnswer, responses=TABLE)
 async def estimate(
     identifier: str,
     visitor: Reading,
     key: Annotated[list[str] | None, Query(max_length=1000)] = None,
     confidence: Annotated[Confidence, Query()] = 0.95,
+    format: Annotated[Form, Query()] = "json",
 ) -> Response:
     """Estimate the share of people who hold each key."""
-    return await _estimate(visitor, identifier, AskKeys(keys=list(key or []), confidence=confidence))
+    asked = AskKeys(keys=list(key or []), confidence=confidence, format=format)
+    return await _estimate(visitor, identifier, asked)
 
 
-@router.post("/{identifier}/estimate", response_model=SharesAnswer)
+@router.post("/{identifier}/estimate", response_model=SharesAnswer, responses=TABLE)
 async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Estimate the shares of many keys; they do not appear in an address."""
     return await _estimate(visitor, identifier, asked)
@@ -246,17 +250,18 @@ async def _estimate(visitor: Visitor, identifier: str, asked: AskKeys) -> Respon
     def work() -> Response:
         snapshot = aggregate.snapshot()
         found = answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
-        return _shares(found, snapshot, joint=False)
+        return _shares(found, snapshot, asked.format, joint=False)
 
     return await visitor.answer(question("shares", identifier, repr(asked)), work, aggregate.reports)
 
 
-def _shares(found: Estimates, snapshot: Snapshot, *, joint: bool) -> Response:
+def _shares(found: Estimates, snapshot: Snapshot, form: Literal["json", "csv"], *, joint: bool) -> Response:
     doubts = doubts_of(found, snapshot.protocol)
     note = " ".join(filter(None, [found.note, doubts.words]))
     return estimates_reply(
         replace(found, note=note),
         snapshot.guarantee,
+        form,
         joint=joint,
         reports=snapshot.users,
         implausible=doubts.any,
@@ -264,13 +269,13 @@ def _shares(found: Estimates, snapshot: Snapshot, *, joint: bool) -> Response:
     )
 
 
-@router.get("/{identifier}/top", response_model=SharesAnswer)
+@router.get("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
 async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
     """List the largest of the collection's candidates."""
     return await _top(visitor, identifier, asked)
 
 
-@router.post("/{identifier}/top", response_model=SharesAnswer)
+@router.post("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
 async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
     """List the largest of some candidates."""
     return await _top(visitor, identifier, asked)
@@ -286,7 +291,7 @@ async def _top(visitor: Visitor, identifier: str, asked: AskTop) -> Response:
     def work() -> Response:
         snapshot = aggregate.snapshot()
         found = top(snapshot, asked.n, list(candidates), asked.confidence)
-        return _shares(found, snapshot, joint=True)
+        return _shares(found, snapshot, asked.format, joint=True)
 
     return await visitor.answer(question("largest", identifier, repr(asked)), work, aggregate.reports)
 

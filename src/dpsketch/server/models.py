@@ -10,8 +10,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, Str
 from dpsketch.server.tickets import Period
 
 __all__ = [
-    "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionStarted",
-    "CollectionView", "Counters", "DensityAnswer", "EstimatesAnswer", "Failure", "GridAnswer", "History",
+    "FAILURES", "TABLE", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionStarted",
+    "CollectionView", "Counters", "DensityAnswer", "EstimatesAnswer", "Failure", "Form", "GridAnswer", "History",
     "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView",
     "SharesAnswer", "Status", "TopInAddress",
 ]  # fmt: skip
@@ -24,6 +24,7 @@ AskedType = Annotated[
     Literal["int", "text"] | None,
     Field(description='What the keys are, where the release does not say; else 5 is an integer and "5" is text.'),
 ]
+Form = Annotated[Literal["json", "csv"], Field(description="JSON with the guarantee, or the estimates as CSV.")]
 _PLAIN = r"^[^\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+$"
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
 """A name without control characters; those that turn the direction of writing would make it show as another one."""
@@ -40,6 +41,7 @@ class AskKeys(_Asked):
     confidence: Confidence = 0.95
     estimator: StrictStr | None = None
     key_type: AskedType = None
+    format: Form = "json"
 
 
 class AskTop(_Asked):
@@ -49,12 +51,15 @@ class AskTop(_Asked):
     candidates: list[Key] | None = Field(default=None, max_length=MOST_KEYS)
     confidence: Confidence = 0.95
     key_type: AskedType = None
+    format: Form = "json"
 
 
 async def _top_in_address(
-    n: Annotated[int, Query(ge=1, le=10_000)] = 20, confidence: Annotated[Confidence, Query()] = 0.95
+    n: Annotated[int, Query(ge=1, le=10_000)] = 20,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+    format: Annotated[Form, Query()] = "json",
 ) -> AskTop:
-    return AskTop(n=n, confidence=confidence)
+    return AskTop(n=n, confidence=confidence, format=format)
 
 
 TopInAddress = Annotated[AskTop, Depends(_top_in_address)]
@@ -97,6 +102,9 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     "5XX": {"model": Failure, "description": "The service could not answer now."},
 }
 """How every route can fail, for its description."""
+
+TABLE: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
+"""That a route answers with CSV where it is asked to."""
 
 
 class UnitView(BaseModel):
@@ -190,7 +198,7 @@ class GridAnswer(BaseModel):
 
 
 class ReleaseView(BaseModel):
-    """A release in the list."""
+    """A release in the list; those of one name are its versions, counted from 1 in the order they were added."""
 
     id: str
     name: str
@@ -202,6 +210,8 @@ class ReleaseView(BaseModel):
     needs_candidates: bool
     mounted: bool
     added: str | None
+    version: int
+    versions: int
 
 
 class ReleaseWhole(ReleaseView):

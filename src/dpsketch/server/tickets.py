@@ -45,6 +45,6 @@ def check_ticket(ticketing: Ticketing, collection: str, ticket: str | None, now:
 
 def spent_ticket(ticketing: Ticketing) -> Refused:
     """Return the refusal of a second report."""
-    often = "at all" if ticketing.period == "once" else f"a {ticketing.period}"
-    words = f"This ticket has had its report; the collection takes one {often} for each. Nothing was stored."
+    often = "" if ticketing.period == "once" else f" a {ticketing.period}"
+    words = f"This ticket has had its report; the collection takes one{often} from each. Nothing was stored."
     return Refused(409, "ticket_used", words)

@@ -7,16 +7,19 @@ import { showDemo } from "./demo.js";
 import { h, noticeBoard } from "./dom.js";
 import { showRelease } from "./explorer.js";
 import { showLedger } from "./ledger.js";
-import { showReleases } from "./releases.js";
+import { showOperations } from "./operations.js";
+import { showNewest, showReleases } from "./releases.js";
 
 const VIEWS = [
   [/^#\/releases$/, showReleases],
+  [/^#\/releases\/newest\/([^/]+)$/, showNewest],
   [/^#\/releases\/([^/]+)$/, showRelease],
   [/^#\/collections$/, showCollections],
   [/^#\/collections\/([^/]+)$/, showCollection],
   [/^#\/demo$/, showOpenCollections],
   [/^#\/demo\/([^/]+)(?:\/([^/]+))?$/, showDemo],
   [/^#\/budget$/, showLedger],
+  [/^#\/api$/, showOperations],
 ];
 const HOME = "#/releases";
 
