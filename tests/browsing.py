@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,12 @@ AXE = Path(__file__).parent / "browser" / "node_modules" / "axe-core" / "axe.min
 """Deque's axe-core, as ``tests/install_components.sh`` installs it."""
 
 SCREENSHOTS = Path(__file__).parent / "output" / "screenshots"
+
+FIGURES = {
+    "releases-wide": "service-releases", "release-density-wide": "service-release",
+    "collection-wide": "service-collection", "demo-wide": "service-taking-part",
+}  # fmt: skip
+"""The pictures that the documentation shows; where DPSKETCH_FIGURES is set, the tests that make them put them there."""
 
 # Violations of the content security policy are events; they join the page's errors.
 _WATCH_POLICY = """
@@ -159,6 +166,8 @@ class Visit:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         self.page.screenshot(path=path, full_page=True)
+        if name in FIGURES and os.environ.get("DPSKETCH_FIGURES"):
+            shutil.copy(path, Path(__file__).parents[1] / "docs" / "figures" / f"{FIGURES[name]}.png")
         return path
 
 

@@ -108,6 +108,12 @@ def serve(
     shared: Annotated[
         bool, typer.Option("--shared", envvar="DPSKETCH_SHARED", help="Other processes serve this PostgreSQL too.")
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", envvar="DPSKETCH_WORKERS", min=1, max=9999, help="How many share it; limits are divided."
+        ),
+    ] = 1,
     demo: Annotated[bool, typer.Option("--demo", help="Show made-up releases and a collection, open to all.")] = False,
     max_body: Annotated[int, _limit("--max-body", 1024, "Largest binary batch of reports, in bytes.")] = 8 << 20,
     max_json: Annotated[int, _limit("--max-json", 1024, "Largest request in JSON, in bytes.")] = 256 << 10,
@@ -185,6 +191,7 @@ def serve(
             hosts=(*_LOOPBACK, *(allow_host or ())) if host in _LOOPBACK else tuple(allow_host or ()),
             client_header=client_header,
             shared=shared,
+            workers=workers,
             limits=limits,
         )
         serve_app(create_app(settings), host, port, limits, lambda url: print(url, flush=True))

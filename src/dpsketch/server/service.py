@@ -312,6 +312,7 @@ class Readiness:
 async def running(settings: Settings) -> AsyncIterator[Service]:
     """Start a service on its store, and end it so that nothing is lost."""
     return_what_is_freed()
+    own = settings.limits.for_one_of(settings.workers)
     storage = await asyncio.to_thread(lambda: Storage(settings.store, shared=settings.shared))
     try:
         tokens = Tokens(storage, settings.public)
@@ -329,8 +330,8 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             collecting=collecting,
             ledger=None if settings.ledger is None else Ledger(settings.ledger),
             metrics=metrics,
-            admission=Admission(settings.limits),
-            answers=Answers(settings.limits.compute_rate, settings.limits.timeout, metrics),
+            admission=Admission(own),
+            answers=Answers(own.compute_rate, own.timeout, metrics),
             readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
             streams=Streams(),
         )
