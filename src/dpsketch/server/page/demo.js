@@ -159,7 +159,7 @@ export async function showDemo(place, { id, ticket, signal }) {
   );
   const step = card(
     "2. Look at what will be sent",
-    h("p", {}, "This text, and nothing else:"),
+    h("p", {}, collection.tickets ? "This text, your ticket, and nothing else:" : "This text, and nothing else:"),
     body,
     meaning,
     form(send, sendNotice, collection.tickets ? labelled("Your ticket", pass, passWords) : null, h("div", { class: "row" }, h("button", { type: "submit" }, "Send it"))),
