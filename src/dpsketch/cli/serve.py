@@ -114,6 +114,12 @@ def serve(
             "--workers", envvar="DPSKETCH_WORKERS", min=1, max=9999, help="How many share it; limits are divided."
         ),
     ] = 1,
+    telemetry: Annotated[
+        bool,
+        typer.Option(
+            "--telemetry", envvar="DPSKETCH_TELEMETRY", help="Send spans to OpenTelemetry: route, status, time."
+        ),
+    ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Show made-up releases and a collection, open to all.")] = False,
     max_body: Annotated[int, _limit("--max-body", 1024, "Largest binary batch of reports, in bytes.")] = 8 << 20,
     max_json: Annotated[int, _limit("--max-json", 1024, "Largest request in JSON, in bytes.")] = 256 << 10,
@@ -192,6 +198,7 @@ def serve(
             client_header=client_header,
             shared=shared,
             workers=workers,
+            telemetry=telemetry,
             limits=limits,
         )
         serve_app(create_app(settings), host, port, limits, lambda url: print(url, flush=True))

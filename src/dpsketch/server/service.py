@@ -34,6 +34,7 @@ from dpsketch.server.storage import Storage
 from dpsketch.server.streams import Streams
 from dpsketch.server.tables import Mark
 from dpsketch.server.tickets import check_ticket, current_period
+from dpsketch.server.traces import Traces, to_collector
 
 __all__ = [
     "Admission", "Asked", "Service", "Visitor", "administrator", "anyone", "content_type", "device", "reading_caller",
@@ -101,6 +102,7 @@ class Service:
     answers: Answers
     readiness: Readiness
     streams: Streams
+    traces: Traces
     forgotten: dict[str, int] = field(default_factory=dict)  # the period at which used tickets were last forgotten
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -313,6 +315,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
     """Start a service on its store, and end it so that nothing is lost."""
     return_what_is_freed()
     own = settings.limits.for_one_of(settings.workers)
+    traces = to_collector() if settings.telemetry else Traces()
     storage = await asyncio.to_thread(lambda: Storage(settings.store, shared=settings.shared))
     try:
         tokens = Tokens(storage, settings.public)
@@ -334,6 +337,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             answers=Answers(own.compute_rate, own.timeout, metrics),
             readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
             streams=Streams(),
+            traces=traces,
         )
         collecting.start()
         housekeeping = asyncio.create_task(_keep_house(service))
@@ -347,6 +351,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             await collecting.stop()
             service.answers.stop()
             service.readiness.stop()
+            await asyncio.to_thread(traces.stop)
             log("info", "stopped", reports=sum(each.reports for each in aggregates))
     finally:
         await asyncio.to_thread(storage.close)

@@ -100,6 +100,8 @@ class Settings:
         Whether other processes serve the same store (PostgreSQL only).
     workers : int
         How many processes serve it; rates and quotas are divided by it.
+    telemetry : bool
+        Whether requests are noted as OpenTelemetry spans.
     limits : Limits
         What a caller may ask for.
     """
@@ -113,6 +115,7 @@ class Settings:
     client_header: str | None = None
     shared: bool = False
     workers: int = 1
+    telemetry: bool = False
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -161,6 +164,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         client_header=given.get("DPSKETCH_CLIENT_HEADER") or None,
         shared=_switch(given, "DPSKETCH_SHARED"),
         workers=_whole(given, "DPSKETCH_WORKERS", 1),
+        telemetry=_switch(given, "DPSKETCH_TELEMETRY"),
         limits=_limits(given),
     )
 
