@@ -47,6 +47,8 @@ def estimates_reply(
     """Return estimates with their intervals and the guarantee; as CSV, the estimates alone."""
     if form == "csv":
         headers = {"Content-Disposition": 'attachment; filename="estimates.csv"'}
+        if more.get("implausible"):
+            headers["Dpsketch-Implausible"] = "true"  # a table has no room for a warning
         return Response(estimates.to_csv().encode("utf-8", "backslashreplace"), media_type=CSV, headers=headers)
     return reply(
         {

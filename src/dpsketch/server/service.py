@@ -240,8 +240,9 @@ async def device(request: Request) -> Visitor:
     # A token for one collection sees that one in the list.
     own = service.tokens.caller(request.headers.get("authorization")).collection
     named = _collection(request)
-    if named is not None and HEADER in request.headers:
-        visitor = service.reporter(request, named)
+    asked = None if named is None else service.aggregates.find(named)
+    if asked is not None and asked.row.tickets is not None and HEADER in request.headers:
+        visitor = service.reporter(request, asked.row.id)
         service.admission.spec_rate.take(visitor.key)
         return visitor
     visitor = service.visitor(request, "collect", "read", "admin", collection=named or own)
