@@ -127,10 +127,10 @@ class Failing(Storage):
 
     broken = False
 
-    def append(self, chunks: list[tuple[str, int, bytes]], counters: dict[str, dict[str, int]]) -> list[Chunk]:
+    def append(self, *written: Any) -> list[Chunk]:
         if self.broken:
             raise StorageFailed("the disk is full")
-        return super().append(chunks, counters)
+        return super().append(*written)
 
 
 def test_counters_that_a_failed_write_took_with_it_are_written_again(tmp_path: Path) -> None:
