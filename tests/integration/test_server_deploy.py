@@ -112,7 +112,7 @@ def test_caddy_takes_its_example_and_tells_addresses(tmp_path: Path) -> None:
 
 
 def behind_a_proxy(url: str, server: Server, token: str) -> None:
-    """Strangers are told apart by their own addresses, whatever they say; the page is reached, metrics are not."""
+    """Strangers are told apart by their own addresses, whatever they say; the page and streams come through."""
     with httpx.Client(base_url=url, verify=False, headers={"Host": "reports.example.org"}) as here:
         wait_for(lambda: _up(here))
         address = f"/v1/collections/{new_collection(server.client(token))}/reports"
