@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,16 @@ DEMO = ("--demo", "--public-batch", "100000", "--address-rate", "1000000", "--ad
         "--collection-rate", "1000000", "--compute-rate", "100")  # fmt: skip
 """The demo, without limits on what a test does to it."""
 
+AXE = Path(__file__).parent / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+"""Deque's axe-core, as ``tests/install_components.sh`` installs it."""
+
 SCREENSHOTS = Path(__file__).parent / "output" / "screenshots"
+
+FIGURES = {
+    "releases-wide": "service-releases", "release-density-wide": "service-release",
+    "collection-wide": "service-collection", "demo-wide": "service-taking-part",
+}  # fmt: skip
+"""The pictures that the documentation shows; where DPSKETCH_FIGURES is set, the tests that make them put them there."""
 
 # Violations of the content security policy are events; they join the page's errors.
 _WATCH_POLICY = """
@@ -135,6 +145,17 @@ class Visit:
         found: dict[str, Any] = self.page.evaluate(_POOR_CONTRAST)
         return found
 
+    def violations(self) -> list[str]:
+        """Return what axe-core calls serious or critical: rule, words, and the first element concerned."""
+        self.page.evaluate(AXE.read_text())
+        found = self.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+        assert found["passes"], "axe looked at nothing"
+        return [
+            f"{one['id']} ({one['impact']}): {one['help']}: {one['nodes'][0]['html'][:200]}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+
     def focus(self) -> dict[str, Any]:
         """Return what has the focus, and whether one can see that."""
         found: dict[str, Any] = self.page.evaluate(_FOCUS)
@@ -145,6 +166,8 @@ class Visit:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         self.page.screenshot(path=path, full_page=True)
+        if name in FIGURES and os.environ.get("DPSKETCH_FIGURES"):
+            shutil.copy(path, Path(__file__).parents[1] / "docs" / "figures" / f"{FIGURES[name]}.png")
         return path
 
 
@@ -163,7 +186,7 @@ def visit(
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, has_touch=width < 500
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     try:
         page = context.new_page()
         seen = Visit(page, address)
@@ -205,7 +228,7 @@ def views(address: str) -> dict[str, str]:
     one = collection(address)["id"]
     shown = {f"release-{kind}": f"/releases/{identifier}" for kind, identifier in releases(address).items()}
     return {"releases": "/releases", **shown, "collections": "/collections", "collection": f"/collections/{one}",
-            "take-part": "/demo", "demo": f"/demo/{one}", "budget": "/budget"}  # fmt: skip
+            "take-part": "/demo", "demo": f"/demo/{one}", "budget": "/budget", "programs": "/api"}  # fmt: skip
 
 
 def use(seen: Visit, name: str) -> None:

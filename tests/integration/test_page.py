@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import dpsketch as dps
-from browsing import DEMO, Visit, ask, collection, releases, service, use, views, visit
+from browsing import AXE, DEMO, Visit, ask, collection, releases, service, use, views, visit
 from dpsketch import local
 
 CHROMIUM = shutil.which("chromium")
@@ -59,6 +59,23 @@ def test_every_view_fits_its_screen_and_can_be_read(
             contrast = seen.poor_contrast()
             assert contrast["poor"] == [], name
             assert contrast["seen"] > 10, name
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (tests/install_components.sh)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_any_view(browser: Browser, demo: str, scheme: Literal["light", "dark"]) -> None:
+    with visit(browser, demo, scheme=scheme) as seen:
+        for name, route in views(demo).items():
+            seen.open(route)
+            use(seen, name)
+            assert seen.violations() == [], name
+        seen.page.get_by_role("button", name="Sign in").click()
+        assert seen.violations() == [], "the dialog for a token"
+        seen.page.get_by_role("button", name="Close").click()
+        seen.page.evaluate("document.querySelector('main').innerHTML = '<img src=x><input>'")
+        assert len(seen.violations()) >= 2, "axe finds what is planted"
+        seen.errors.clear()  # the planted image is not there
+        seen.requests.clear()
 
 
 def test_the_check_of_contrast_finds_pale_text_and_that_of_width_a_wide_element(tab: Visit) -> None:

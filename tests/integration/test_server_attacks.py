@@ -147,6 +147,7 @@ def test_shares_that_cannot_be_are_flagged(server: Server) -> None:
     assert "forged" in moved["note"]
     top = server.client().get(f"{address}/top").json()
     assert (top["implausible"], top["implausible_keys"]) == (True, [0])
+    assert server.client().get(f"{address}/top?format=csv").headers["dpsketch-implausible"] == "true"
 
 
 # Two: large bodies.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from serving import Server, dpsketch, new_collection, new_token, objects
+from serving import Server, new_collection, new_token, objects
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,27 +71,65 @@ def test_nginx_takes_its_example_and_tells_addresses(tmp_path: Path) -> None:
         assert checked.returncode == 0, checked.stderr
         with subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL) as proxy:
             try:
-                here = httpx.Client(
-                    base_url="https://127.0.0.1:18443", verify=False, headers={"Host": "reports.example.org"}
-                )
-                wait_for(lambda: _up(here))
-                identifier = new_collection(server.client(token))
-                address = f"/v1/collections/{identifier}/reports"
-                codes = [
-                    here.post(address, json=objects(1)[0], headers={"X-Real-IP": f"203.0.113.{n}"}).status_code
-                    for n in range(4)
-                ]
-                assert codes == [202, 202, 429, 429]
-                same = here.post(address, json=objects(1)[0], headers={"Origin": "https://reports.example.org"})
-                assert same.json()["error"]["code"] == "quota_exceeded"  # and not cross_site
-                assert here.get("/", headers={"Accept": "text/html"}).text.startswith("<!doctype html>")
-                here.close()
+                behind_a_proxy("https://127.0.0.1:18443", server, token)
             finally:
                 proxy.terminate()
                 proxy.wait(20)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         assert server.stop() == 0
+
+
+def test_caddy_takes_its_example_and_tells_addresses(tmp_path: Path) -> None:
+    """A real Caddy, without the certificate that it would fetch for a name of its own."""
+    if shutil.which("caddy") is None:
+        pytest.skip("Caddy is not installed")
+    store = str(tmp_path / "caddy.db")
+    token = new_token(store, "admin")
+    options = ["--store", store, "--public-collect", "--allow-host", "reports.example.org", "--address-quota", "2"]
+    server = Server(tmp_path, [*options, "--client-header", "X-Real-IP"]).start()
+    example = (ROOT / "deploy" / "Caddyfile").read_text()
+    replaced = {
+        "127.0.0.1:8321": server.url.removeprefix("http://"),
+        "reports.example.org {": "http://reports.example.org:18080 {\n\tbind 127.0.0.1",
+    }
+    for old, new in replaced.items():
+        assert old in example
+        example = example.replace(old, new)
+    config = tmp_path / "Caddyfile"
+    config.write_text("{\n\tadmin off\n}\n" + example)
+    own = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(config)]
+    try:
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=own) as proxy:
+            try:
+                behind_a_proxy("http://127.0.0.1:18080", server, token)
+            finally:
+                proxy.kill()  # told to stop, it would wait for what is open
+                proxy.wait(20)
+    finally:
+        assert server.stop() == 0
+
+
+def behind_a_proxy(url: str, server: Server, token: str) -> None:
+    """Strangers are told apart by their own addresses, whatever they say; the page and streams come through."""
+    with httpx.Client(base_url=url, verify=False, headers={"Host": "reports.example.org"}) as here:
+        wait_for(lambda: _up(here))
+        address = f"/v1/collections/{new_collection(server.client(token))}/reports"
+        codes = [
+            here.post(address, json=objects(1)[0], headers={"X-Real-IP": f"203.0.113.{n}"}).status_code
+            for n in range(4)
+        ]
+        assert codes == [202, 202, 429, 429]
+        same = here.post(address, json=objects(1)[0], headers={"Origin": "https://reports.example.org"})
+        assert same.json()["error"]["code"] == "quota_exceeded"  # and not cross_site
+        assert here.get("/", headers={"Accept": "text/html"}).text.startswith("<!doctype html>")
+        with here.stream("GET", address.replace("/reports", "/stream"), headers=_bearer(token)) as stream:
+            assert json.loads(next(stream.iter_lines()))["collection"]["reports"] == 2
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _up(client: httpx.Client) -> bool:
@@ -97,13 +139,89 @@ def _up(client: httpx.Client) -> bool:
         return False
 
 
-def test_the_dockerfile_runs_without_root_and_names_what_is_there() -> None:
+def stages() -> tuple[str, str]:
+    """Return the two stages of the Dockerfile, with lines that go on joined."""
     text = (ROOT / "deploy" / "Dockerfile").read_text()
-    final = text.rpartition("\nFROM ")[2]
+    text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
+    build, final = text.replace("\\\n", " ").split("\nFROM ")
+    return build, final
+
+
+def test_the_dockerfile_names_what_is_there() -> None:
+    build, final = stages()
     assert re.search(r"^USER 10001$", final, re.MULTILINE)
-    copied = re.findall(r"^COPY (?!--from)(.+) /source", text, re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(.+) /source", build, re.MULTILINE)
     for name in " ".join(copied).split():
         assert (ROOT / name).exists(), name
-    [entry] = re.findall(r"^ENTRYPOINT (.+)$", final, re.MULTILINE)
-    options = dpsketch("serve", "--help")
-    assert all(word in options for word in json.loads(entry) if word.startswith("--"))
+
+
+def test_the_dockerfiles_commands_run_without_root_on_a_tree_that_they_cannot_write(tmp_path: Path) -> None:
+    """Its warm-up, its environment, its entry and its health check, with folders of the test's own in their places.
+
+    That the package installs into an empty environment is held by test_install.py.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes another user")
+    as_user = ["setpriv", "--reuid", "10001", "--regid", "10001", "--clear-groups", "--no-new-privs", "--"]
+    # A Python in root's own folder is not for others; the system's of the same version is.
+    same = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = sysconfig.get_path("purelib")
+    trying = [*as_user, "/bin/sh", "-c", 'exec "$0" -c "import numba"']
+    runnable = [
+        each
+        for each in (sys.executable, same)
+        if not subprocess.run(
+            [*trying, each], env={"PYTHONPATH": packages}, capture_output=True, check=False
+        ).returncode
+    ]
+    if not runnable:
+        pytest.skip("another user cannot run a Python with what the package needs")
+    build, final = stages()
+    root = Path(tempfile.mkdtemp(prefix="dpsketch-image-", dir="/tmp"))
+    root.chmod(0o755)
+    try:
+        opt, data, temporary = root / "opt", root / "data", root / "tmp"
+        shutil.copytree(ROOT / "src", opt / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        (opt / "bin").mkdir()
+        for name, arguments in (("python", ""), ("dpsketch", "-m dpsketch ")):
+            (opt / "bin" / name).write_text(f'#!/bin/sh\nexec {runnable[0]} {arguments}"$@"\n')
+            (opt / "bin" / name).chmod(0o755)
+        for folder in (data, temporary):
+            folder.mkdir()
+            os.chown(folder, 10001, 10001)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+
+        def here(text: str) -> str:
+            ours = {"/opt/dpsketch": str(opt), "/data": str(data), "/tmp": str(temporary), "8321": port}
+            return re.sub(r"(?<![\w-])(/opt/dpsketch|/data|/tmp|8321)\b", lambda found: ours[found[0]], text)
+
+        [settings] = re.findall(r"^ENV (.+)$", final, re.MULTILINE)
+        environment = dict(pair.split("=", 1) for pair in here(settings).replace("$PATH", os.environ["PATH"]).split())
+        environment |= {"PYTHONPATH": f"{opt / 'src'}:{packages}", "HOME": str(data), "DPSKETCH_PUBLIC_READ": "1"}
+        [warm_up] = re.findall(r"&& (NUMBA_CACHE_DIR.+)$", build, re.MULTILINE)
+        subprocess.run(["/bin/sh", "-c", here(warm_up)], check=True, env=environment)
+        assert list((opt / "numba").rglob("*.nbi")), "nothing was compiled beforehand"
+        before = sorted(path for path in opt.rglob("*"))
+        [entry] = re.findall(r"^ENTRYPOINT (.+)$", final, re.MULTILINE)
+        [health] = re.findall(r"^HEALTHCHECK .*?CMD (.+)$", final, re.MULTILINE)
+        command = [*as_user, *(here(word) for word in json.loads(entry)), "--log-level", "warning"]
+        log = (tmp_path / "log").open("wb")
+        with log, subprocess.Popen(command, cwd=data, env=environment, stdout=log, stderr=log) as process:
+            try:
+                check = [here(word) for word in json.loads(health)]
+
+                def healthy() -> bool:
+                    return subprocess.run(check, env=environment, capture_output=True, check=False).returncode == 0
+
+                wait_for(healthy, 120)
+                assert Path(f"/proc/{process.pid}").stat().st_uid == 10001
+                assert httpx.get(f"http://127.0.0.1:{port}/v1/releases").json() == {"releases": []}
+            finally:
+                process.terminate()
+                assert process.wait(60) == 0, (tmp_path / "log").read_text()
+        assert sorted(path for path in opt.rglob("*")) == before
+        assert (data / "service.db").stat().st_mode & 0o077 == 0
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

@@ -110,6 +110,32 @@ def test_refusals_of_all_workers_are_added_up(tmp_path: Path, database: str) -> 
     assert row.refused["malformed"] == 5
 
 
+def test_workers_together_let_through_what_one_would(tmp_path: Path, database: str) -> None:
+    """An address that a proxy sends to both in turn has its quota once, not twice."""
+    token = new_token(database, "admin")
+    (tmp_path / "b").mkdir()
+    options = ["--store", database, "--shared", "--workers", "2", "--public-collect", "--address-quota", "6"]
+    servers = [Server(folder, options).start() for folder in (tmp_path, tmp_path / "b")]
+    try:
+        address = f"/v1/collections/{new_collection(servers[0].client(token))}"
+        wait_for(lambda: servers[1].client(token).get(address).status_code == 200)
+        turns = [servers[turn % 2].client().post(f"{address}/reports", json=objects(1)[0]) for turn in range(12)]
+        assert [answer.status_code for answer in turns] == [202] * 6 + [429] * 6
+    finally:
+        assert [server.stop() for server in servers] == [0, 0]
+
+
+def test_limits_are_divided_among_workers() -> None:
+    limits = Limits(address_quota=7, read_rate=10, timeout=30).for_one_of(4)
+    assert (limits.address_quota, limits.read_rate, limits.timeout) == (1, 2.5, 30)
+    assert Limits(address_quota=2).for_one_of(4).address_quota == 1
+    assert Limits().for_one_of(1) == Limits()
+    assert from_environment({"DPSKETCH_STORE": "x", "DPSKETCH_SHARED": "1", "DPSKETCH_WORKERS": "3"}).workers == 3
+    for wrong in ({"DPSKETCH_WORKERS": "2"}, {"DPSKETCH_WORKERS": "0", "DPSKETCH_SHARED": "1"}):
+        with pytest.raises(InvalidInput, match=r"workers|DPSKETCH_WORKERS"):
+            from_environment({"DPSKETCH_STORE": "x", **wrong})
+
+
 def test_one_sqlite_is_not_shared(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="PostgreSQL only"):
         Storage(str(tmp_path / "x.db"), shared=True)

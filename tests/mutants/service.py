@@ -6,6 +6,7 @@ from tests.mutants.gate import Mutant
 
 _ATTACKS = "tests/integration/test_server_attacks.py -k"
 _LIMITS = "tests/unit/test_server_limits.py -k"
+_TICKETS = "tests/integration/test_server_tickets.py -k"
 _PRODUCTION = "tests/integration/test_server_production.py -k"
 
 STRANGERS = [
@@ -72,5 +73,45 @@ STRANGERS = [
         "                pass\n            return self._commit_in_turn(group)",
         f"{_PRODUCTION} count_every_report_once",
         "a worker does not read what others wrote before it writes",
+    ),
+    Mutant(
+        "workers-each-with-the-whole",
+        "server/service.py",
+        "own = settings.limits.for_one_of(settings.workers)",
+        "own = settings.limits",
+        f"{_PRODUCTION} together_let_through",
+        "with two workers an address has its quota twice",
+    ),
+    Mutant(
+        "flood-clears-a-quota",
+        "server/limits.py",
+        "place = min(group, key=self._used.__getitem__)",
+        "place = max(group, key=self._used.__getitem__)",
+        f"{_LIMITS} flood_of_addresses",
+        "whoever has used a quota up is forgotten for passers-by",
+    ),
+    Mutant(
+        "ticket-leaves-no-mark",
+        "server/commits.py",
+        "if new and mark is not None:",
+        "if False and new and mark is not None:",
+        f"{_TICKETS} one_report_a_period",
+        "a ticket may be used again and again",
+    ),
+    Mutant(
+        "ticket-unsigned",
+        "local/tickets.py",
+        "if not hmac.compare_digest(mac, _mac(key, said)):",
+        "if not mac:",
+        f"{_TICKETS} forged_expired",
+        "a ticket is good whoever signed it",
+    ),
+    Mutant(
+        "ticket-at-once-twice",
+        "server/commits.py",
+        "if mark is not None and mark in self._marks:",
+        "if False and mark in self._marks:",
+        f"{_TICKETS} at_once_a_ticket",
+        "reports that come at once with one ticket all count",
     ),
 ]

@@ -145,7 +145,7 @@ def test_an_older_answer_is_not_kept_beside_a_newer_one() -> None:
             told = await answers.answer("a", False, b"x", lambda version=version: reply({"now": version}), version)
             assert json.loads(bytes(told.body)) == {"now": version}
         assert len(answers._kept) == 1
-        assert answers._size == len(b'{"now":3}')
+        assert answers.kept == 4096 + len(b'{"now":3}')
         answers.stop()
 
     asyncio.run(work())
@@ -176,10 +176,38 @@ def test_a_quota_is_of_a_day_and_keeps_no_address() -> None:
     quota.give_back("203.0.113.7", 2)
     quota.take("203.0.113.7", 2)
     quota.take("203.0.113.8", 5)
-    assert "203" not in str(quota._used)
+    assert b"203.0" not in quota._names.tobytes() + quota._used.tobytes()
     now = 86_400.0
     quota.take("203.0.113.7", 5)
-    assert len(quota._used) == 1
+    assert sum(1 for used in quota._used if used) == 1
+
+
+def test_a_quota_that_is_used_up_is_not_forgotten_for_a_flood_of_addresses() -> None:
+    """Memory stays what it is, and whoever has had most is remembered longest."""
+    quota = Quota(5, clock=lambda: 0.0, groups=4)
+    quota.take("forger", 5)
+    size = len(quota._names.tobytes())
+    for number in range(2000):
+        quota.take(f"passer-by {number}", 1)
+    with pytest.raises(Refused):
+        quota.take("forger", 1)
+    assert len(quota._names.tobytes()) == size
+
+
+def test_kept_answers_take_a_bounded_memory_with_all_that_is_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsketch.server import answers as module
+
+    monkeypatch.setattr(module, "_KEPT", 100_000)
+
+    async def work() -> None:
+        answers = Answers(1e9, 5.0, Metrics())
+        for number in range(200):
+            await answers.answer("a", True, b"%d" % number, lambda: reply({}))
+        assert 0 < answers.kept <= 100_000
+        assert len(answers._kept) == 100_000 // (4096 + 2)
+        answers.stop()
+
+    asyncio.run(work())
 
 
 def test_a_rate_forgets_whoever_is_at_rest() -> None:

@@ -58,6 +58,10 @@ def _limit(flag: str, least: float, words: str) -> Any:
 app = typer.Typer(invoke_without_command=True)
 tokens = typer.Typer(help="Tokens, which say who may collect, read or administer.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+tickets = typer.Typer(
+    help="Tickets, with which people report to a collection that asks for them.", no_args_is_help=True
+)
+app.add_typer(tickets, name="ticket")
 
 
 @app.callback()
@@ -103,6 +107,18 @@ def serve(
     ] = None,
     shared: Annotated[
         bool, typer.Option("--shared", envvar="DPSKETCH_SHARED", help="Other processes serve this PostgreSQL too.")
+    ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", envvar="DPSKETCH_WORKERS", min=1, max=9999, help="How many share it; limits are divided."
+        ),
+    ] = 1,
+    telemetry: Annotated[
+        bool,
+        typer.Option(
+            "--telemetry", envvar="DPSKETCH_TELEMETRY", help="Send spans to OpenTelemetry: route, status, time."
+        ),
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Show made-up releases and a collection, open to all.")] = False,
     max_body: Annotated[int, _limit("--max-body", 1024, "Largest binary batch of reports, in bytes.")] = 8 << 20,
@@ -181,6 +197,8 @@ def serve(
             hosts=(*_LOOPBACK, *(allow_host or ())) if host in _LOOPBACK else tuple(allow_host or ()),
             client_header=client_header,
             shared=shared,
+            workers=workers,
+            telemetry=telemetry,
             limits=limits,
         )
         serve_app(create_app(settings), host, port, limits, lambda url: print(url, flush=True))
@@ -273,6 +291,38 @@ def revoke(
         if not storage.revoke_token(identifier):
             raise InvalidInput("there is no token with this id; `dpsketch serve token list` shows them.")
     say(f"Token {identifier} is revoked.")
+
+
+@tickets.command("issue")
+def issue_tickets(
+    context: typer.Context,
+    collection: Annotated[str, typer.Option("--collection", metavar="ID", help="The collection that they are for.")],
+    days: Annotated[float, typer.Option("--days", min=0.0001, help="After so many days they expire.")] = 30,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, max=1_000_000, help="How many, each of its own.")] = 1,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="Whom it is for, in a name of your own; left out: a random one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make tickets for a collection and show them, one a line. None is kept: only its use leaves a mark."""
+    from dpsketch.local.tickets import issue, new_subject
+
+    if subject is not None and number > 1:
+        raise InvalidInput(
+            "--subject names one ticket: leave --number out. Two of one subject have one report together."
+        )
+    with _storage(context) as storage:
+        found = next((row for row in storage.collections() if row.id == collection), None)
+    if found is None or found.tickets is None:
+        raise InvalidInput("there is no collection with this id that asks for tickets; GET /v1/collections shows them.")
+    expires = time.time() + days * _DAY
+    made = [
+        issue(found.tickets.key, collection, subject=subject or new_subject(), expires=expires) for _ in range(number)
+    ]
+    if as_json:
+        print_json({"collection": collection, "period": found.tickets.period, "tickets": made})
+    else:
+        print("\n".join(made))
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from dpsketch.local.catalogue import nonprivate_protocol_from_json
 from dpsketch.local.wire import Columns, Form
 from dpsketch.server.refusals import Refused
 from dpsketch.server.storage import Storage
-from dpsketch.server.tables import COUNTERS, Chunk, CollectionRow, Plan
+from dpsketch.server.tables import COUNTERS, Chunk, CollectionRow, Plan, Ticketing
 
 __all__ = ["Aggregate", "Aggregates"]
 
@@ -76,6 +76,12 @@ class Aggregate:
         """Return what is known now, to be asked while reports come in."""
         with self._lock:
             return self._collector.snapshot()
+
+    @property
+    def memory(self) -> int:
+        """Bytes in use for its reports: identifiers, and what the protocol keeps."""
+        with self._lock:
+            return self._collector.memory
 
     def copy(self) -> Collector:
         """Return the whole collector as it is now."""
@@ -152,15 +158,24 @@ class Aggregates:
     def __iter__(self) -> Iterator[Aggregate]:
         return iter(list(self._all.values()))
 
+    def find(self, identifier: str) -> Aggregate | None:
+        """Return a collection, if there is one."""
+        return self._all.get(identifier)
+
     def get(self, identifier: str) -> Aggregate:
         """Return a collection, or refuse."""
-        found = self._all.get(identifier)
+        found = self.find(identifier)
         if found is None:
             raise Refused(404, "not_found", "There is no such collection.")
         return found
 
     def create(
-        self, name: str, spec: dict[str, Any], candidates: list[str | int] | None, plan: Plan | None = None
+        self,
+        name: str,
+        spec: dict[str, Any],
+        candidates: list[str | int] | None,
+        plan: Plan | None = None,
+        tickets: Ticketing | None = None,
     ) -> Aggregate:
         """Start a collection."""
         protocol = protocol_from_json(spec)
@@ -174,6 +189,7 @@ class Aggregates:
             False,
             dict.fromkeys(COUNTERS, 0),
             plan or Plan(),
+            tickets,
         )
         created = Aggregate(row)
         self._storage.add_collection(row)

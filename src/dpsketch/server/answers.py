@@ -29,8 +29,9 @@ T = TypeVar("T")
 
 _THREADS = 4
 _PUBLIC_THREADS = 1
-_KEPT = 32 << 20  # bytes of answers
-_LARGEST = 8 << 20
+_KEPT = 16 << 20  # bytes of answers
+_LARGEST = 4 << 20
+_BESIDE = 4 << 10  # bytes that an answer takes beside its body: its name, its headers, its place
 _SECONDS = 20.0  # seconds' worth of its allowance that a caller may spend at once
 _WAITING = 64  # questions that may wait for a thread
 
@@ -58,6 +59,11 @@ class Answers:
         self._size = 0
         self._pending: dict[tuple[bytes, int], asyncio.Task[Response]] = {}
         self._waiting = 0
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the answers that are kept."""
+        return self._size
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do what takes long in a thread.
@@ -147,18 +153,22 @@ class Answers:
 
     def _keep(self, name: bytes, version: int, found: Response) -> None:
         _, before = self._kept.pop(name, (0, None))
-        self._size -= 0 if before is None else len(before.body)
+        self._size -= 0 if before is None else _size(before)
         if len(found.body) > _LARGEST:
             return
         self._kept[name] = version, found
-        self._size += len(found.body)
+        self._size += _size(found)
         while self._size > _KEPT:
             _, (_, dropped) = self._kept.popitem(last=False)
-            self._size -= len(dropped.body)
+            self._size -= _size(dropped)
 
     def stop(self) -> None:
         """End the threads; what they compute is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(answer: Response) -> int:
+    return len(answer.body) + _BESIDE
 
 
 def _slow() -> Refused:

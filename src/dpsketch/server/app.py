@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 import dpsketch
 from dpsketch.errors import DpsketchError
+from dpsketch.local.tickets import HEADER
 from dpsketch.server import collection_routes, release_routes, system_routes
 from dpsketch.server.guard import Guard
 from dpsketch.server.logs import log, place_of
@@ -79,7 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             CORSMiddleware,
             allow_origins=list(settings.origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["Authorization", "Content-Type", HEADER],
         )
     app.add_middleware(Guard, settings=settings)
     return app

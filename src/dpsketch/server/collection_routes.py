@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
@@ -14,18 +14,22 @@ from starlette.responses import Response
 from dpsketch.answers import answer, top
 from dpsketch.errors import InvalidInput
 from dpsketch.local import Snapshot
+from dpsketch.local.tickets import new_key
 from dpsketch.results import Estimates
 from dpsketch.server.aggregates import Aggregate
 from dpsketch.server.answers import question
 from dpsketch.server.commits import Outcome
 from dpsketch.server.models import (
     FAILURES,
+    TABLE,
     AskKeys,
     AskTop,
     CollectionList,
+    CollectionStarted,
     CollectionView,
     Confidence,
     Counters,
+    Form,
     History,
     NewCollection,
     Received,
@@ -48,7 +52,8 @@ from dpsketch.server.service import (
     service_of,
 )
 from dpsketch.server.streams import stream_response
-from dpsketch.server.tables import Plan
+from dpsketch.server.tables import Plan, Ticketing
+from dpsketch.server.tickets import spent_ticket
 
 __all__ = ["router"]
 
@@ -67,6 +72,7 @@ async def report(request: Request, identifier: str) -> Response:
     visitor, aggregate = _open_collection(request, identifier)
     sorted_out = await _sorted(request, visitor, aggregate)
     _check_open(aggregate)  # a body may take its time, and the collection may be closed meanwhile
+    asks = aggregate.row.tickets
     outcome = await _stored(visitor, aggregate, sorted_out.records) if sorted_out.records else Outcome(0, 0, 0)
     counts = {
         "accepted": outcome.accepted,
@@ -77,6 +83,8 @@ async def report(request: Request, identifier: str) -> Response:
     for name in ("repeated", "malformed", "other_spec"):
         aggregate.refused[name] += counts[name]
     visitor.service.metrics.count_reports(counts)
+    if outcome.spent and asks is not None:
+        raise spent_ticket(asks)
     _refuse_if_none(counts)
     return reply(counts, 202)
 
@@ -101,11 +109,11 @@ async def check(request: Request, identifier: str) -> Response:
 def _open_collection(request: Request, identifier: str) -> tuple[Visitor, Aggregate]:
     """Let through who may report; of whoever has no token no more of a body is read than their reports need."""
     service = service_of(request)
-    visitor = service.visitor(request, "collect", "admin", collection=identifier)
+    visitor = service.reporter(request, identifier)
     service.admission.arrival(visitor)
     aggregate = service.aggregates.get(identifier)
     _check_open(aggregate)
-    if not visitor.known:
+    if not visitor.known or visitor.mark is not None:
         body = body_of(request)
         body.limit = min(body.limit, service.admission.batch(visitor) * (_JSON_OVERHEAD + 4 * aggregate.form.size))
     return visitor, aggregate
@@ -134,7 +142,7 @@ async def _stored(visitor: Visitor, aggregate: Aggregate, records: bytes) -> Out
     admission.reserve(visitor, aggregate, number)
     accepted = 0
     try:
-        outcome = await visitor.service.store(aggregate, records)
+        outcome = await visitor.service.store(aggregate, records, visitor.mark)
         accepted = outcome.accepted
     finally:
         admission.settle(visitor, aggregate, number - accepted)
@@ -165,6 +173,7 @@ def _view(aggregate: Aggregate) -> dict[str, Any]:
         "max_reports": row.plan.max_reports,
         "closes_at": _moment(row.plan.closes),
         "deletes_at": _moment(row.plan.deletes),
+        "tickets": None if row.tickets is None else row.tickets.period,
     }
 
 
@@ -179,9 +188,9 @@ async def collections(visitor: Fetching) -> Response:
     return reply({"collections": [_view(each) for each in mine]})
 
 
-@router.post("", response_model=CollectionView, status_code=201)
+@router.post("", response_model=CollectionStarted, status_code=201)
 async def create(asked: NewCollection, visitor: Changing) -> Response:
-    """Start a collection from the spec of a local protocol."""
+    """Start a collection from the spec of a local protocol. Where it asks for tickets, their key is shown this once."""
     service = visitor.service
     candidates: list[str | int] | None = None if asked.candidates is None else list(asked.candidates)
     plan = Plan(
@@ -189,8 +198,9 @@ async def create(asked: NewCollection, visitor: Changing) -> Response:
         None if asked.closes_at is None else asked.closes_at.timestamp(),
         None if asked.deletes_at is None else asked.deletes_at.timestamp(),
     )
-    created = await service.run(lambda: service.aggregates.create(asked.name, asked.spec, candidates, plan))
-    return reply(_view(created), 201)
+    ticketing = None if asked.tickets is None else Ticketing(new_key(), asked.tickets)
+    created = await service.run(lambda: service.aggregates.create(asked.name, asked.spec, candidates, plan, ticketing))
+    return reply({**_view(created), "ticket_key": None if ticketing is None else ticketing.key}, 201)
 
 
 @router.get("/{identifier}", response_model=CollectionView)
@@ -214,18 +224,20 @@ async def delete(identifier: str, visitor: Changing) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{identifier}/estimate", response_model=SharesAnswer)
+@router.get("/{identifier}/estimate", response_model=SharesAnswer, responses=TABLE)
 async def estimate(
     identifier: str,
     visitor: Reading,
     key: Annotated[list[str] | None, Query(max_length=1000)] = None,
     confidence: Annotated[Confidence, Query()] = 0.95,
+    format: Annotated[Form, Query()] = "json",
 ) -> Response:
     """Estimate the share of people who hold each key."""
-    return await _estimate(visitor, identifier, AskKeys(keys=list(key or []), confidence=confidence))
+    asked = AskKeys(keys=list(key or []), confidence=confidence, format=format)
+    return await _estimate(visitor, identifier, asked)
 
 
-@router.post("/{identifier}/estimate", response_model=SharesAnswer)
+@router.post("/{identifier}/estimate", response_model=SharesAnswer, responses=TABLE)
 async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Estimate the shares of many keys; they do not appear in an address."""
     return await _estimate(visitor, identifier, asked)
@@ -238,17 +250,18 @@ async def _estimate(visitor: Visitor, identifier: str, asked: AskKeys) -> Respon
     def work() -> Response:
         snapshot = aggregate.snapshot()
         found = answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
-        return _shares(found, snapshot, joint=False)
+        return _shares(found, snapshot, asked.format, joint=False)
 
     return await visitor.answer(question("shares", identifier, repr(asked)), work, aggregate.reports)
 
 
-def _shares(found: Estimates, snapshot: Snapshot, *, joint: bool) -> Response:
+def _shares(found: Estimates, snapshot: Snapshot, form: Literal["json", "csv"], *, joint: bool) -> Response:
     doubts = doubts_of(found, snapshot.protocol)
     note = " ".join(filter(None, [found.note, doubts.words]))
     return estimates_reply(
         replace(found, note=note),
         snapshot.guarantee,
+        form,
         joint=joint,
         reports=snapshot.users,
         implausible=doubts.any,
@@ -256,13 +269,13 @@ def _shares(found: Estimates, snapshot: Snapshot, *, joint: bool) -> Response:
     )
 
 
-@router.get("/{identifier}/top", response_model=SharesAnswer)
+@router.get("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
 async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
     """List the largest of the collection's candidates."""
     return await _top(visitor, identifier, asked)
 
 
-@router.post("/{identifier}/top", response_model=SharesAnswer)
+@router.post("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
 async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
     """List the largest of some candidates."""
     return await _top(visitor, identifier, asked)
@@ -278,7 +291,7 @@ async def _top(visitor: Visitor, identifier: str, asked: AskTop) -> Response:
     def work() -> Response:
         snapshot = aggregate.snapshot()
         found = top(snapshot, asked.n, list(candidates), asked.confidence)
-        return _shares(found, snapshot, joint=True)
+        return _shares(found, snapshot, asked.format, joint=True)
 
     return await visitor.answer(question("largest", identifier, repr(asked)), work, aggregate.reports)
 

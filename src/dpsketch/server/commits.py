@@ -21,6 +21,7 @@ from dpsketch.server.logs import log
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.storage import Storage
+from dpsketch.server.tables import Mark
 
 __all__ = ["Collecting", "Outcome"]
 
@@ -35,6 +36,7 @@ class Outcome:
     accepted: int
     repeated: int
     malformed: int
+    spent: int = 0  # new, and with a ticket that was used before
 
 
 @dataclass(slots=True)
@@ -45,6 +47,14 @@ class _Waiting:
     records: bytes
     future: asyncio.Future[Outcome]
     since: float
+    mark: Mark | None
+
+
+def _without_ticket(waiting: _Waiting) -> Outcome:
+    """Say what becomes of reports whose ticket was used before: those that are there are told so, others not stored."""
+    good, fresh = waiting.aggregate.sort_out(waiting.aggregate.form.from_bytes(waiting.records))
+    well, new = int(good.sum()), int(fresh.sum())
+    return Outcome(0, well - new, len(good) - well, new)
 
 
 class Collecting:
@@ -57,6 +67,7 @@ class Collecting:
         self._metrics = metrics
         self._queue: deque[_Waiting] = deque()
         self._bytes = 0
+        self._marks: set[Mark] = set()  # of tickets whose reports wait or are being written
         self._wake = asyncio.Event()
         self._stopping = False
         self._thread = ThreadPoolExecutor(1, "dpsketch-writer")
@@ -103,12 +114,20 @@ class Collecting:
         self._aggregates.refresh()
         self._catch_up()
 
-    async def submit(self, aggregate: Aggregate, records: bytes) -> Outcome:
-        """Store compact reports that have the form of their spec; return once they are durable."""
+    async def submit(self, aggregate: Aggregate, records: bytes, mark: Mark | None = None) -> Outcome:
+        """Store compact reports that have the form of their spec; return once they are durable.
+
+        ``mark`` is what a ticket is used up by: where it was, a new report is not stored.
+        """
+        if mark is not None and mark in self._marks:
+            words = "A report with this ticket is being stored; wait for its answer."
+            raise Refused(409, "ticket_busy", words, {"Retry-After": "1"})
         if self._bytes + len(records) > self._most or self._stopping:
             raise Refused(503, "busy", "The service is behind with writing; try again.", {"Retry-After": "1"})
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(aggregate, records, future, time.monotonic()))
+        self._queue.append(_Waiting(aggregate, records, future, time.monotonic(), mark))
+        if mark is not None:
+            self._marks.add(mark)
         self._bytes += len(records)
         self._wake.set()
         return await future
@@ -124,11 +143,15 @@ class Collecting:
                     outcomes = await loop.run_in_executor(self._thread, self._commit, group)
                 except Exception as error:
                     # Whatever it was, nobody is told that their report is stored.
-                    log("error", "commit failed", error=type(error).__name__, requests=len(group))
+                    words = "the reports were not stored; send them again."
+                    reason = str(error) if isinstance(error, StorageFailed) else words
+                    log("error", "commit failed", error=type(error).__name__, reason=reason, requests=len(group))
                     for waiting in group:
                         if not waiting.future.done():
-                            waiting.future.set_exception(StorageFailed("the reports were not stored; send them again."))
+                            waiting.future.set_exception(StorageFailed(reason))
                     continue
+                finally:
+                    self._marks.difference_update(waiting.mark for waiting in group if waiting.mark is not None)
                 for waiting, outcome in zip(group, outcomes, strict=True):
                     if not waiting.future.done():
                         waiting.future.set_result(outcome)
@@ -159,10 +182,17 @@ class Collecting:
         self._known = max(self._known, self._aggregates.catch_up(self._known))
 
     def _commit_in_turn(self, group: list[_Waiting]) -> list[Outcome]:
+        marks = [waiting.mark for waiting in group if waiting.mark is not None]
+        used = self._storage.used_marks(marks) if marks else set()
         by_collection: dict[Aggregate, list[int]] = defaultdict(list)
+        spent = []
         for index, waiting in enumerate(group):
-            by_collection[waiting.aggregate].append(index)
+            if waiting.mark in used:
+                spent.append(index)
+            else:
+                by_collection[waiting.aggregate].append(index)
         outcomes: list[Outcome | None] = [None] * len(group)
+        newly_used: list[Mark] = []
         chunks: list[tuple[str, int, bytes]] = []
         fresh_records: list[tuple[Aggregate, bytes]] = []
         for aggregate, indices in by_collection.items():
@@ -174,6 +204,9 @@ class Collecting:
                 end = start + len(group[index].records) // form.size
                 size, well, new = end - start, int(good[start:end].sum()), int(fresh[start:end].sum())
                 outcomes[index] = Outcome(new, well - new, size - well)
+                mark = group[index].mark
+                if new and mark is not None:
+                    newly_used.append(mark)
                 start = end
             if new_count := int(np.count_nonzero(fresh)):
                 kept = form.by_identifier(np.frombuffer(joined, form.dtype)[fresh].tobytes())
@@ -183,7 +216,7 @@ class Collecting:
             self._behind = True
             counters = self._counters()
             with self._metrics.commit_seconds.time():
-                written = self._storage.append(chunks, counters)
+                written = self._storage.append(chunks, counters, newly_used)
             self._note_saved(counters)
             for (aggregate, kept), chunk in zip(fresh_records, written, strict=True):
                 aggregate.count(aggregate.form.from_bytes(kept))
@@ -191,6 +224,8 @@ class Collecting:
             self._known = self._storage.newest
             self._behind = not self._keep_up([aggregate for aggregate, _ in fresh_records])
             self._metrics.group_size.observe(sum(chunk.reports for chunk in written))
+        for index in spent:
+            outcomes[index] = _without_ticket(group[index])
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _keep_up(self, changed: list[Aggregate]) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpsketch.server.refusals import StorageFailed
 
-__all__ = ["guarded", "sentence_of"]
+__all__ = ["guarded", "sentence_of", "storage_failed"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +39,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ("connection timeout", "the database server did not answer in time."),
     ("timeout expired", "the database server did not answer in time."),
     ("no space left", "the database server's disk is full."),
+    ("could not extend file", "the database server's disk is full."),
     ("read-only transaction", "the database is a read-only copy; name the one that takes writes."),
     ("disk is full", "the disk is full."),
     ("disk i/o error", "the disk did not take it (is it full, or gone?)."),
@@ -69,7 +70,12 @@ def guarded(method: Callable[P, T]) -> Callable[P, T]:
         try:
             return method(*args, **kwargs)
         except SQLAlchemyError as error:
-            reason = sentence_of(error)
-        raise StorageFailed(f"the store could not be used: {reason} Nothing was stored; try again.")
+            failure = storage_failed(error)
+        raise failure
 
     return run
+
+
+def storage_failed(error: Exception) -> StorageFailed:
+    """Return what callers are told of a database's error."""
+    return StorageFailed(f"the store could not be used: {sentence_of(error)} Nothing was stored; try again.")

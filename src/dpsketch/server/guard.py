@@ -102,6 +102,7 @@ def _note(scope: Scope, method: str, status: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path", "other")
     service.metrics.requests.labels(route, status).inc()
     service.metrics.request_seconds.labels(route).observe(seconds)
+    service.traces.note(method, route, status, seconds)
     if status >= 400:
         service.metrics.refusals.labels(scope.get("dpsketch.reason", f"status {status}")).inc()
     if route not in UNLOGGED or status >= 300:

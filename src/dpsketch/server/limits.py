@@ -7,6 +7,7 @@ import hashlib
 import math
 import secrets
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ __all__ = ["Bodies", "Body", "Quota", "Rate", "too_large"]
 
 _DAY = 86_400
 _REMEMBERED = 200_000  # callers; whoever was idle longest is forgotten first
+_GROUPS, _PLACES = 1 << 15, 8  # of callers with a quota: 262,144 in 4 MB
 
 
 class Rate:
@@ -85,39 +87,54 @@ class Rate:
 
 
 class Quota:
-    """How much each caller has had today, UTC. What is remembered of a caller is a digest under a secret of the day."""
+    """How much each caller has had today, UTC. What is remembered of a caller is a digest under a secret of the day.
 
-    def __init__(self, most: int, clock: Callable[[], float] = time.time) -> None:
+    Callers lie in a table of a fixed size, each in one of a few places that its digest names. Where all of them are
+    taken, whoever has had least is forgotten: nobody gets rid of what they have had by asking from many addresses.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.time, groups: int = _GROUPS) -> None:
         self._most = most
         self._clock = clock
+        self._groups = groups
         self._day = -1
         self._secret = b""
-        self._used: OrderedDict[bytes, int] = OrderedDict()
+        self._names = array("Q", bytes(8 * groups * _PLACES))
+        self._used = array("Q", bytes(8 * groups * _PLACES))
 
     def take(self, caller: str, amount: int) -> None:
         """Count something, or refuse it."""
-        name = self._name(caller)
-        used = self._used.pop(name, 0)
+        name, group = self._find(caller)
+        place = self._place(name, group)
+        used = 0 if place is None else self._used[place]
         if used + amount > self._most:
-            self._used[name] = used
             words = "This address has sent as many reports to this collection as it may today, without a token."
             wait = math.ceil(_DAY - self._clock() % _DAY)
             raise Refused(429, "quota_exceeded", words, {"Retry-After": str(wait)})
-        self._used[name] = used + amount
-        if len(self._used) > _REMEMBERED:
-            self._used.popitem(last=False)
+        if place is None:
+            place = min(group, key=self._used.__getitem__)
+            self._names[place] = name
+        self._used[place] = used + amount
 
     def give_back(self, caller: str, amount: int) -> None:
         """Count less: it was there already, or was not taken."""
-        name = self._name(caller)
-        if name in self._used:
-            self._used[name] = max(0, self._used[name] - amount)
+        place = self._place(*self._find(caller))
+        if place is not None:
+            self._used[place] = max(0, self._used[place] - amount)
 
-    def _name(self, caller: str) -> bytes:
+    def _find(self, caller: str) -> tuple[int, range]:
+        """Return a caller's name of today, and the places where it may lie."""
         day = int(self._clock() // _DAY)
         if day != self._day:
-            self._day, self._secret, self._used = day, secrets.token_bytes(32), OrderedDict()
-        return hashlib.blake2b(caller.encode(), digest_size=16, key=self._secret).digest()
+            self._day, self._secret = day, secrets.token_bytes(32)
+            for table in (self._names, self._used):
+                table[:] = array("Q", bytes(8 * len(table)))
+        digest = hashlib.blake2b(caller.encode(), digest_size=16, key=self._secret).digest()
+        first = int.from_bytes(digest[8:]) % self._groups * _PLACES
+        return int.from_bytes(digest[:8]) | 1, range(first, first + _PLACES)
+
+    def _place(self, name: int, group: range) -> int | None:
+        return next((place for place in group if self._names[place] == name), None)
 
 
 def too_large(limit: int) -> Refused:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
-from pathlib import Path
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-__all__ = ["CONTENT_TYPE", "Metrics", "memory_in_use"]
+__all__ = ["CONTENT_TYPE", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -52,6 +47,10 @@ class Metrics:
         self.queue_lag = self._gauge("dpsketch_queue_lag_seconds", "How long the oldest of them has waited.")
         self.store_bytes = self._gauge("dpsketch_store_bytes", "Bytes that the store takes on the disk.")
         self.memory_bytes = self._gauge("dpsketch_memory_bytes", "Memory that the process holds.")
+        self.report_bytes = self._gauge(
+            "dpsketch_report_memory_bytes", "Of it, what is remembered of the reports that collections hold."
+        )
+        self.kept_bytes = self._gauge("dpsketch_answer_memory_bytes", "Of it, answers that are kept.")
         self.collections = Gauge("dpsketch_collections", "Collections.", registry=self._registry)
         self.releases = Gauge("dpsketch_releases", "Releases served.", registry=self._registry)
 
@@ -67,13 +66,3 @@ class Metrics:
     def text(self) -> bytes:
         """Return all of it as Prometheus reads it."""
         return generate_latest(self._registry)
-
-
-def memory_in_use() -> int:
-    """Return how many bytes of memory the process holds; where the system does not say, the most that it held."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024

@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from dpsketch.server.tickets import Period
+
 __all__ = [
-    "FAILURES", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionView", "Counters",
-    "DensityAnswer", "EstimatesAnswer", "Failure", "GridAnswer", "History", "LedgerView", "NewCollection", "Received",
-    "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TopInAddress",
+    "FAILURES", "TABLE", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionStarted",
+    "CollectionView", "Counters", "DensityAnswer", "EstimatesAnswer", "Failure", "Form", "GridAnswer", "History",
+    "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView",
+    "SharesAnswer", "Status", "TopInAddress",
 ]  # fmt: skip
 
 MOST_KEYS = 100_000
@@ -21,6 +24,7 @@ AskedType = Annotated[
     Literal["int", "text"] | None,
     Field(description='What the keys are, where the release does not say; else 5 is an integer and "5" is text.'),
 ]
+Form = Annotated[Literal["json", "csv"], Field(description="JSON with the guarantee, or the estimates as CSV.")]
 _PLAIN = r"^[^\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+$"
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
 """A name without control characters; those that turn the direction of writing would make it show as another one."""
@@ -37,6 +41,7 @@ class AskKeys(_Asked):
     confidence: Confidence = 0.95
     estimator: StrictStr | None = None
     key_type: AskedType = None
+    format: Form = "json"
 
 
 class AskTop(_Asked):
@@ -46,12 +51,15 @@ class AskTop(_Asked):
     candidates: list[Key] | None = Field(default=None, max_length=MOST_KEYS)
     confidence: Confidence = 0.95
     key_type: AskedType = None
+    format: Form = "json"
 
 
 async def _top_in_address(
-    n: Annotated[int, Query(ge=1, le=10_000)] = 20, confidence: Annotated[Confidence, Query()] = 0.95
+    n: Annotated[int, Query(ge=1, le=10_000)] = 20,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+    format: Annotated[Form, Query()] = "json",
 ) -> AskTop:
-    return AskTop(n=n, confidence=confidence)
+    return AskTop(n=n, confidence=confidence, format=format)
 
 
 TopInAddress = Annotated[AskTop, Depends(_top_in_address)]
@@ -74,6 +82,7 @@ class NewCollection(_Asked):
     max_reports: StrictInt | None = Field(default=None, ge=1, le=2**53)
     closes_at: AwareDatetime | None = None
     deletes_at: AwareDatetime | None = None
+    tickets: Period | None = Field(default=None, description="Ask for a ticket; each may report so often.")
 
 
 class Failure(BaseModel):
@@ -93,6 +102,9 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     "5XX": {"model": Failure, "description": "The service could not answer now."},
 }
 """How every route can fail, for its description."""
+
+TABLE: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}}
+"""That a route answers with CSV where it is asked to."""
 
 
 class UnitView(BaseModel):
@@ -186,7 +198,7 @@ class GridAnswer(BaseModel):
 
 
 class ReleaseView(BaseModel):
-    """A release in the list."""
+    """A release in the list; those of one name are its versions, counted from 1 in the order they were added."""
 
     id: str
     name: str
@@ -198,6 +210,8 @@ class ReleaseView(BaseModel):
     needs_candidates: bool
     mounted: bool
     added: str | None
+    version: int
+    versions: int
 
 
 class ReleaseWhole(ReleaseView):
@@ -231,6 +245,13 @@ class CollectionView(BaseModel):
     max_reports: int | None
     closes_at: str | None
     deletes_at: str | None
+    tickets: Period | None
+
+
+class CollectionStarted(CollectionView):
+    """A collection that was just started; the key of its tickets is not shown again."""
+
+    ticket_key: str | None
 
 
 class CollectionList(BaseModel):

@@ -14,6 +14,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.server.answers import question
 from dpsketch.server.models import (
     FAILURES,
+    TABLE,
     AskDensity,
     AskedType,
     AskKeys,
@@ -21,6 +22,7 @@ from dpsketch.server.models import (
     Confidence,
     DensityAnswer,
     EstimatesAnswer,
+    Form,
     GridAnswer,
     Name,
     ReleaseList,
@@ -49,9 +51,22 @@ _UPLOAD = {
 
 
 @router.get("", response_model=ReleaseList)
-async def releases(visitor: Reading) -> Response:
-    """List the releases."""
-    return reply({"releases": visitor.service.releases.views()})
+async def releases(
+    visitor: Reading,
+    search: Annotated[str, Query(max_length=200)] = "",
+    name: Annotated[str | None, Query(max_length=200)] = None,
+    kind: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """List the releases: all, or those in whose words all words of a search occur, or of one name or kind.
+
+    They are sorted by name, and the versions of one name with the newest first.
+    """
+    found = [
+        each
+        for each in visitor.service.releases.views(search)
+        if name in (None, each["name"]) and kind in (None, each["kind"])
+    ]
+    return reply({"releases": found})
 
 
 @router.post("", response_model=ReleaseView, status_code=201, openapi_extra=_UPLOAD)
@@ -62,14 +77,20 @@ async def upload(request: Request, visitor: Changing, name: Annotated[Name, Quer
     content = await request.body()
     service = visitor.service
     added = await service.run(lambda: service.releases.add(content, name))
-    return reply(added.view(), 201)
+    return reply(service.releases.view(added), 201)
 
 
 @router.get("/{identifier}", response_model=ReleaseWhole)
 async def release(identifier: str, visitor: Reading) -> Response:
     """Describe a release: its spec, its guarantee and what else is known of it."""
-    served = visitor.service.releases.get(identifier)
-    return await visitor.answer(question("release", identifier, served.name), lambda: reply(served.whole()))
+    releases = visitor.service.releases
+    served = releases.get(identifier)
+    place = releases.place(served)
+
+    def work() -> Response:
+        return reply({**served.whole(), **place})
+
+    return await visitor.answer(question("release", identifier, served.name, place), work)
 
 
 @router.get(
@@ -94,20 +115,21 @@ async def delete(identifier: str, visitor: Changing) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{identifier}/estimate", response_model=EstimatesAnswer)
+@router.get("/{identifier}/estimate", response_model=EstimatesAnswer, responses=TABLE)
 async def estimate(
     identifier: str,
     visitor: Reading,
     key: Annotated[list[str] | None, Query(max_length=1000)] = None,
     confidence: Annotated[Confidence, Query()] = 0.95,
     key_type: Annotated[AskedType, Query()] = None,
+    format: Annotated[Form, Query()] = "json",
 ) -> Response:
     """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
-    asked = AskKeys(keys=list(key or []), confidence=confidence, key_type=key_type)
+    asked = AskKeys(keys=list(key or []), confidence=confidence, key_type=key_type, format=format)
     return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
 
 
-@router.post("/{identifier}/estimate", response_model=EstimatesAnswer)
+@router.post("/{identifier}/estimate", response_model=EstimatesAnswer, responses=TABLE)
 async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Ask about many keys; they do not appear in an address."""
     return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
@@ -118,18 +140,18 @@ async def _estimate(visitor: Visitor, served: Served, asked: AskKeys) -> Respons
 
     def work() -> Response:
         found = answer(served.release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
-        return estimates_reply(found, served.release.guarantee, joint=False)
+        return estimates_reply(found, served.release.guarantee, asked.format, joint=False)
 
     return await visitor.answer(question("estimate", served.id, repr(asked)), work)
 
 
-@router.get("/{identifier}/top", response_model=EstimatesAnswer)
+@router.get("/{identifier}/top", response_model=EstimatesAnswer, responses=TABLE)
 async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
     """List the most frequent keys of a release that finds them by itself."""
     return await _top(visitor, visitor.service.releases.get(identifier), asked)
 
 
-@router.post("/{identifier}/top", response_model=EstimatesAnswer)
+@router.post("/{identifier}/top", response_model=EstimatesAnswer, responses=TABLE)
 async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
     """List the most frequent of some candidates."""
     return await _top(visitor, visitor.service.releases.get(identifier), asked)
@@ -143,12 +165,12 @@ async def _top(visitor: Visitor, served: Served, asked: AskTop) -> Response:
 
     def work() -> Response:
         found = top(served.release, asked.n, candidates, asked.confidence, asked.key_type)
-        return estimates_reply(found, served.release.guarantee, joint=True)
+        return estimates_reply(found, served.release.guarantee, asked.format, joint=True)
 
     return await visitor.answer(question("top", served.id, repr(asked)), work)
 
 
-@router.post("/{identifier}/decode", response_model=EstimatesAnswer)
+@router.post("/{identifier}/decode", response_model=EstimatesAnswer, responses=TABLE)
 async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     """Estimate many candidate keys together, which is more accurate than one by one."""
     served = visitor.service.releases.get(identifier)
@@ -160,7 +182,7 @@ async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
 
     def work() -> Response:
         found = decode_keys(served.release, list(asked.keys), asked.confidence, asked.key_type)
-        return estimates_reply(found, served.release.guarantee, joint=False)
+        return estimates_reply(found, served.release.guarantee, asked.format, joint=False)
 
     return await visitor.answer(question("decode", served.id, repr(asked)), work)
 

@@ -62,6 +62,11 @@ class Served:
         return [_ROUTES.get(one, one) for one in self.row.answers]
 
     @property
+    def text(self) -> str:
+        """What a search looks through: its name, its kind, its question and its id."""
+        return f"{self.name} {self.kind} {self.row.question} {self.id}".casefold()
+
+    @property
     def needs_candidates(self) -> bool:
         """Whether its keys can be listed only from a list that the caller brings."""
         return "top" in self.row.answers and not (self.row.lists_keys and self.release.names_keys)
@@ -161,12 +166,24 @@ class Releases:
     def __len__(self) -> int:
         return len(self._all)
 
-    def views(self) -> list[dict[str, Any]]:
-        """Return the list, by name."""
+    def views(self, search: str = "") -> list[dict[str, Any]]:
+        """Return the list, by name and the newest first: all, or where every word of a search occurs."""
         with self._lock:
             all_of_them = list(self._all.values())
-        all_of_them.sort(key=lambda one: (one.name, one.id))
-        return [each.view() for each in all_of_them]
+        all_of_them.sort(key=lambda one: (one.added or 0.0, one.id), reverse=True)
+        all_of_them.sort(key=lambda one: one.name)
+        words = search.casefold().split()
+        return [self.view(each) for each in all_of_them if all(word in each.text for word in words)]
+
+    def view(self, served: Served) -> dict[str, Any]:
+        """Return what the list says of a release."""
+        return {**served.view(), **self.place(served)}
+
+    def place(self, served: Served) -> dict[str, int]:
+        """Return the place of a release among those of its name, which are its versions: the oldest is the first."""
+        with self._lock:
+            same = [(one.added or 0.0, one.id) for one in self._all.values() if one.name == served.name]
+        return {"version": sorted(same).index((served.added or 0.0, served.id)) + 1, "versions": len(same)}
 
     def get(self, identifier: str) -> Served:
         """Return a release, or refuse."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Literal
 
 from starlette.responses import Response
 
 from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimates
 
-__all__ = ["estimates_reply", "finite", "reply"]
+__all__ = ["CSV", "estimates_reply", "finite", "reply"]
+
+CSV = "text/csv"
 
 
 def reply(value: Any, status: int = 200) -> Response:
@@ -39,8 +41,15 @@ def finite(value: Any) -> Any:
             return value
 
 
-def estimates_reply(estimates: Estimates, guarantee: Guarantee, *, joint: bool, **more: Any) -> Response:
-    """Return estimates with their intervals and the guarantee."""
+def estimates_reply(
+    estimates: Estimates, guarantee: Guarantee, form: Literal["json", "csv"] = "json", *, joint: bool, **more: Any
+) -> Response:
+    """Return estimates with their intervals and the guarantee; as CSV, the estimates alone."""
+    if form == "csv":
+        headers = {"Content-Disposition": 'attachment; filename="estimates.csv"'}
+        if more.get("implausible"):
+            headers["Dpsketch-Implausible"] = "true"  # a table has no room for a warning
+        return Response(estimates.to_csv().encode("utf-8", "backslashreplace"), media_type=CSV, headers=headers)
     return reply(
         {
             "estimates": finite(estimates.to_json()),

@@ -28,6 +28,12 @@ _STEPS: dict[int, tuple[str, ...]] = {
         f"ALTER TABLE dpsketch_collection ADD COLUMN closes {_FLOAT}",
         f"ALTER TABLE dpsketch_collection ADD COLUMN deletes {_FLOAT}",
     ),
+    3: (
+        "ALTER TABLE dpsketch_collection ADD COLUMN ticket_key TEXT",
+        "ALTER TABLE dpsketch_collection ADD COLUMN ticket_period TEXT",
+        "CREATE TABLE dpsketch_mark (collection TEXT NOT NULL, period BIGINT NOT NULL, mark TEXT NOT NULL, "
+        "PRIMARY KEY (collection, period, mark))",
+    ),
 }
 """What leads to each version from the one before it. Version 1 is the tables without a note of their version."""
 

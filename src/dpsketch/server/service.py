@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fastapi.routing import APIRoute
@@ -18,18 +18,23 @@ from starlette.responses import Response
 from dpsketch.errors import InvalidInput
 from dpsketch.ledger import Ledger
 from dpsketch.local import SubsetHashing
+from dpsketch.local.tickets import HEADER
 from dpsketch.server.aggregates import Aggregate, Aggregates
 from dpsketch.server.answers import Answers
 from dpsketch.server.auth import SCOPES, Caller, Scope, Tokens, require
 from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.limits import Body, Quota, Rate
 from dpsketch.server.logs import log
+from dpsketch.server.memory import return_what_is_freed
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases
 from dpsketch.server.settings import Limits, Settings
 from dpsketch.server.storage import Storage
 from dpsketch.server.streams import Streams
+from dpsketch.server.tables import Mark
+from dpsketch.server.tickets import check_ticket, current_period
+from dpsketch.server.traces import Traces, to_collector
 
 __all__ = [
     "Admission", "Asked", "Service", "Visitor", "administrator", "anyone", "content_type", "device", "reading_caller",
@@ -53,6 +58,8 @@ class Admission:
 
     def batch(self, visitor: Visitor) -> int:
         """Return how many reports a request may bring."""
+        if visitor.mark is not None:
+            return 1
         return self._limits.batch if visitor.known else self._limits.public_batch
 
     def arrival(self, visitor: Visitor) -> None:
@@ -63,19 +70,19 @@ class Admission:
         """Count what a request turned out to bring, or refuse all of it."""
         if number > 1:
             (self._token_rate if visitor.known else self._address_rate).take(visitor.key, number - 1)
-        if not visitor.known:
+        if visitor.stranger:
             self._collection_rate.take(aggregate.row.id, number)
 
     def reserve(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
         """Set well-formed reports against quotas, or refuse them."""
         if aggregate.reports + number > aggregate.most(self._limits.reports):
             raise Refused(409, "full", "This collection holds as many reports as it may, and takes no more.")
-        if not visitor.known:
+        if visitor.stranger:
             self._quota.take(f"{aggregate.row.id} {visitor.key}", number)
 
     def settle(self, visitor: Visitor, aggregate: Aggregate, unused: int) -> None:
         """Give back what was reserved for reports that were there already, or were not stored."""
-        if not visitor.known and unused:
+        if visitor.stranger and unused:
             self._quota.give_back(f"{aggregate.row.id} {visitor.key}", unused)
 
 
@@ -95,16 +102,18 @@ class Service:
     answers: Answers
     readiness: Readiness
     streams: Streams
+    traces: Traces
+    forgotten: dict[str, int] = field(default_factory=dict)  # the period at which used tickets were last forgotten
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do what takes long in a thread."""
         return await self.answers.run(work)
 
-    async def store(self, aggregate: Aggregate, records: bytes) -> Outcome:
+    async def store(self, aggregate: Aggregate, records: bytes, mark: Mark | None = None) -> Outcome:
         """Store compact reports; return once they are durable, or say that nobody knows yet."""
         try:
             async with asyncio.timeout(self.settings.limits.timeout):
-                return await self.collecting.submit(aggregate, records)
+                return await self.collecting.submit(aggregate, records, mark)
         except TimeoutError:
             words = "The store is slow, and may yet take what was sent; send the same again to be sure."
             raise Refused(503, "too_slow", words, {"Retry-After": "1"}) from None
@@ -127,9 +136,17 @@ class Service:
             await self.collecting.follow()
             await asyncio.to_thread(self.releases.refresh)
         for aggregate in self.aggregates:
+            if aggregate.row.tickets is not None and aggregate.row.tickets.period != "once":
+                await self._forget_marks(aggregate, current_period(aggregate.row.tickets, time.time()))
             ends = aggregate.row.plan.deletes
             if ends is not None and time.time() >= ends:
                 await self.delete(aggregate)
+
+    async def _forget_marks(self, aggregate: Aggregate, period: int) -> None:
+        """Forget used tickets once a period, and not yet those of the last one: a request may have begun in it."""
+        if self.forgotten.get(aggregate.row.id) != period:
+            await asyncio.to_thread(self.storage.forget_marks, aggregate.row.id, period - 1)
+            self.forgotten[aggregate.row.id] = period
 
     def check_number(self, asked: Sized) -> None:
         """Refuse more keys, candidates or points than may be asked about at once."""
@@ -143,19 +160,34 @@ class Service:
             require(caller, *scopes, collection=collection)
         return Visitor(self, caller, caller.id or f"from {request.scope['dpsketch.address']}")
 
+    def reporter(self, request: Request, collection: str) -> Visitor:
+        """Return who reports to a collection, if they may: by a token or as everyone, or by a ticket where it asks."""
+        asked = self.aggregates.find(collection)
+        if asked is None or asked.row.tickets is None:
+            return self.visitor(request, "collect", "admin", collection=collection)
+        visitor = self.visitor(request)
+        period, mark = check_ticket(asked.row.tickets, collection, request.headers.get(HEADER), time.time())
+        return replace(visitor, mark=Mark(collection, period, mark))
+
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who makes a request: what they may do, and whom limits count it for (a token, else an address)."""
+    """Who makes a request: what they may do, whom limits count it for (a token, else an address), and their ticket."""
 
     service: Service
     caller: Caller
     key: str
+    mark: Mark | None = None
 
     @property
     def known(self) -> bool:
         """Whether they have a token."""
         return bool(self.caller.id)
+
+    @property
+    def stranger(self) -> bool:
+        """Whether they have neither a token nor a ticket."""
+        return not self.known and self.mark is None
 
     async def answer(self, name: bytes, work: Callable[[], Response], version: int = 0) -> Response:
         """Answer a question, from what is kept or at the visitor's cost."""
@@ -207,7 +239,13 @@ async def device(request: Request) -> Visitor:
     service = service_of(request)
     # A token for one collection sees that one in the list.
     own = service.tokens.caller(request.headers.get("authorization")).collection
-    visitor = service.visitor(request, "collect", "read", "admin", collection=_collection(request) or own)
+    named = _collection(request)
+    asked = None if named is None else service.aggregates.find(named)
+    if asked is not None and asked.row.tickets is not None and HEADER in request.headers:
+        visitor = service.reporter(request, asked.row.id)
+        service.admission.spec_rate.take(visitor.key)
+        return visitor
+    visitor = service.visitor(request, "collect", "read", "admin", collection=named or own)
     service.admission.spec_rate.take(visitor.key)
     return visitor
 
@@ -276,6 +314,9 @@ class Readiness:
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Service]:
     """Start a service on its store, and end it so that nothing is lost."""
+    return_what_is_freed()
+    own = settings.limits.for_one_of(settings.workers)
+    traces = to_collector() if settings.telemetry else Traces()
     storage = await asyncio.to_thread(lambda: Storage(settings.store, shared=settings.shared))
     try:
         tokens = Tokens(storage, settings.public)
@@ -293,10 +334,11 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             collecting=collecting,
             ledger=None if settings.ledger is None else Ledger(settings.ledger),
             metrics=metrics,
-            admission=Admission(settings.limits),
-            answers=Answers(settings.limits.compute_rate, settings.limits.timeout, metrics),
+            admission=Admission(own),
+            answers=Answers(own.compute_rate, own.timeout, metrics),
             readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
             streams=Streams(),
+            traces=traces,
         )
         collecting.start()
         housekeeping = asyncio.create_task(_keep_house(service))
@@ -310,6 +352,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             await collecting.stop()
             service.answers.stop()
             service.readiness.stop()
+            await asyncio.to_thread(traces.stop)
             log("info", "stopped", reports=sum(each.reports for each in aggregates))
     finally:
         await asyncio.to_thread(storage.close)

@@ -67,6 +67,14 @@ class Limits:
     waiting: int = 256 << 20
     connections: int = 4096
 
+    def for_one_of(self, workers: int) -> Limits:
+        """Return the limits of one of several processes, among which a proxy spreads callers: each has its part.
+
+        So all together let through what one alone would, and never more; a quota below their number is one for each.
+        """
+        rates = {name: getattr(self, name) / workers for name in _RATES if name != "timeout"}
+        return replace(self, **rates, address_quota=max(1, self.address_quota // workers))
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -90,6 +98,10 @@ class Settings:
         The header in which a proxy tells the address of a caller.
     shared : bool
         Whether other processes serve the same store (PostgreSQL only).
+    workers : int
+        How many processes serve it; rates and quotas are divided by it.
+    telemetry : bool
+        Whether requests are noted as OpenTelemetry spans.
     limits : Limits
         What a caller may ask for.
     """
@@ -102,7 +114,13 @@ class Settings:
     hosts: tuple[str, ...] = ()
     client_header: str | None = None
     shared: bool = False
+    workers: int = 1
+    telemetry: bool = False
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.workers > 1 and not self.shared:
+            raise InvalidInput("several workers share their store: say so with --shared (DPSKETCH_SHARED=1).")
 
 
 VARIABLES: dict[str, str] = {
@@ -145,6 +163,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         hosts=_listed(given, "DPSKETCH_ALLOW_HOST"),
         client_header=given.get("DPSKETCH_CLIENT_HEADER") or None,
         shared=_switch(given, "DPSKETCH_SHARED"),
+        workers=_whole(given, "DPSKETCH_WORKERS", 1),
+        telemetry=_switch(given, "DPSKETCH_TELEMETRY"),
         limits=_limits(given),
     )
 
@@ -164,6 +184,13 @@ def _limits(given: Mapping[str, str]) -> Limits:
                 raise InvalidInput(f"{variable} is a {'whole ' * whole}number above 0.")
             chosen[name] = value
     return replace(Limits(), **chosen)
+
+
+def _whole(given: Mapping[str, str], variable: str, default: int) -> int:
+    text = given.get(variable) or str(default)
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10_000):
+        raise InvalidInput(f"{variable} is a whole number above 0.")
+    return int(text)
 
 
 def _listed(given: Mapping[str, str], variable: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,11 @@ from sqlalchemy.exc import ArgumentError
 
 from dpsketch.errors import InvalidInput
 from dpsketch.server.auth import Token, check_scope
-from dpsketch.server.failures import guarded
+from dpsketch.server.failures import guarded, storage_failed
 from dpsketch.server.locks import CREATING, WRITING, lock_database, lock_file
 from dpsketch.server.refusals import StorageFailed
 from dpsketch.server.schema import bring_up_to_date
-from dpsketch.server.tables import TABLES, Chunk, CollectionRow, ReleaseRow
+from dpsketch.server.tables import TABLES, Chunk, CollectionRow, Mark, ReleaseRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -147,22 +147,28 @@ class Storage:
         """The number of the newest chunk that this process knows of."""
         return self._next - 1
 
-    def append(self, chunks: list[tuple[str, int, bytes]], counters: dict[str, dict[str, int]]) -> list[Chunk]:
-        """Write chunks (collection, reports, content) and what counters grew by in one transaction, durably."""
-        return self._write(chunks, [], counters)
+    def append(
+        self, chunks: list[tuple[str, int, bytes]], counters: dict[str, dict[str, int]], marks: Sequence[Mark] = ()
+    ) -> list[Chunk]:
+        """Write chunks (collection, reports, content), used tickets and what counters grew by, at once and durably."""
+        return self._write(chunks, [], counters, marks)
 
     def replace(self, old: list[int], new: tuple[str, int, bytes]) -> Chunk:
         """Put one chunk in the place of several, in one transaction."""
         return self._write([new], old, {})[0]
 
     def _write(
-        self, chunks: list[tuple[str, int, bytes]], old: list[int], counters: dict[str, dict[str, int]]
+        self,
+        chunks: list[tuple[str, int, bytes]],
+        old: list[int],
+        counters: dict[str, dict[str, int]],
+        marks: Sequence[Mark] = (),
     ) -> list[Chunk]:
         numbered = [(self._next + i, *chunk) for i, chunk in enumerate(chunks)]
         try:
-            self._write_once(numbered, old, counters)
+            self._write_once(numbered, old, counters, marks)
         except Exception:
-            # Whether the transaction took place is not known: the next claim() finds out. COPY's errors are psycopg's.
+            # Whether the transaction took place is not known: the next claim() finds out.
             self._drop_writer()
             raise
         self._next += len(chunks)
@@ -170,7 +176,11 @@ class Storage:
 
     @guarded
     def _write_once(
-        self, numbered: list[tuple[int, str, int, bytes]], old: list[int], counters: dict[str, dict[str, int]]
+        self,
+        numbered: list[tuple[int, str, int, bytes]],
+        old: list[int],
+        counters: dict[str, dict[str, int]],
+        marks: Sequence[Mark],
     ) -> None:
         if self._writer is None:
             raise StorageFailed("the connection to the store was lost. Nothing was stored; try again.")
@@ -181,10 +191,34 @@ class Storage:
                 _copy(self._writer, numbered)
             elif numbered:
                 self._writer.exec_driver_sql("INSERT INTO dpsketch_chunk VALUES (?, ?, ?, ?)", numbered)
+            if marks:
+                # By their own order, which says nothing about that of the reports.
+                rows = sorted((each.collection, each.period, each.mark) for each in marks)
+                named = [dict(zip(("collection", "period", "mark"), row, strict=True)) for row in rows]
+                self._writer.execute(TABLES.mark.insert(), named)
             table = TABLES.collection
             for collection, more in counters.items():
                 grown = {name: table.c[name] + number for name, number in more.items()}
                 self._writer.execute(table.update().where(table.c.id == collection).values(**grown))
+
+    @guarded
+    def used_marks(self, marks: Sequence[Mark]) -> set[Mark]:
+        """Return which tickets were used already."""
+        table = TABLES.mark
+        with self._engine.connect() as connection:
+            found: set[Mark] = set()
+            for start in range(0, len(marks), 500):
+                some = [each.mark for each in marks[start : start + 500]]
+                rows = connection.execute(table.select().where(table.c.mark.in_(some)))
+                found |= {Mark(row.collection, row.period, row.mark) for row in rows}
+            return found
+
+    @guarded
+    def forget_marks(self, collection: str, before: int) -> None:
+        """Forget the used tickets of periods that are long over."""
+        table = TABLES.mark
+        with self._engine.begin() as connection:
+            connection.execute(table.delete().where((table.c.collection == collection) & (table.c.period < before)))
 
     @guarded
     def chunks(self, after: int = 0, collection: str | None = None) -> list[Chunk]:
@@ -304,9 +338,9 @@ class Storage:
 
     @guarded
     def delete_collection(self, identifier: str) -> None:
-        """Forget a collection, its reports, its curve and the tokens for it."""
+        """Forget a collection, its reports, its curve, its used tickets and the tokens for it."""
         with self._engine.begin() as connection:
-            for table in (TABLES.chunk, TABLES.history, TABLES.token):
+            for table in (TABLES.chunk, TABLES.history, TABLES.token, TABLES.mark):
                 connection.execute(table.delete().where(table.c.collection == identifier))
             connection.execute(TABLES.collection.delete().where(TABLES.collection.c.id == identifier))
 
@@ -378,7 +412,13 @@ def _begin_sqlite(connection: Connection) -> None:
 def _copy(connection: Connection, rows: list[tuple[int, str, int, bytes]]) -> None:
     """Write rows by PostgreSQL's COPY, in its binary form."""
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy("COPY dpsketch_chunk FROM STDIN (FORMAT BINARY)") as copy:
-        copy.set_types(["int8", "text", "int8", "bytea"])
-        for row in rows:
-            copy.write_row(row)
+    try:
+        with driver.cursor() as cursor, cursor.copy("COPY dpsketch_chunk FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types(["int8", "text", "int8", "bytea"])
+            for row in rows:
+                copy.write_row(row)
+    except connection.dialect.loaded_dbapi.Error as error:
+        failure = storage_failed(error)  # SQLAlchemy does not see it, so that it would be psycopg's own
+    else:
+        return
+    raise failure

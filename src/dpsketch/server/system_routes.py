@@ -13,7 +13,8 @@ from starlette.responses import FileResponse, Response
 import dpsketch
 from dpsketch import local
 from dpsketch.server.auth import SCOPES
-from dpsketch.server.metrics import CONTENT_TYPE, memory_in_use
+from dpsketch.server.memory import memory_in_use
+from dpsketch.server.metrics import CONTENT_TYPE
 from dpsketch.server.models import FAILURES, LedgerView, SessionView, Status
 from dpsketch.server.refusals import StorageFailed
 from dpsketch.server.replies import finite, reply
@@ -56,6 +57,8 @@ async def metrics(request: Request) -> Response:
     service.metrics.queue_bytes.set(size)
     service.metrics.queue_lag.set(service.collecting.lag)
     service.metrics.memory_bytes.set(memory_in_use())
+    service.metrics.report_bytes.set(sum(each.memory for each in service.aggregates))
+    service.metrics.kept_bytes.set(service.answers.kept)
     with contextlib.suppress(StorageFailed):
         service.metrics.store_bytes.set(await service.readiness.store_size())
     return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, LargeBinary, MetaData, Table, Text
 
-__all__ = ["COUNTERS", "TABLES", "Chunk", "CollectionRow", "Plan", "ReleaseRow", "metadata"]
+__all__ = ["COUNTERS", "TABLES", "Chunk", "CollectionRow", "Mark", "Plan", "ReleaseRow", "Ticketing", "metadata"]
 
 COUNTERS = ("repeated", "malformed", "other_spec", "oversized")
 """What is counted of the reports that were refused."""
@@ -49,6 +49,8 @@ class TABLES:
         Column("max_reports", BigInteger),
         Column("closes", Float(53)),
         Column("deletes", Float(53)),
+        Column("ticket_key", Text),
+        Column("ticket_period", Text),
     )
     chunk = Table(
         "dpsketch_chunk",
@@ -64,6 +66,14 @@ class TABLES:
         Column("collection", Text, primary_key=True),
         Column("reports", BigInteger, primary_key=True, autoincrement=False),
         Column("width", Float(53), nullable=False),
+    )
+    mark = Table(
+        "dpsketch_mark",
+        metadata,
+        Column("collection", Text, primary_key=True),
+        Column("period", BigInteger, primary_key=True, autoincrement=False),
+        Column("mark", Text, primary_key=True),
+        sqlite_with_rowid=False,  # whose numbers would keep the order in which they came
     )
 
 
@@ -98,6 +108,23 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticketing:
+    """That a collection asks for tickets: the key they are signed with, and how often each may report."""
+
+    key: str = field(repr=False)
+    period: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is kept of a ticket that was used."""
+
+    collection: str
+    period: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionRow:
     """A collection as the store keeps it; ``candidates`` is None where nobody listed any."""
 
@@ -108,6 +135,7 @@ class CollectionRow:
     closed: bool
     refused: dict[str, int]
     plan: Plan = Plan()
+    tickets: Ticketing | None = None
 
     def values(self) -> dict[str, Any]:
         """Return the row's columns."""
@@ -121,6 +149,8 @@ class CollectionRow:
             "max_reports": self.plan.max_reports,
             "closes": self.plan.closes,
             "deletes": self.plan.deletes,
+            "ticket_key": None if self.tickets is None else self.tickets.key,
+            "ticket_period": None if self.tickets is None else self.tickets.period,
         }
 
     @classmethod
@@ -128,4 +158,6 @@ class CollectionRow:
         """Rebuild it from a row."""
         refused = {name: int(getattr(row, name)) for name in COUNTERS}
         plan = Plan(row.max_reports, row.closes, row.deletes)
-        return cls(row.id, row.name, json.loads(row.spec), json.loads(row.candidates), bool(row.closed), refused, plan)
+        tickets = None if row.ticket_key is None else Ticketing(row.ticket_key, row.ticket_period)
+        spec, candidates = json.loads(row.spec), json.loads(row.candidates)
+        return cls(row.id, row.name, spec, candidates, bool(row.closed), refused, plan, tickets)

@@ -20,7 +20,12 @@ export class ServiceError extends Error {
     this.name = "ServiceError";
     this.status = status;
     this.code = code;
-    this.title = status === 401 || status === 403 ? "Please sign in" : undefined;
+    this.title = this.asksForToken ? "Please sign in" : undefined;
+  }
+
+  /** Whether a token would help. */
+  get asksForToken() {
+    return (this.status === 401 || this.status === 403) && !this.code?.startsWith("ticket_");
   }
 }
 
@@ -30,7 +35,10 @@ function exactly(_name, value, context) {
   return rounded && /^-?\d+$/.test(context?.source) ? context.source : value;
 }
 
-function sentence(status, said, retryAfter) {
+function sentence(status, code, said, retryAfter) {
+  if (code?.startsWith("ticket_")) {
+    return said;
+  }
   switch (status) {
     case 401:
       return "This service is not open to all. Sign in with the token that whoever runs it gave you.";
@@ -50,13 +58,14 @@ async function refusal(response) {
   } catch {
     // A proxy's page of HTML, say: the status is all there is to go by.
   }
-  const words = sentence(response.status, told.message, response.headers.get("Retry-After"));
+  const words = sentence(response.status, told.code, told.message, response.headers.get("Retry-After"));
   return new ServiceError(words, response.status, told.code ?? null);
 }
 
-async function send(path, { body, type = "application/json", signal, patience = PATIENCE } = {}) {
+async function send(path, { body, type = "application/json", signal, patience = PATIENCE, ticket = "" } = {}) {
   const headers = {
     ...(token() && { Authorization: `Bearer ${token()}` }),
+    ...(ticket && { "Dpsketch-Ticket": ticket }),
     ...(body !== undefined && { "Content-Type": type }),
   };
   const limits = [signal, patience === null ? undefined : AbortSignal.timeout(patience)].filter(Boolean);
@@ -89,8 +98,8 @@ async function send(path, { body, type = "application/json", signal, patience = 
 }
 
 /** GET a JSON answer. */
-export async function get(path, signal) {
-  return JSON.parse(await (await send(path, { signal })).text(), exactly);
+export async function get(path, signal, ticket = "") {
+  return JSON.parse(await (await send(path, { signal, ticket })).text(), exactly);
 }
 
 /** POST a question; what is asked travels in the body, so that no key ends up in an address. */
@@ -98,9 +107,9 @@ export async function post(path, question, signal) {
   return JSON.parse(await (await send(path, { body: JSON.stringify(question), signal })).text(), exactly);
 }
 
-/** POST a text exactly as it stands. */
-export async function postText(path, body, signal) {
-  return JSON.parse(await (await send(path, { body, signal })).text());
+/** POST a text exactly as it stands, with a ticket where there is one. */
+export async function postText(path, body, signal, ticket = "") {
+  return JSON.parse(await (await send(path, { body, signal, ticket })).text());
 }
 
 /** GET a file. */

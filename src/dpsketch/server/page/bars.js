@@ -1,8 +1,9 @@
 /** Estimates as bars with their intervals, the longest words first cut, the numbers beside them. */
 
-import { s } from "./dom.js";
+import { h, s } from "./dom.js";
 import { bottomAxis, drawing, figure, shortened, textWidth } from "./figure.js";
 import { percent, quantity, share, shareTick, tick } from "./numbers.js";
+import { csv, save } from "./saving.js";
 import { linear, logarithmic } from "./scales.js";
 
 /** How values are written: counts and densities, or shares of people. */
@@ -135,10 +136,18 @@ const COVERAGE = {
 /** A figure of estimates [{key, value, low, high}]. */
 export function barFigure(measure, keyName = "key") {
   const shown = figure([keyName, "estimate", "low", "high"]);
+  let numbers = [];
+  const button = h(
+    "button",
+    { type: "button", class: "quiet", click: () => save(csv(numbers), "estimates.csv") },
+    "Save as CSV",
+  );
+  shown.element.append(h("div", { class: "row" }, button));
   return {
     element: shown.element,
     hide: shown.hide,
     show(estimates, confidence, coverage = "single") {
+      numbers = estimates;
       shown.show({
         draw: (width) => draw(width, estimates, measure),
         caption: `Bars: estimates. Lines: ${percent(confidence)} intervals, ${COVERAGE[coverage](estimates.length)}`,

@@ -6,6 +6,7 @@ import { card, form, h, labelled, lines, noticeBoard, shown } from "./dom.js";
 import { guaranteeCard } from "./guarantee.js";
 import { widthFigure } from "./lines.js";
 import { quantity } from "./numbers.js";
+import { fileName, save } from "./saving.js";
 
 const AGAIN = 1000;
 const SLOWEST = 60_000;
@@ -68,14 +69,11 @@ function watch(path, take, notice, signal) {
 /** A button that saves the collection as a file, and a place for what goes wrong. */
 function saver(path, name, signal) {
   const notice = noticeBoard();
-  const save = async () => {
-    const address = URL.createObjectURL(await download(`${path}/export`, signal));
-    const file = `${name.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "collection"}.dps`;
-    h("a", { href: address, download: file }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  const act = async () => {
+    save(await download(`${path}/export`, signal), fileName(name, "dps"));
   };
   const button = h("button", { type: "submit", class: "quiet" }, "Save as .dps");
-  return [form(save, notice, h("div", { class: "row" }, button)), notice.element];
+  return [form(act, notice, h("div", { class: "row" }, button)), notice.element];
 }
 
 export async function showCollection(place, { id, signal }) {

@@ -56,8 +56,21 @@ function named(spec, message, candidates) {
   );
 }
 
-export async function showDemo(place, { id, signal }) {
-  const collection = await get(`collections/${part(id)}`, signal);
+/** The ticket with which this tab reports to a collection; one that came in the address is kept, and taken out of it. */
+function ticketOf(id, given) {
+  const name = `dpsketch-ticket-${id}`;
+  if (given !== undefined) {
+    sessionStorage.setItem(name, given);
+    history.replaceState(null, "", `#/demo/${part(id)}`);
+  }
+  return sessionStorage.getItem(name) ?? "";
+}
+
+const OFTEN = { once: "once", hour: "once an hour", day: "once a day", week: "once a week" };
+
+export async function showDemo(place, { id, ticket, signal }) {
+  const brought = ticketOf(id, ticket);
+  const collection = await get(`collections/${part(id)}`, signal, brought);
   const spec = checkedSpec(collection);
   const before = await kept();
   const integer = collection.spec.key_type === "int";
@@ -76,6 +89,10 @@ export async function showDemo(place, { id, signal }) {
   });
   const own = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
   const limit = h("input", { type: "number", min: 0.001, max: 20, step: "any", value: AGREED });
+  const pass = h("input", { type: "text", autocomplete: "off", spellcheck: "false", value: brought });
+  const passWords =
+    `This collection counts each ticket ${OFTEN[collection.tickets] ?? ""}. Whoever issued it knows whose it is, ` +
+    "and the service sees it beside your report; what you chose stays hidden in the noise.";
   let mine = before.find((one) => one.collection === id) ?? null;
 
   function held() {
@@ -122,7 +139,7 @@ export async function showDemo(place, { id, signal }) {
     if (mine.sent) {
       throw new Error("This report was sent already, and there is no other: a collection gets one from each browser.");
     }
-    const { accepted } = await postText(`collections/${part(id)}/reports`, mine.message, signal);
+    const { accepted } = await postText(`collections/${part(id)}/reports`, mine.message, signal, pass.value.trim());
     mine = (await markSent(id)) ?? { ...mine, sent: true };
     showReport();
     result.replaceChildren(
@@ -142,10 +159,10 @@ export async function showDemo(place, { id, signal }) {
   );
   const step = card(
     "2. Look at what will be sent",
-    h("p", {}, "This text, and nothing else:"),
+    h("p", {}, collection.tickets ? "This text, your ticket, and nothing else:" : "This text, and nothing else:"),
     body,
     meaning,
-    form(send, sendNotice, h("div", { class: "row" }, h("button", { type: "submit" }, "Send it"))),
+    form(send, sendNotice, collection.tickets ? labelled("Your ticket", pass, passWords) : null, h("div", { class: "row" }, h("button", { type: "submit" }, "Send it"))),
     sendNotice.element,
     result,
   );

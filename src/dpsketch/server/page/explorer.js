@@ -1,13 +1,14 @@
 /** A release: its promise, what it can be asked, and what else is known of it. */
 
-import { get, part } from "./api.js";
+import { download, get, part } from "./api.js";
 import { COUNTS, SHARES, between } from "./bars.js";
-import { card, h, labelled } from "./dom.js";
+import { card, form, h, labelled, noticeBoard } from "./dom.js";
 import { badge, budgetBar, guaranteeCard } from "./guarantee.js";
 import { keyTypeField, listCard, searchCard } from "./keys.js";
-import { percent, quantity } from "./numbers.js";
+import { day, percent, quantity } from "./numbers.js";
 import { densityCard } from "./points.js";
 import { rangesCard } from "./ranges.js";
+import { fileName, save } from "./saving.js";
 import { statementCard } from "./statement.js";
 
 /** Which card asks which question, in the order shown. */
@@ -59,6 +60,35 @@ function factsCard({ spec, facts }) {
   );
 }
 
+/** When it was added, the other versions of its name, and its file. */
+function recordCard(release, others, path, signal) {
+  const notice = noticeBoard();
+  const act = async () => save(await download(`${path}/file`, signal), fileName(release.name, "dps"));
+  const links = others.map(({ id, version, added }) =>
+    h(
+      "li",
+      {},
+      id === release.id
+        ? h("strong", {}, `Version ${version}, shown here`)
+        : h("a", { href: `#/releases/${part(id)}` }, `Version ${version}`),
+      added ? `, ${day(added)}` : "",
+    ),
+  );
+  return card(
+    "Versions and file",
+    h("p", {}, release.added ? `Added on ${day(release.added)}. ` : "", `Its id is ${release.id}.`),
+    others.length > 1 ? h("ul", { class: "versions" }, links) : null,
+    h(
+      "p",
+      { class: "soft" },
+      h("a", { href: `#/releases/newest/${part(release.name)}` }, "This address"),
+      " always leads to the newest of this name.",
+    ),
+    form(act, notice, h("div", { class: "row" }, h("button", { type: "submit", class: "quiet" }, "Save as .dps"))),
+    notice.element,
+  );
+}
+
 async function ledgerOf(release, signal) {
   const dataset = release.facts.charge?.dataset;
   if (dataset === undefined) {
@@ -72,6 +102,7 @@ async function ledgerOf(release, signal) {
 export async function showRelease(place, { id, signal }) {
   const release = await get(`releases/${part(id)}`, signal);
   const budget = await ledgerOf(release, signal);
+  const { releases: others } = await get(`releases?name=${part(release.name)}`, signal);
   const { field, select } = confidenceField();
   const listeners = [];
   const context = {
@@ -98,7 +129,7 @@ export async function showRelease(place, { id, signal }) {
       "div",
       { class: "split" },
       h("div", { class: "stack" }, cards),
-      h("aside", { class: "stack" }, guaranteeCard(release.guarantee), budget, factsCard(release)),
+      h("aside", { class: "stack" }, guaranteeCard(release.guarantee), budget, recordCard(release, others, context.path, signal), factsCard(release)),
     ),
   );
 }

@@ -7,16 +7,19 @@ import { showDemo } from "./demo.js";
 import { h, noticeBoard } from "./dom.js";
 import { showRelease } from "./explorer.js";
 import { showLedger } from "./ledger.js";
-import { showReleases } from "./releases.js";
+import { showOperations } from "./operations.js";
+import { showNewest, showReleases } from "./releases.js";
 
 const VIEWS = [
   [/^#\/releases$/, showReleases],
+  [/^#\/releases\/newest\/([^/]+)$/, showNewest],
   [/^#\/releases\/([^/]+)$/, showRelease],
   [/^#\/collections$/, showCollections],
   [/^#\/collections\/([^/]+)$/, showCollection],
   [/^#\/demo$/, showOpenCollections],
-  [/^#\/demo\/([^/]+)$/, showDemo],
+  [/^#\/demo\/([^/]+)(?:\/([^/]+))?$/, showDemo],
   [/^#\/budget$/, showLedger],
+  [/^#\/api$/, showOperations],
 ];
 const HOME = "#/releases";
 
@@ -53,12 +56,13 @@ async function show(arriving) {
       throw new Error("There is no such view. Choose one above.");
     }
     const [match, view] = found;
-    await view(place, { id: match[1] === undefined ? undefined : decodeURIComponent(match[1]), signal });
+    const [id, ticket] = match.slice(1).map((text) => (text === undefined ? undefined : decodeURIComponent(text)));
+    await view(place, { id, ticket, signal });
   } catch (error) {
     if (signal.aborted) {
       return;
     }
-    if (error.status === 401 || error.status === 403) {
+    if (error.asksForToken) {
       place.replaceChildren(...signIn(error));
     } else {
       notice.fail(error);

@@ -79,3 +79,7 @@ export function atMost(probability) {
 
 /** "1 report", "2 reports". */
 export const several = (number, one, many = `${one}s`) => `${whole.format(number)} ${number === 1 ? one : many}`;
+
+/** The day of a moment as the service writes it, or nothing. */
+export const day = (moment) =>
+  moment ? new Date(moment).toLocaleDateString(undefined, { year: "numeric", month: "long", day: "numeric" }) : "";

@@ -1,0 +1,40 @@
+"""The process's memory: how much it holds, and that what it frees goes back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+from pathlib import Path
+
+__all__ = ["memory_in_use", "return_what_is_freed"]
+
+# Numbers of glibc's mallopt(3).
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+
+
+def memory_in_use() -> int:
+    """Return how many bytes of memory the process holds; where the system does not say, the most that it held."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def return_what_is_freed() -> bool:
+    """Have the C library give large blocks back when they are freed, and say whether it will.
+
+    glibc keeps a heap for each thread, and after the first large block that is freed it takes the next ones from these
+    heaps, whose holes it never returns: a service that computes in threads would grow for hours. Two heaps are enough
+    here, and blocks from 256 kB on are mapped, and unmapped. Other C libraries have other habits, and are left alone.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return all(mallopt(*each) for each in ((_ARENA_MAX, 2), (_MMAP_THRESHOLD, 1 << 18), (_TRIM_THRESHOLD, 1 << 20)))

@@ -1,0 +1,28 @@
+/** Files for a person to keep. */
+
+import { h } from "./dom.js";
+
+/** A name as that of a file. */
+export const fileName = (text, ending) =>
+  `${text.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "dpsketch"}.${ending}`;
+
+/** Have the browser save something under a name. */
+export function save(blob, name) {
+  const address = URL.createObjectURL(blob);
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+const quoted = (value) => {
+  const text = value === null ? "" : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+/** Estimates as CSV, with all their digits. */
+export const csv = (estimates) =>
+  new Blob(
+    [["key", "value", "low", "high"], ...estimates.map(({ key, value, low, high }) => [key, value, low, high])].map(
+      (row) => `${row.map(quoted).join(",")}\n`,
+    ),
+    { type: "text/csv" },
+  );

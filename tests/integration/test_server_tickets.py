@@ -1,0 +1,233 @@
+"""Collections that ask for tickets: one report for each subject and period, against the real service."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dpsketch.local import tickets
+from dpsketch.server.storage import Storage
+from dpsketch.server.tables import Mark, Ticketing
+from dpsketch.server.tickets import check_ticket, current_period
+from serving import PROTOCOL, Server, dpsketch, new_token, objects
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Closed to strangers: neither --public-collect nor --public-read."""
+    folder = tmp_path_factory.mktemp("tickets")
+    store = str(folder / "tickets.db")
+    running = Server(folder, ["--store", store, "--address-rate", "1000"], {"token": new_token(store, "admin")}).start()
+    try:
+        yield running
+    finally:
+        assert running.stop() == 0
+
+
+def ticketed(server: Server, period: str = "day") -> tuple[str, str]:
+    asked = {"name": "Fruit", "spec": PROTOCOL.to_json(), "candidates": ["apple", "pear"], "tickets": period}
+    answer = server.client(server.environment["token"]).post("/v1/collections", json=asked)
+    assert answer.status_code == 201, answer.text
+    made = answer.json()
+    assert made["tickets"] == period
+    return str(made["id"]), str(made["ticket_key"])
+
+
+def ticket(collection: str, key: str, subject: str = "ann", seconds: float = 3600) -> str:
+    return tickets.issue(key, collection, subject=subject, expires=time.time() + seconds)
+
+
+def send(server: Server, collection: str, body: Any, with_ticket: str | None = None) -> tuple[int, str]:
+    headers = {} if with_ticket is None else {tickets.HEADER: with_ticket}
+    answer = server.client().post(f"/v1/collections/{collection}/reports", json=body, headers=headers)
+    told = answer.json()
+    return answer.status_code, told["error"]["code"] if "error" in told else json.dumps(told)
+
+
+def taken(accepted: int = 0, repeated: int = 0) -> tuple[int, str]:
+    return 202, json.dumps({"accepted": accepted, "repeated": repeated, "malformed": 0, "other_spec": 0})
+
+
+def test_a_ticket_brings_one_report_a_period(server: Server) -> None:
+    collection, key = ticketed(server)
+    mine, second = objects(2)
+    assert send(server, collection, mine) == (401, "ticket_needed")
+    assert send(server, collection, mine, ticket(collection, key)) == taken(accepted=1)
+    # Sent again because the answer was lost: it counts once, and whoever asks is told so.
+    assert send(server, collection, mine, ticket(collection, key)) == taken(repeated=1)
+    assert send(server, collection, second, ticket(collection, key)) == (409, "ticket_used")
+    # Another ticket of the same subject is the same subject.
+    assert send(server, collection, second, ticket(collection, key, seconds=99)) == (409, "ticket_used")
+    assert send(server, collection, second, ticket(collection, key, "bob")) == taken(accepted=1)
+    assert server.client(server.environment["token"]).get(f"/v1/collections/{collection}").json()["reports"] == 2
+
+
+def test_what_is_forged_expired_or_of_another_collection_is_refused(server: Server) -> None:
+    collection, key = ticketed(server)
+    other, other_key = ticketed(server)
+    good = ticket(collection, key)
+    body = objects(1)[0]
+    wrong = [
+        ticket(collection, other_key),
+        ticket(other, other_key),
+        ticket(other, key),
+        ticket(collection, key, seconds=-10),
+        good[:-2] + ("AA" if good[-2:] != "AA" else "BB"),
+        good.replace(".ann.", ".eve."),
+        good.rpartition(".")[0],
+        "dpt1....",
+        "x" * 5000,
+    ]
+    assert {send(server, collection, body, each) for each in wrong} == {(403, "ticket_refused")}
+    # Several reports with one ticket, a batch with a token, and an administrator: the requirement is everybody's.
+    assert send(server, collection, objects(2), good) == (413, "too_many")
+    admin = server.client(server.environment["token"])
+    assert admin.post(f"/v1/collections/{collection}/reports", json=body).json()["error"]["code"] == "ticket_needed"
+    # A report that is malformed uses nothing up.
+    assert send(server, collection, {"no": "report"}, good) == (422, "malformed")
+    assert send(server, collection, body, good) == taken(accepted=1)
+    # A ticket opens its own collection's spec, and nothing else.
+    headers = {tickets.HEADER: good}
+    assert server.client().get(f"/v1/collections/{collection}", headers=headers).json()["spec"] == PROTOCOL.to_json()
+    for path in (f"/v1/collections/{other}", f"/v1/collections/{collection}/estimate?key=apple", "/v1/collections"):
+        assert server.client().get(path, headers=headers).status_code in (401, 403), path
+
+
+def test_at_once_a_ticket_brings_one_report(server: Server) -> None:
+    collection, key = ticketed(server)
+    mine = ticket(collection, key)
+    told: list[str] = []
+
+    def one(body: dict[str, Any]) -> None:
+        with httpx.Client(base_url=server.url) as client:
+            answer = client.post(f"/v1/collections/{collection}/reports", json=body, headers={tickets.HEADER: mine})
+            told.append(str(answer.json().get("accepted", answer.json().get("error", {}).get("code"))))
+
+    threads = [threading.Thread(target=one, args=(body,)) for body in objects(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told.count("1") == 1
+    assert set(told) <= {"1", "ticket_used", "ticket_busy"}
+    assert server.client(server.environment["token"]).get(f"/v1/collections/{collection}").json()["reports"] == 1
+
+
+def used_once_over_a_kill(folder: Path, store: str) -> None:
+    token = new_token(store, "admin")
+    server = Server(folder, ["--store", store], {"token": token}).start()
+    try:
+        collection, key = ticketed(server, "once")
+        mine, second = objects(2)
+        assert send(server, collection, mine, ticket(collection, key)) == taken(accepted=1)
+        server.stop(signal.SIGKILL)
+        server.start()
+        assert send(server, collection, second, ticket(collection, key)) == (409, "ticket_used")
+        assert send(server, collection, mine, ticket(collection, key)) == taken(repeated=1)
+        issued = json.loads(
+            dpsketch("serve", "--store", store, "ticket", "issue", "--collection", collection, "-n", 3, "--json")
+        )
+        for body, each in zip(objects(3), issued["tickets"], strict=True):
+            assert send(server, collection, body, each) == taken(accepted=1)
+        assert server.client(token).delete(f"/v1/collections/{collection}").status_code == 204
+    finally:
+        assert server.stop() == 0
+    storage = Storage(store)
+    assert storage.used_marks([Mark(collection, 0, mark) for mark in _marks(key, collection)]) == set()
+    storage.close()
+
+
+def _marks(key: str, collection: str) -> list[str]:
+    return [check_ticket(Ticketing(key, "once"), collection, ticket(collection, key), time.time())[1]]
+
+
+def test_a_used_ticket_stays_used_over_a_kill_on_sqlite(tmp_path: Path) -> None:
+    used_once_over_a_kill(tmp_path, str(tmp_path / "killed.db"))
+
+
+def test_a_used_ticket_stays_used_over_a_kill_on_postgresql(tmp_path: Path, postgresql_url: str) -> None:
+    import psycopg
+
+    name = f"tickets_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    used_once_over_a_kill(tmp_path, postgresql_url.rpartition("/")[0] + f"/{name}")
+
+
+def test_the_store_keeps_no_subject_and_the_list_no_key(server: Server) -> None:
+    collection, key = ticketed(server)
+    subject = "a-subject-of-its-own"
+    assert send(server, collection, objects(1)[0], ticket(collection, key, subject)) == taken(accepted=1)
+    shown = server.client(server.environment["token"]).get("/v1/collections").text
+    assert key not in shown
+    assert '"tickets":"day"' in shown
+    with sqlite3.connect(server.options[1]) as connection:
+        rows = str(connection.execute("SELECT * FROM dpsketch_mark").fetchall())
+    connection.close()
+    assert subject not in rows
+    assert subject not in server.log.read_text()
+    assert key not in server.log.read_text()
+
+
+def test_periods_pass_and_what_is_long_over_is_forgotten(tmp_path: Path) -> None:
+    daily = Ticketing(tickets.new_key(), "day")
+    now = 86_400.0 * 20_000
+    signed = tickets.issue(daily.key, "c", subject="ann", expires=now + 1e6)
+    first, same, later = (check_ticket(daily, "c", signed, at) for at in (now, now + 86_399, now + 86_400))
+    assert first == same != later
+    assert {current_period(Ticketing("k", "once"), at) for at in (0.0, now, 2 * now)} == {0}
+    storage = Storage(str(tmp_path / "marks.db"))
+    storage.claim()
+    marks = [Mark("c", period, str(period)) for period in range(5)]
+    storage.append([], {}, marks)
+    storage.forget_marks("c", 3)
+    assert storage.used_marks(marks) == set(marks[3:])
+    storage.close()
+
+
+def test_any_language_issues_tickets(server: Server) -> None:
+    """By the words of the documentation alone: in Python without our module, and in JavaScript."""
+    collection, key = ticketed(server)
+    said = f"dpt1.{collection}.someone.{int(time.time()) + 60}"
+    digest = hmac.new(key.encode(), said.encode(), hashlib.sha256).digest()
+    by_hand = f"{said}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+    assert send(server, collection, objects(1)[0], by_hand) == taken(accepted=1)
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed: the JavaScript half is left out")
+    script = (
+        "const [key, collection] = process.argv.slice(1);"
+        "const said = `dpt1.${collection}.else.${Math.floor(Date.now() / 1000) + 60}`;"
+        "const mac = require('node:crypto').createHmac('sha256', key).update(said).digest('base64url');"
+        "console.log(`${said}.${mac}`);"
+    )
+    made = subprocess.run(["node", "-e", script, key, collection], capture_output=True, text=True, check=True)
+    assert send(server, collection, objects(1)[0], made.stdout.strip()) == taken(accepted=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--collection", "nowhere"], "no collection with this id"), (["--subject", "a", "-n", "2"], "one ticket")],
+)
+def test_the_command_says_what_is_wrong(server: Server, options: list[str], words: str) -> None:
+    collection, _ = ticketed(server)
+    given = options if "--collection" in options else ["--collection", collection, *options]
+    command = [sys.executable, "-m", "dpsketch", "serve", "--store", server.options[1], "ticket", "issue", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert words in " ".join(done.stderr.split())
