@@ -134,8 +134,8 @@ def _text(frame: DataFrame, name: str) -> Column:
         wanted = "a part of a key is a whole number, text, a date or a boolean"
         if _counted_as(kind) is None:
             wanted = (
-                "a key is a whole number, a float, text, bytes, a date, a time stamp with a zone, a boolean or a decimal "
-                f"(without digits after the point, of {_MOST_DIGITS} digits at most)"
+                "a key is a whole number, a float, text, bytes, a date, a time stamp with a zone, a boolean or a "
+                f"decimal (without digits after the point, of {_MOST_DIGITS} digits at most)"
             )
         raise _refused(name, kind, wanted)
     return _column(name).cast("string")  # without a collation, under which unequal texts would be equal
