@@ -69,9 +69,9 @@ def build(
         A spec (or a protocol) starts a new sketch (or collector). To one that is given the records are added, or
         nothing if anything fails. A moment sketch's secret travels to the executors with the task.
     key, user, weight : str, optional
-        Columns, as ``update`` takes them: keys are integers, floats, text, bytes, dates, time stamps (not NTZ), booleans
-        or decimals, users integers or text, weights numbers. Several columns as one ``key`` are those of the spec's
-        ``key_columns``; floats, time stamps and decimals are no parts of one. ``user`` is needed
+        Columns, as ``update`` takes them: keys are integers, floats, text, bytes, dates, time stamps (not NTZ),
+        booleans or decimals, users integers or text, weights numbers. Several columns as one ``key`` are those of the
+        spec's ``key_columns``; floats, time stamps and decimals are no parts of one. ``user`` is needed
         where the unit is a user: the records are then shuffled and sorted by it, by exact value.
     points : sequence of str, optional
         For a density: the columns of the coordinates (for sets, of the one column of arrays).
