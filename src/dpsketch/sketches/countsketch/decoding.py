@@ -315,7 +315,7 @@ def _read(
     noise_scale: float,
     freedom: float,
 ) -> tuple[Floats, Floats]:
-    """Read keys off what is left of a table: estimates, and variances if they are free of so much of their messages'."""
+    """Read keys off what is left of a table: values, and variances if they are free of so much of their messages'."""
     values, variances = np.empty(len(places)), np.empty(len(places))
     state = (sent.bases, sent.offsets, sent.variances)
     left = (remaining.ravel(), spreads.ravel(), noise_scale**2)
