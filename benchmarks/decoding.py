@@ -1,8 +1,9 @@
 """Joint decoding through ``decode``, beside the median, ``estimate``, the former fit, and a bound.
 
-``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more, the largest fewer) and keeps
-the figures in results/decoding.json, case by case; ``--missing`` goes on where that was interrupted, ``--quick`` takes a
-tenth of the seeds and keeps nothing; ``--only WORDS`` takes the cases whose name has these words; ``--page`` prints the table of the page on decoding, ``--picture FILE`` draws it.
+``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more, the largest fewer) and
+keeps the figures in results/decoding.json, case by case. ``--missing`` goes on where that was interrupted; ``--quick``
+takes a tenth of the seeds and keeps nothing; ``--only WORDS`` takes the cases whose name has these words; ``--page``
+prints the table of the page on decoding, ``--picture FILE`` draws it.
 
 A case holds if each group of keys is covered by 94% of its 95% intervals (all keys; the 30 heaviest; ranks 100–300;
 keys that are not there), or by no less than three standard errors between tables below 95%, and if the error is at
