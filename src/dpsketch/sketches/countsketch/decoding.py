@@ -186,6 +186,20 @@ class Decoded:
             half = np.maximum(half, np.abs(self.values - self.plain.values) + self.plain.half_widths(confidence))
         return half
 
+    def far_half_widths(self, confidence: float) -> Floats:
+        """Half-widths for a confidence close to 1, as many intervals that are to hold at once need it.
+
+        A key's own error says little about its far tail: rows that disagree widen it beyond what any key would need.
+        So a key has the narrower of its own interval and one that is the same for all. Each of them fails with half of
+        the probability allowed, and costs hardly more that far out.
+        """
+        each = (1 + confidence) / 2
+        own = self.half_widths(each)
+        if isinstance(self.reading, Location) or self.plain is not None:
+            return own
+        alike = error_quantile(np.abs(self.errors_seen), self.remaining, each, self.remaining.shape[1] - 1)
+        return np.minimum(own, alike)
+
     def shown(self, what: Shown) -> Floats:
         """Return what is shown of each candidate; of plain estimates, they themselves unless the mean is asked for."""
         match what:
