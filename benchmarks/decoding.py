@@ -7,8 +7,8 @@ prints the table of the page on decoding, ``--picture FILE`` draws it.
 
 A case holds if each group of keys is covered by 94% of its 95% intervals (all keys; the 30 heaviest; ranks 100–300;
 keys that are not there), or by no less than three standard errors between tables below 95%, and if the error is at
-most 3% above the better of ``estimate`` and the fit. No decoder can beat the noise that a histogram would have at the
-same budget without any sketch: the bound.
+most 3% above those of ``estimate`` and, on the first ten tables, of the fit. No decoder can beat the noise that a
+histogram would have at the same budget without any sketch: the bound.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ KEPT = Path(__file__).parent / "results" / "decoding.json"
 # No table of these seeds was looked at while the decoder was made.
 FIRST_SEED = 30_000
 SEEDS, MANY_SEEDS = 40, 200
+# The fit takes longer than all else. It is compared with on the same tables, the first ones.
+FIT_SEEDS = 10
 # σ of a histogram with ε = 1 and δ = 1e-6.
 SCALE = 4.22
 WORSE = 1.03
@@ -233,9 +235,10 @@ def measured(case: Case, seeds: range) -> dict[str, Any]:
         values = {
             "median": private.estimate(keys, estimator="median").value,
             "estimate": private.estimate(keys).value,
-            "fit": fitted(private, keys),
             "decode": found.value,
         }
+        if seed < seeds[0] + FIT_SEEDS:
+            values |= {"fit": fitted(private, keys), "decode beside the fit": found.value}
         hit = (found.low <= counts) & (counts <= found.high)
         for group, places in groups(counts).items():
             if len(places):
@@ -264,9 +267,9 @@ def measured(case: Case, seeds: range) -> dict[str, Any]:
 def shortcomings(row: dict[str, Any]) -> list[str]:
     """Return what a case falls short of."""
     errors, short = row["errors"], []
-    better = min(errors["estimate, all"], errors["fit, all"])
-    if errors["decode, all"] > WORSE * better:
-        short.append(f"error {errors['decode, all'] / better:.3f} times the better of estimate and the fit")
+    for method, ours in (("estimate", "decode"), ("fit", "decode beside the fit")):
+        if errors[f"{ours}, all"] > WORSE * errors[f"{method}, all"]:
+            short.append(f"error {errors[f'{ours}, all'] / errors[f'{method}, all']:.3f} times that of {method}")
     for group, share in row["covered"].items():
         if share < min(LEAST, 95 - 3 * row["strays"].get(group, 0.0)):
             short.append(f"{group}: {share:.1f}% covered")

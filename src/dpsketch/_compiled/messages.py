@@ -300,7 +300,7 @@ def read(
             _sorted(values, order)
             if freedom < 0.0:
                 found[i] = _median(values, order, -1)
-                error = 1.0 / np.sum(precisions)
+                error = 1.0 / float(np.sum(precisions))
             else:
                 found[i], error = _locate(values, precisions, order, -1, freedom)
             if part == own:

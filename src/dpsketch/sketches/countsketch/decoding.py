@@ -71,7 +71,7 @@ _MOVING = 16.0
 # Degrees of freedom of the law by which readings are weighted: in messages, and, to be chosen from, in the end.
 # 0 is the mean and −1 the median.
 _FREEDOM = 10.0
-_READINGS = (0.0, 4.0, 1.5, -1.0)
+_READINGS: tuple[float, ...] = (0.0, 4.0, 1.5, -1.0)
 # A later reading, and a later sweep, must promise this much less error.
 _READING_GAIN = 0.99
 _SWEEP_GAIN = 0.995
@@ -484,13 +484,14 @@ class _Exchange:
 
     def attempt(self) -> _Attempt:
         """Find the reading that suits what is left of the table, by pseudo-keys."""
-        silent = _Messages.silent(len(self._pseudo[0]), len(self._counters))
+        places, signs = self._pseudo
+        silent = _Messages.silent(len(places), len(self._counters))
         left = (self._remaining, self._spreads, self._scale)
         tried: dict[float, tuple[Floats, Floats]] = {}
 
         def attempt(part: slice) -> None:
             for freedom in _READINGS[part]:
-                tried[freedom] = _read(*self._pseudo, silent, 1.0, *left, freedom)
+                tried[freedom] = _read(places, signs, silent, 1.0, *left, freedom)
 
         threads.run([partial(attempt, part) for part in threads.parts(len(_READINGS), 1)])
         best: tuple[float, float] | None = None
