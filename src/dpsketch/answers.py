@@ -16,6 +16,8 @@ from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpsketch.hashing import KeyType
     from dpsketch.release import Answering, Release
 
@@ -32,13 +34,23 @@ def answer(
     return replace(found, counts=release.counts)
 
 
-def decode(release: Any, asked: list[Any], confidence: float, key_type: KeyType | None = None) -> Estimates:
-    """Estimate many keys together, where a release can: each is cleared of what the others add to its cells."""
+def decode(
+    release: Any,
+    asked: list[Any],
+    confidence: float,
+    key_type: KeyType | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Estimates:
+    """Estimate many keys together, where a release can: each is cleared of what the others add to its cells.
+
+    ``progress`` is told after each sweep over all keys how many there were, and how many there are at most.
+    """
     if "decode" not in KINDS[release.kind].answers:
         raise InvalidInput("this release cannot be decoded: its keys share no cells, or it has none. Ask without it.")
     require_keys(asked)
     keys = typed_keys(asked, release.key_type, key_type, release.key_columns)
-    found: Estimates = release.decode(keys, confidence=confidence)
+    found: Estimates = release.decode(keys, confidence=confidence, progress=progress)
     return replace(found, counts=release.counts)
 
 
@@ -51,6 +63,7 @@ def top(
     *,
     threshold: float | None = None,
     decoded: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Estimates:
     """List the most frequent keys, with intervals that hold for all of them at once.
 
@@ -70,12 +83,14 @@ def top(
         Only keys with an estimate of at least this.
     decoded : bool
         Whether the candidates are estimated together (:func:`decode`).
+    progress : callable, optional
+        What :func:`decode` tells how far it is.
     """
     whole_number("n", _ALL if n is None else n, low=1, high=_ALL)
     if threshold is not None and not math.isfinite(real_number("threshold", threshold)):
         raise InvalidInput("the threshold is a finite number.")
     if decoded:
-        found = _largest_decoded(release, n, candidates, confidence, key_type)
+        found = _largest_decoded(release, n, candidates, confidence, key_type, progress)
     else:
         found = _top(release, _ALL if n is None else n, candidates, confidence, key_type)
     passing = len(found) if threshold is None else int(np.count_nonzero(found.value >= threshold))
@@ -85,7 +100,12 @@ def top(
 
 
 def _largest_decoded(
-    release: Any, n: int | None, candidates: list[Any] | None, confidence: float, key_type: KeyType | None
+    release: Any,
+    n: int | None,
+    candidates: list[Any] | None,
+    confidence: float,
+    key_type: KeyType | None,
+    progress: Callable[[int, int], None] | None,
 ) -> Estimates:
     """Decode candidates, and return the largest; each interval is widened for the number of candidates (Bonferroni)."""
     if candidates is None:
@@ -94,7 +114,7 @@ def _largest_decoded(
 
     distinct = list(dict.fromkeys(typed_keys(candidates, release.key_type, key_type, release.key_columns)))
     confidence = probability("confidence", confidence)
-    found = decode(release, distinct, confidence_in_each(confidence, len(distinct)), key_type)
+    found = decode(release, distinct, confidence_in_each(confidence, len(distinct)), key_type, progress=progress)
     order = np.argsort(-found.value, kind="stable")[:n]
     sides = (found.value[order], found.low[order], found.high[order])
     return Estimates([found.key[i] for i in order], *sides, confidence, found.counts)

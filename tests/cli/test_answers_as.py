@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,28 @@ def test_a_column_that_is_misspelt_lists_those_of_a_schema(dpsketch: Any, tmp_pa
     pa.parquet.write_table(pa.table({"origin": ["a"], "dest": ["b"]}), tmp_path / "t.parquet")
     refused = dpsketch("run", "histogram", "t.parquet", "--key", "orgin", *BUDGET, "-o", "out.dps")
     assert "'origin', 'dest'" in refused.err
+
+
+@pytest.mark.usefixtures("words")
+def test_decoding_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweep by sweep, for both commands, and the answer is the one without it."""
+    commands = (["query", "counts.dps", "--keys-from", "list.txt"], ["top", "counts.dps", "--candidates", "list.txt"])
+    plain = [dpsketch(*command, "--decode", "--json").json for command in commands]
+    told: list[Any] = []
+
+    @contextmanager
+    def bar(what: str) -> Iterator[Callable[[Any], None]]:
+        told.append(what)
+        yield told.append
+
+    monkeypatch.setattr("dpsketch.cli.query.progress_bar", bar)
+    for command, expected in zip(commands, plain, strict=True):
+        told.clear()
+        assert dpsketch(*command, "--decode", "--json").json == expected
+        assert told[0] == "decoding"
+        assert [state.done for state in told[1:]] == list(range(1, len(told)))
+        assert all(state.done <= state.total and state.unit == "sweeps" for state in told[1:])
+        assert len(told) > 2
+    told.clear()
+    dpsketch(*commands[1])
+    assert told == []

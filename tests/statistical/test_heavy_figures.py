@@ -189,11 +189,12 @@ def test_everything_else_is_covered(many) -> None:
 
 
 def test_everything_else_is_covered_where_many_keys_are_near_the_threshold() -> None:
-    """Flat data, of which a part is listed, so that what was listed is overestimated together. Each of four releases is
-    covered with probability 0.95; they are ones that were missed when one key below the threshold hid how many are near
-    it. The twin: without what chance lifted keys by, some are missed."""
+    """Flat data, of which a part is listed, so that what was listed is overestimated together. Each of five releases is
+    covered with probability 0.95. Three of them were missed when one key below the threshold hid how many are near it;
+    in three, which were looked for, the total lies beyond what an interval without that allows. The twin: without what
+    chance lifted keys by, those are missed."""
     lifted = 0
-    for seed in (1, 10, 11, 16):
+    for seed in (2, 9, 10, 11, 16):
         counts = np.random.default_rng(seed).poisson(50, 2000)[:250]
         data = Data((np.arange(250) * 13 + seed).tolist(), counts)
         release = data.release(BUDGET, seed, rows=5, width=512, key_bits=12)

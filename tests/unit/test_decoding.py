@@ -8,6 +8,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled import messages
+from dpsketch._compiled.expectation import expect
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.location import Location
 from oracles import decoding as oracle
@@ -22,13 +23,15 @@ def test_a_sweep_is_the_oracles(rows: int, signed: bool) -> None:
     places = rng.integers(0, width, (keys, rows)).astype(np.int32)
     cells = places + np.arange(rows, dtype=np.int32) * np.int32(width)
     signs = rng.choice(np.array([-1, 1], np.int8), (keys, rows))
-    sent, variances = rng.exponential(20, (keys, rows)), rng.exponential(9, (keys, rows))
+    bases, offsets = rng.exponential(20, keys), rng.normal(0, 2, (keys, rows)).astype(np.float32)
+    sent, variances = bases[:, None] + offsets, rng.exponential(9, (keys, rows)).astype(np.float32)
     weights, scales = np.array([0.6, 0.3, 0.1]), np.array([0.0, 25.0, 2500.0])
 
-    means, known = messages.gather(cells, signs, sent, variances, table.size)
-    left = table - means.reshape(table.shape)
+    means, known = np.zeros(table.shape), np.zeros(table.shape)
+    messages.gather(cells, signs, bases, offsets, variances, means.ravel(), known.ravel())
+    left = table - means
     assert np.allclose(left, oracle.spread_out(table, places, signs, sent))
-    spreads = 16.0 + known.reshape(table.shape)
+    spreads = 16.0 + known
     expected = np.empty((2, keys, rows))
     for i in range(keys):
         values = [signs[i, r] * left[r, places[i, r]] + sent[i, r] for r in range(rows)]
@@ -37,18 +40,48 @@ def test_a_sweep_is_the_oracles(rows: int, signed: bool) -> None:
             others = [r for r in range(rows) if r != row]
             found = oracle.location([values[r] for r in others], [errors[r] for r in others], 10.0)
             expected[:, i, row] = oracle.expectation(*found, weights, scales, signed)
-    shares = np.zeros((keys, 3), np.float32)
-    changes = np.empty(keys)
+    changes, held = np.empty(keys, np.float32), np.zeros((2, 3))
     before, variances_before = sent.copy(), variances.copy()
     messages.sweep(
-        cells, signs, sent, variances, np.arange(keys), left.ravel(), spreads.ravel(), 16.0, weights, scales, signed,
-        10.0, 1.0, changes, shares,
+        cells, signs, bases, offsets, variances, np.arange(keys), left.ravel(), spreads.ravel(), 16.0, weights, scales,
+        signed, 10.0, 1.0, 30.0, changes, held,
     )  # fmt: skip
+    sent = bases[:, None] + offsets
     assert np.allclose(sent, expected[0], rtol=1e-6, atol=1e-6)
     assert np.allclose(variances, expected[1], rtol=1e-5, atol=1e-5)
     moved = (sent - before) ** 2 + 0.005 * np.abs(variances - variances_before)
     assert np.allclose(changes, np.mean(moved, axis=1))
-    assert np.allclose(shares.sum(axis=1), 1, atol=1e-5)
+    # Keys that hardly moved are told from the others.
+    assert np.allclose(held.sum(axis=1), [np.sum(changes <= 30), np.sum(changes > 30)])
+    assert np.all(held.sum(axis=1) > 0)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_expectations_are_the_oracles(signed: bool) -> None:
+    """From far below nothing to far above, for readings as sharp as the narrowest part and as wide as the widest."""
+    rng = np.random.default_rng(4)
+    weights, scales = np.array([0.9, 0.05, 0.04, 0.01]), np.array([0.0, 4.0, 400.0, 1e6])
+    variances = np.exp(rng.uniform(0, 12, 100))
+    readings = rng.uniform(-12, 12, 100) * np.sqrt(variances)
+    readings[::10] *= 3
+    readings = np.maximum(readings, -24 * np.sqrt(variances))
+    means, rest, shares = np.empty(100), np.empty(100), np.empty((4, 60))
+    expect(readings.copy(), variances, weights, scales, signed, means, rest, shares)
+    assert np.allclose(shares.sum(axis=0), 1)
+    expected = np.array(
+        [oracle.expectation(*one, weights, scales, signed) for one in zip(readings, variances, strict=True)]
+    )
+    deviations = np.sqrt(variances)
+    assert np.max(np.abs(means - expected[:, 0]) / deviations) < 1e-6
+    assert np.max(np.abs(rest - expected[:, 1]) / variances) < 1e-5
+
+
+def test_a_reading_far_below_nothing_is_nothing() -> None:
+    weights, scales = np.array([0.5, 0.5]), np.array([0.0, 400.0])
+    means, rest, shares = np.empty(1), np.empty(1), np.empty((2, 1))
+    expect(np.array([-1e12]), np.array([4.0]), weights, scales, False, means, rest, shares)
+    assert 0 <= means[0] < 0.1
+    assert 0 <= rest[0] < 0.1
 
 
 def test_a_message_does_not_use_its_own_cell() -> None:
@@ -60,18 +93,19 @@ def test_a_message_does_not_use_its_own_cell() -> None:
     weights, scales = np.array([0.5, 0.5]), np.array([0.0, 400.0])
 
     def sent(left: np.ndarray) -> np.ndarray:
-        found = np.zeros((keys, rows))
+        bases, offsets, variances = np.zeros(keys), *np.zeros((2, keys, rows), np.float32)
         messages.sweep(
-            cells, signs, found, np.zeros((keys, rows)), np.arange(keys), left, np.full(left.size, 25.0), 25.0, weights,
-            scales, False, 10.0, 1.0, np.empty(keys), np.zeros((keys, 2), np.float32),
+            cells, signs, bases, offsets, variances, np.arange(keys), left, np.full(left.size, 25.0), 25.0, weights,
+            scales, False, 10.0, 1.0, 0.0, np.empty(keys, np.float32), np.zeros((2, 2)),
         )  # fmt: skip
-        return found
+        return bases[:, None] + offsets
 
     left = rng.normal(15, 5, rows * width)
     moved = left.copy()
     moved[cells[0, 2]] += 8
     difference = sent(moved)[0] - sent(left)[0]
-    assert difference[2] == 0
+    # To the last bit of what is kept of a message.
+    assert abs(difference[2]) < 1e-6 * abs(difference[0])
     assert np.all(difference[[0, 1, 3, 4]] > 0)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import noise
+from dpsketch.sketches.heavy.search import confidence_in_each
 
 
 def release(keys: np.ndarray, counts: np.ndarray, rows: int, width: int, seed: int = 1) -> dps.PrivateHeavyHitters:
@@ -26,6 +27,39 @@ def test_clear_keys_in_a_crowded_table_are_listed() -> None:
     assert np.sqrt(np.mean((found.value - 5000) ** 2)) < 12
     assert np.all((found.low <= 5000) & (found.high >= 5000))
     assert found.note == ""
+
+
+@pytest.mark.parametrize("rows", [5, pytest.param(7, marks=pytest.mark.full)])
+def test_two_thousand_equal_keys_are_all_found(rows: int) -> None:
+    """Half as many as the table is wide, of 32 bits. Without a second and third look five rows miss one of them: heavy
+    keys hide it in most rows, and of those some were hidden themselves."""
+    keys = np.random.default_rng(1).choice(2**32, 2000, replace=False)
+    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bits=32, rows=rows, width=4096, seed=1)
+    sketch.update(keys, counts=np.full(2000, 5000))
+    with noise.seeded_noise_for_tests_only(1):
+        private = sketch.release(epsilon=1.0, delta=1e-6)
+    found = private.top()
+    assert private.lowest_threshold < 300
+    assert set(found.key) == set(keys.tolist())
+    assert np.all((found.low <= 5000) & (found.high >= 5000))
+
+
+def test_a_list_is_no_shorter_than_one_interval_for_all_would_make_it() -> None:
+    """Keys whose rows disagree have wide intervals of their own; far out, the one that is the same for all is narrower.
+    All of them cover, and none is absent."""
+    rng = np.random.default_rng(1)
+    keys = rng.choice(2**24, 20_000, replace=False)
+    counts = rng.multinomial(10**6, (shares := np.arange(1, 20_001) ** -1.05) / shares.sum())
+    private = release(keys[counts > 0], counts[counts > 0], 5, 4096)
+    found = private.top()
+    truth = dict(zip(keys.tolist(), counts.tolist(), strict=True))
+    assert all(truth.get(key, 0) > 0 and low <= truth[key] <= high for key, _, low, high in found.rows())
+    inside = private._found
+    assert inside.decoded is not None
+    alone = inside.decoded.half_widths(confidence_in_each(0.95, inside.looked_at))[inside.places]
+    assert len(found) >= 1.02 * np.count_nonzero(inside.values > alone)
+    # What a confidence of its own costs the narrower of two.
+    assert np.all(inside.half_widths(0.95) <= 1.1 * alone)
 
 
 @pytest.mark.parametrize("seed", range(5))

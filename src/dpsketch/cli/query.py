@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,12 +11,13 @@ import typer
 
 from dpsketch.cli.forms import Forms
 from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines, with_groups
-from dpsketch.cli.output import print_json, print_names, say
+from dpsketch.cli.output import print_json, print_names, progress_bar, say
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.release import Release
+    from dpsketch.sources.records import Progress
 
 __all__ = ["Confidence", "ReleaseFile", "inspect", "plot", "query", "top"]
 
@@ -62,7 +65,8 @@ def query(
     if decoded and estimator is not None:
         raise InvalidInput("--decode is an estimator of its own: drop --estimator.")
     if decoded:
-        found = decode(release, asked, confidence, stated)
+        with progress_bar("decoding") as bar:
+            found = decode(release, asked, confidence, stated, progress=_sweeps(bar))
     else:
         found = answer(release, asked, confidence, estimator, stated)
     forms.show(found, release.guarantee, release.key_columns)
@@ -100,8 +104,20 @@ def top(
     listed = None if candidates is None else read_lines(candidates)
     most = _SHOWN if n is None and threshold is None else n
     stated = _stated(key_type, release)
-    found = answers.top(release, most, listed, confidence, stated, threshold=threshold, decoded=decoded)
+    with progress_bar("decoding") if decoded else nullcontext() as bar:
+        found = answers.top(
+            release, most, listed, confidence, stated, threshold=threshold, decoded=decoded, progress=_sweeps(bar)
+        )
     forms.show(found, release.guarantee, release.key_columns)
+
+
+def _sweeps(bar: Callable[[Progress], None] | None) -> Callable[[int, int], None] | None:
+    """Return what moves a bar with the sweeps of joint decoding; None where none is drawn."""
+    if bar is None:
+        return None
+    from dpsketch.sources.records import Progress
+
+    return lambda done, most: bar(Progress(done, most, "sweeps"))
 
 
 def inspect(

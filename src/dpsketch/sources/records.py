@@ -150,11 +150,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far reading has come: ``done`` of ``total`` (None where nobody knows) in ``unit``."""
+    """How far reading or decoding has come: ``done`` of ``total`` (None where nobody knows) in ``unit``."""
 
     done: int
     total: int | None
-    unit: Literal["bytes", "rows"]
+    unit: Literal["bytes", "rows", "sweeps"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
-from dpsketch._compiled import messages
+from dpsketch._compiled import expectation, messages
 from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
 from dpsketch.sketches.countsketch.location import (
     Location,
@@ -46,6 +46,7 @@ from dpsketch.sketches.countsketch.location import (
 __all__ = ["LEAST_ROWS", "Decoded", "Shown", "joint_decode"]
 
 Floats = npt.NDArray[np.float64]
+Shorts = npt.NDArray[np.float32]
 Prints = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int32]
 Signs = npt.NDArray[np.int8]
@@ -70,7 +71,7 @@ _MOVING = 16.0
 # Degrees of freedom of the law by which readings are weighted: in messages, and, to be chosen from, in the end.
 # 0 is the mean and −1 the median.
 _FREEDOM = 10.0
-_READINGS = (0.0, 4.0, 1.5, -1.0)
+_READINGS: tuple[float, ...] = (0.0, 4.0, 1.5, -1.0)
 # A later reading, and a later sweep, must promise this much less error.
 _READING_GAIN = 0.99
 _SWEEP_GAIN = 0.995
@@ -90,9 +91,37 @@ _STEPS = 20
 _ONE_DEVIATION = 0.6827
 # Noise that rounds to nothing still has to be divided by.
 _LEAST_SCALE = 1e-4
-_CHUNK = 1 << 16
-# A thread is not worth starting for fewer keys.
-_LEAST_PART = 1 << 11
+# Keys whose cells are worked out at a time. They are not kept: to hash again costs less than to hold.
+_CHUNK = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Messages:
+    """What each key's other rows say of its count, in each row, and the variance of that: bases + offsets, variances.
+
+    This is all that is held of a key between sweeps: 8 bytes, and 8 more a row.
+    """
+
+    bases: Floats
+    offsets: Shorts
+    variances: Shorts
+
+    @classmethod
+    def silent(cls, keys: int, rows: int) -> _Messages:
+        """Return messages that say nothing yet."""
+        return cls(np.zeros(keys), np.zeros((keys, rows), np.float32), np.zeros((keys, rows), np.float32))
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+    def __getitem__(self, part: slice) -> _Messages:
+        return _Messages(self.bases[part], self.offsets[part], self.variances[part])
+
+    def copy_to(self, other: _Messages) -> None:
+        """Write these messages over those of the first keys of another exchange."""
+        other.bases[: len(self)] = self.bases
+        other.offsets[: len(self)] = self.offsets
+        other.variances[: len(self)] = self.variances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +146,8 @@ class Decoded:
         The same over their standard errors.
     noise_scale : float
         Standard deviation of the noise in one counter.
-    messages, variances : numpy.ndarray
-        What each candidate's other rows say of its count, in each row, and the variance of that.
+    messages : _Messages
+        What each candidate's other rows say of its count; nothing where plain estimation was better.
     prior : _Prior
         The law of counts that was learned; where plain estimation was better, one to begin with.
     plain : Decoded or None
@@ -133,8 +162,7 @@ class Decoded:
     errors_seen: Floats
     scores: Floats
     noise_scale: float
-    messages: Floats
-    variances: Floats
+    messages: _Messages
     prior: _Prior
     plain: Decoded | None = None
 
@@ -157,6 +185,20 @@ class Decoded:
         if self.plain is not None:
             half = np.maximum(half, np.abs(self.values - self.plain.values) + self.plain.half_widths(confidence))
         return half
+
+    def far_half_widths(self, confidence: float) -> Floats:
+        """Half-widths for a confidence close to 1, as many intervals that are to hold at once need it.
+
+        A key's own error says little about its far tail: rows that disagree widen it beyond what any key would need.
+        So a key has the narrower of its own interval and one that is the same for all. Each of them fails with half of
+        the probability allowed, and costs hardly more that far out.
+        """
+        each = (1 + confidence) / 2
+        own = self.half_widths(each)
+        if isinstance(self.reading, Location) or self.plain is not None:
+            return own
+        alike = error_quantile(np.abs(self.errors_seen), self.remaining, each, self.remaining.shape[1] - 1)
+        return np.minimum(own, alike)
 
     def shown(self, what: Shown) -> Floats:
         """Return what is shown of each candidate; of plain estimates, they themselves unless the mean is asked for."""
@@ -186,6 +228,10 @@ class Decoded:
             prior = prior.learned(prior.expect(self.values, variances)[1])
         return prior.expect(self.values, variances)[0]
 
+    def of_all(self, prints: Prints, row_keys: Prints) -> Decoded:
+        """Return the same of other candidates, all of them read as if they were absent."""
+        return replace(self, values=self.read(prints, row_keys), errors=np.full(len(prints), self.error))
+
     def read(self, prints: Prints, row_keys: Prints) -> Floats:
         """Estimate keys that were not among the candidates."""
         found = np.empty(len(prints))
@@ -195,7 +241,9 @@ class Decoded:
                 values = self.reading(kernels.row_values(self.remaining, piece, row_keys))
             else:
                 places, signs = _places(piece, row_keys, self.remaining.shape[1])
-                values, _ = _read_absent(places, signs, self.remaining, self.spreads, self.noise_scale, self.reading)
+                silent = _Messages.silent(len(piece), len(row_keys))
+                left = (self.remaining, self.spreads, self.noise_scale)
+                values, _ = _read(places, signs, silent, 1.0, *left, self.reading)
             found[start : start + _CHUNK] = values
         return found
 
@@ -230,9 +278,9 @@ def joint_decode(
         Is told after each sweep how many there were, and how many there are at most.
     """
     counters = table.astype(np.float64)
-    plain = _plain(counters, prints, row_keys, noise_scale, signed)
+    plain = _plain(counters, noise_scale, signed)
     if len(table) < LEAST_ROWS or len(prints) == 0:
-        return plain
+        return plain.of_all(prints, row_keys)
     exchange = _Exchange(counters, prints, row_keys, noise_scale, signed)
     if start is not None:
         exchange.resume(start)
@@ -247,23 +295,22 @@ def joint_decode(
             attempt = exchange.attempt()
             wasted += 1
             if attempt.error < least:
-                kept = None  # let go before the next is kept: messages are most of what decoding holds
-                kept, least, wasted = attempt.copied(), _SWEEP_GAIN * attempt.error, 0
+                kept, least, wasted = exchange.keep(attempt), _SWEEP_GAIN * attempt.error, 0
             settled = settled or (wasted >= _PATIENCE and not exchange.is_young)
     if kept is None:
-        return plain
-    return replace(exchange.decoded(kept), plain=plain if table.shape[1] < _NARROW else None)
+        return plain.of_all(prints, row_keys)
+    found = exchange.decoded(kept)
+    return replace(found, plain=plain.of_all(prints, row_keys)) if table.shape[1] < _NARROW else found
 
 
-def _plain(counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> Decoded:
+def _plain(counters: Floats, noise_scale: float, signed: bool) -> Decoded:
+    """Return what plain estimation says, as yet of no key."""
     location = choose_location(counters, noise_scale)
     seen = location(pseudo_cells(counters))
-    spread = root_mean_square(seen)
     empty = np.empty(0)
-    silent = np.zeros((len(prints), len(counters)))
+    silent = _Messages.silent(0, len(counters))
     prior = _Prior.of(counters, noise_scale, signed)
-    blank = Decoded(empty, empty, counters, empty, location, seen, empty, noise_scale, silent, silent, prior)
-    return replace(blank, values=blank.read(prints, row_keys), errors=np.full(len(prints), spread))
+    return Decoded(empty, empty, counters, empty, location, seen, empty, noise_scale, silent, prior)
 
 
 def _places(prints: Prints, row_keys: Prints, width: int) -> tuple[Places, Signs]:
@@ -272,15 +319,22 @@ def _places(prints: Prints, row_keys: Prints, width: int) -> tuple[Places, Signs
     return buckets + np.arange(len(row_keys), dtype=np.int32) * np.int32(width), signs
 
 
-def _read_absent(
-    places: Places, signs: Signs, remaining: Floats, spreads: Floats, noise_scale: float, freedom: float
+def _read(
+    places: Places,
+    signs: Signs,
+    sent: _Messages,
+    own: float,
+    remaining: Floats,
+    spreads: Floats,
+    noise_scale: float,
+    freedom: float,
 ) -> tuple[Floats, Floats]:
-    """Read keys without messages of their own: estimates and standard errors."""
-    silent = np.zeros(places.shape)
-    values, variances = messages.read(
-        places, signs, silent, silent, remaining.ravel(), spreads.ravel(), noise_scale**2, freedom
-    )
-    return values, np.sqrt(variances)
+    """Read keys off what is left of a table: values, and variances if they are free of so much of their messages'."""
+    values, variances = np.empty(len(places)), np.empty(len(places))
+    state = (sent.bases, sent.offsets, sent.variances)
+    left = (remaining.ravel(), spreads.ravel(), noise_scale**2)
+    messages.read(places, signs, *state, own, *left, freedom, values, variances)
+    return values, variances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,15 +361,21 @@ class _Prior:
 
     def expect(self, readings: Floats, variances: Floats) -> tuple[Floats, Floats]:
         """Return the mean of each count given its reading, and how many keys each part has."""
-        return messages.expect(readings, variances, self.weights, self.scales, self.signed)
+        means, keys = np.empty(len(readings)), np.zeros(len(self.weights))
+        for start in range(0, len(readings), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            some = readings[part].copy()
+            shares = np.empty((len(keys), len(some)))
+            law = (self.weights, self.scales, self.signed)
+            expectation.expect(some, variances[part], *law, means[part], np.empty(len(some)), shares)
+            keys += shares.sum(axis=1)
+        return means, keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Attempt:
-    """The state of an exchange after some sweep, and how pseudo-keys are best read off it."""
+    """What is left of the table after some sweep, and how pseudo-keys are best read off it."""
 
-    messages: Floats
-    variances: Floats
     remaining: Floats
     spreads: Floats
     freedom: float
@@ -324,10 +384,6 @@ class _Attempt:
     error: float
     prior: _Prior
 
-    def copied(self) -> _Attempt:
-        """Return the same, with messages that no later sweep changes."""
-        return replace(self, messages=self.messages.copy(), variances=self.variances.copy())
-
 
 class _Exchange:
     """Messages between candidates and cells, renewed sweep by sweep."""
@@ -335,33 +391,45 @@ class _Exchange:
     def __init__(self, counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> None:
         self.sweeps = 0
         self._counters = counters
+        self._prints, self._row_keys = prints, row_keys
         self._scale = max(noise_scale, _LEAST_SCALE)
-        self._places, self._signs = _places(prints, row_keys, counters.shape[1])
         self._pseudo = pseudo_places(*counters.shape)
-        self._messages = np.zeros(self._places.shape)
-        self._variances = np.zeros(self._places.shape)
-        self._changes = np.full(len(prints), np.inf)
+        self._messages = _Messages.silent(len(prints), len(counters))
+        self._kept: _Messages | None = None
+        self._changes = np.full(len(prints), np.inf, np.float32)
+        self._moving = 0.0
         self._prior = _Prior.of(counters, self._scale, signed)
-        self._parts_of_keys = np.zeros((len(prints), len(self._prior.weights)), np.float32)
+        # How many keys of each part of the prior a chunk has: among those that moved last time, and among the others.
+        self._chunks = [slice(start, start + _CHUNK) for start in range(0, len(prints), _CHUNK)]
+        self._keys = np.zeros((len(self._chunks), 2, len(self._prior.weights)))
         self._clear()
 
     def resume(self, start: Decoded) -> None:
         """Go on from what some of the candidates, the first ones, have sent before."""
-        self._messages[: len(start.messages)] = start.messages
-        self._variances[: len(start.variances)] = start.variances
+        start.messages.copy_to(self._messages)
         self._clear()
 
     def _clear(self) -> None:
         """Clear the cells of the messages, and find the spread of what is left: noise, messages, and unlisted keys."""
-        means, known = messages.gather(self._places, self._signs, self._messages, self._variances, self._counters.size)
-        self._remaining = self._counters - means.reshape(self._counters.shape)
-        spreads = self._scale**2 + known.reshape(self._counters.shape)
+        means, known = np.zeros(self._counters.shape), np.zeros(self._counters.shape)
+
+        def gather(rows: slice) -> None:
+            for chunk in self._chunks:
+                places, signs = _places(self._prints[chunk], self._row_keys[rows], self._counters.shape[1])
+                sent = self._messages[chunk]
+                state = (sent.bases, sent.offsets[:, rows], sent.variances[:, rows])
+                messages.gather(places, signs, *state, means[rows].ravel(), known[rows].ravel())
+
+        # A row is added up by one thread, so that the bits do not depend on their number.
+        threads.run([partial(gather, part) for part in threads.parts(len(self._row_keys), 1)])
+        self._remaining = self._counters - means
+        spreads = self._scale**2 + known
         unlisted = float(np.median(self._remaining**2 / _MEDIAN_SQUARE - spreads))
         self._spreads = spreads + max(0.0, unlisted)
 
     def _tolerance(self) -> float:
         """Return the mean square by which messages may still move."""
-        crowd = max(1.0, float(len(self._places) / self._counters.shape[1]))
+        crowd = max(1.0, float(len(self._prints) / self._counters.shape[1]))
         variance = float(np.mean(self._spreads)) / len(self._counters)
         return _SETTLED**2 * variance / crowd
 
@@ -373,70 +441,90 @@ class _Exchange:
     def sweep(self) -> None:
         """Renew the messages, all of them once in a round and otherwise those that still move."""
         everyone = self.sweeps < _ROUND or self.sweeps % _ROUND == 0
-        moving = (
-            np.arange(len(self._places)) if everyone else np.flatnonzero(self._changes > _MOVING * self._tolerance())
-        )
+        limit = _MOVING * self._tolerance()
+        if everyone:
+            self._changes[:] = np.inf
+            self._keys[:] = 0.0
 
         def renew(part: slice) -> None:
-            messages.sweep(
-                self._places,
-                self._signs,
-                self._messages,
-                self._variances,
-                moving[part],
-                self._remaining.ravel(),
-                self._spreads.ravel(),
-                self._scale**2,
-                self._prior.weights,
-                self._prior.scales,
-                self._prior.signed,
-                _FREEDOM,
-                1.0 if self.sweeps == 0 else _STEP,
-                self._changes,
-                self._parts_of_keys,
-            )
+            for chunk, keys in zip(self._chunks[part], self._keys[part], strict=True):
+                changes, sent = self._changes[chunk], self._messages[chunk]
+                places, signs = _places(self._prints[chunk], self._row_keys, self._counters.shape[1])
+                keys[1] = 0.0
+                messages.sweep(
+                    places,
+                    signs,
+                    sent.bases,
+                    sent.offsets,
+                    sent.variances,
+                    np.flatnonzero(changes > self._moving),
+                    self._remaining.ravel(),
+                    self._spreads.ravel(),
+                    self._scale**2,
+                    self._prior.weights,
+                    self._prior.scales,
+                    self._prior.signed,
+                    _FREEDOM,
+                    1.0 if self.sweeps == 0 else _STEP,
+                    limit,
+                    changes,
+                    keys,
+                )
 
         # Every key writes its own messages only, so that the bits do not depend on the number of threads.
-        threads.run([partial(renew, part) for part in threads.parts(len(moving), _LEAST_PART)])
-        self._prior = self._prior.learned(self._parts_of_keys.sum(axis=0, dtype=np.float64))
+        threads.run([partial(renew, part) for part in threads.parts(len(self._chunks), 1)])
+        self._moving = limit
+        self._prior = self._prior.learned(self._keys.sum(axis=(0, 1)))
         self.sweeps += 1
         self._clear()
 
     def has_settled(self) -> bool:
         """Whether the messages have stopped moving."""
-        return self.sweeps > _ROUND and float(np.mean(self._changes)) < self._tolerance()
+        return self.sweeps > _ROUND and float(np.mean(self._changes, dtype=np.float64)) < self._tolerance()
 
     def attempt(self) -> _Attempt:
         """Find the reading that suits what is left of the table, by pseudo-keys."""
-        best: tuple[float, float, Floats, Floats] | None = None
+        places, signs = self._pseudo
+        silent = _Messages.silent(len(places), len(self._counters))
+        left = (self._remaining, self._spreads, self._scale)
+        tried: dict[float, tuple[Floats, Floats]] = {}
+
+        def attempt(part: slice) -> None:
+            for freedom in _READINGS[part]:
+                tried[freedom] = _read(places, signs, silent, 1.0, *left, freedom)
+
+        threads.run([partial(attempt, part) for part in threads.parts(len(_READINGS), 1)])
+        best: tuple[float, float] | None = None
         for freedom in _READINGS:
-            seen, errors = _read_absent(*self._pseudo, self._remaining, self._spreads, self._scale, freedom)
-            error = root_mean_square(seen)
+            error = root_mean_square(tried[freedom][0])
             if best is None or error < _READING_GAIN * best[0]:
-                best = error, freedom, seen, seen / errors
+                best = error, freedom
         assert best is not None
-        error, freedom, seen, scores = best
-        left = (self._messages, self._variances, self._remaining, self._spreads)
-        return _Attempt(*left, freedom, seen, scores, error, self._prior)
+        error, freedom = best
+        seen, variances = tried[freedom]
+        return _Attempt(self._remaining, self._spreads, freedom, seen, seen / np.sqrt(variances), error, self._prior)
+
+    def keep(self, attempt: _Attempt) -> _Attempt:
+        """Keep the messages of this attempt, which later sweeps change."""
+        if self._kept is None:
+            self._kept = _Messages.silent(len(self._messages), len(self._counters))
+        self._messages.copy_to(self._kept)
+        return attempt
 
     def decoded(self, kept: _Attempt) -> Decoded:
-        """Read the candidates off what an attempt has left."""
+        """Read the candidates off what the attempt that was kept has left."""
+        assert self._kept is not None
+        self._messages = self._kept  # lets go of the last sweep's
+        sent, left = self._kept, (kept.remaining, kept.spreads, self._scale)
+        values, errors = np.empty(len(self._prints)), np.empty(len(self._prints))
 
-        def read(part: float) -> tuple[Floats, Floats]:
-            return messages.read(
-                self._places,
-                self._signs,
-                kept.messages,
-                part * kept.variances,
-                kept.remaining.ravel(),
-                kept.spreads.ravel(),
-                self._scale**2,
-                kept.freedom,
-            )
+        def read(part: slice) -> None:
+            for chunk in self._chunks[part]:
+                places, signs = _places(self._prints[chunk], self._row_keys, self._counters.shape[1])
+                values[chunk], variances = _read(places, signs, sent[chunk], _OWN, *left, kept.freedom)
+                errors[chunk] = np.sqrt(variances)
 
-        values, _ = read(1.0)
-        _, variances = read(_OWN)
-        errors = np.sqrt(variances)
+        threads.run([partial(read, part) for part in threads.parts(len(self._chunks), 1)])
         return Decoded(
             values,
             errors,
@@ -446,7 +534,6 @@ class _Exchange:
             kept.seen,
             kept.scores,
             self._scale,
-            kept.messages,
-            kept.variances,
+            sent,
             kept.prior,
         )

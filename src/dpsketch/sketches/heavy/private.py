@@ -28,6 +28,8 @@ from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.figure import Figure
 
     from dpsketch.ledger import Charge
@@ -173,9 +175,11 @@ class PrivateHeavyHitters(KeyedRelease):
         """Estimate the counts of keys, as :meth:`PrivateCountSketch.estimate` does, from the last level."""
         return self.leaf.estimate(self._askable(keys), confidence=confidence, estimator=estimator)
 
-    def decode(self, candidates: Any, *, confidence: float = 0.95) -> Estimates:
+    def decode(
+        self, candidates: Any, *, confidence: float = 0.95, progress: Callable[[int, int], None] | None = None
+    ) -> Estimates:
         """Estimate many candidate keys together, as :meth:`PrivateCountSketch.decode` does, from the last level."""
-        return self.leaf.decode(self._askable(candidates), confidence=confidence)
+        return self.leaf.decode(self._askable(candidates), confidence=confidence, progress=progress)
 
     def all_records(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate the total weight of all records, those with keys that were too long included."""

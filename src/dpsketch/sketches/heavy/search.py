@@ -69,8 +69,9 @@ _INNER_ERRORS = 3.5
 BRANCHING = 1 - 2 * 2 / 256
 # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
 _EFFICIENCY = 0.95
-# How often children that were dropped may be taken in.
-_LOOKS = 1
+# How often children that were dropped may be taken in. One that heavy keys hide in most rows shows only when those are
+# in, and they may have been hidden themselves; where nobody is, the first look is the last.
+_LOOKS = 4
 # From one threshold to the next. A threshold holds if its search asks for no more than this much of it.
 _LEAST_STEP, _LARGEST_STEP = 1.25, 2.0
 NEARLY = 1.02
@@ -115,7 +116,7 @@ class Found:
         """Half-widths, in counters, of intervals that hold for all keys found at once."""
         if self.decoded is None:
             return np.empty(0)
-        return self.decoded.half_widths(confidence_in_each(confidence, self.looked_at))[self.places]
+        return self.decoded.far_half_widths(confidence_in_each(confidence, self.looked_at))[self.places]
 
 
 def confidence_in_each(confidence: float, looked_at: int) -> float:
