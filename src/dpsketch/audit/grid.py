@@ -127,6 +127,24 @@ def _density(unit: Unit, records: Records) -> Release:
     return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
 
 
+def _waves(unit: Unit, records: Records) -> Release:
+    """Two pairs of waves: what a record adds is as long as its bound, but for the steps that are cut."""
+    kernel = kernels.Gaussian(dim=1, bandwidth=1.0)
+    sketch = DensitySketch(kernel=kernel, rows=2, unit=unit, seed=_SEED, features="fourier")
+    keys, given = _columns(unit, records, weighted=False)
+    sketch.update([[np.nan if key is None else 1e-3 * key] for key in keys], **given)
+    return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
+
+
+def _vectors(unit: Unit, records: Records) -> Release:
+    """Vectors of length 1, of which every other eight point back: a replaced one turns round."""
+    sketch = DensitySketch(kernel=kernels.Linear(dim=2), unit=unit, seed=_SEED)
+    keys, given = _columns(unit, records, weighted=False)
+    points = [[np.nan, 0.0] if key is None else [(-1.0) ** (key // 8), 1e-6 * key] for key in keys]
+    sketch.update(points, **given)
+    return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
+
+
 def _continual(design: DesignName, unit: Unit, records: Records) -> Release:
     """Publish four days, the records on the second; all that a day publishes is shown."""
 
@@ -244,6 +262,8 @@ _KINDS: dict[str, Kind] = {
     "ranges": Kind(partial(_ranges, 4), keys=16),
     "ranges-tables": Kind(partial(_ranges, 25), keys=60),
     "density": Kind(_density, weight=1.0),
+    "density-waves": Kind(_waves, weight=1.0),
+    "density-vectors": Kind(_vectors, weight=1.0),
     "density-one-row": Kind(_one_row, laws=("laplace",), weight=1.0, keys=40, rest=[], pairs=_DRAWN),
     "classifier": Kind(_classifier, weight=1.0, keys=40, pairs=_NO_NULLS),
     "classifier-centre": Kind(_centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], pairs=_NO_NULLS),

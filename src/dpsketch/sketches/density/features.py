@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled import density as compiled
 from dpsketch._compiled import portable
-from dpsketch._compiled.vectors import inside_ball
+from dpsketch._compiled.vectors import add_features, inside_ball
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular, Euclidean, Gaussian, Kernel, Linear
 from dpsketch.sketches.density.functions import FARTHEST, LARGEST, frozen, row_functions
@@ -85,6 +85,8 @@ class Shape(NamedTuple):
 
     def check(self) -> None:
         """Refuse a kernel, or what goes with it, that the features are not for."""
+        if self.features not in FEATURES:
+            raise InvalidInput(f"features is one of {', '.join(FEATURES)}, not {self.features!r}.")
         match self.features, self.kernel:
             case "linear", Linear():
                 pass
@@ -177,6 +179,10 @@ class FeatureMap:
     sizes: Floats
     lower: Floats
     order: npt.NDArray[np.intp]
+
+    def add(self, table: npt.NDArray[np.int64], points: Floats, held: Contribution) -> None:
+        """Add the features of points to a table, none moving it further than is held."""
+        add_features(table.reshape(-1), self.values(points), self.shape.steps, held.squares, held.sizes)
 
     def values(self, points: Floats) -> Floats:
         """Return the features of each point, an array of points × (rows · width)."""

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch._compiled import density as compiled
-from dpsketch._compiled.vectors import add_features
 from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch
@@ -19,7 +18,7 @@ from dpsketch.noise import random_below
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, count_share_of
-from dpsketch.sketches.density.features import FEATURES, Features, Shape, fitting_features, read_landmarks
+from dpsketch.sketches.density.features import Features, Shape, fitting_features, read_landmarks
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
@@ -99,7 +98,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         marks = None if landmarks is None else read_landmarks(landmarks, dim)
         chosen = fitting_features(kernel, limits, marks) if features is None else features
         shape = Shape(chosen, kernel, 1 if rows is None else rows, seed, limits, marks)
-        if chosen in FEATURES and chosen != "race":
+        if chosen != "race":
             shape.check()
         rows = shape.own_rows(rows)
         if width is None:
@@ -162,19 +161,16 @@ class DensitySketch(Accumulator[DensitySpec]):
         if spec.placement == "one_row":
             self._add_to_one_row(batch)
         else:
-            step = max(1, _CELLS // spec.rows)
+            mapped = spec.feature_map
+            held = None if mapped is None else mapped.shape.contribution
+            step = max(1, _CELLS // (spec.rows * (1 if held is None else spec.width)))
             for start in range(0, len(batch), step):
-                self._add_to_every_row(batch.take(np.arange(start, min(start + step, len(batch)))))
+                some = batch.take(np.arange(start, min(start + step, len(batch))))
+                if mapped is not None and held is not None and isinstance(some, VectorBatch):
+                    mapped.add(self._table, spec.inside(some.values), held)
+                else:
+                    compiled.add(self._table, spec.cells(some))
         self._records += len(batch)
-
-    def _add_to_every_row(self, batch: VectorBatch | SetBatch) -> None:
-        spec = self._spec
-        if spec.feature_map is None:
-            compiled.add(self._table, spec.cells(batch))
-        elif isinstance(batch, VectorBatch):
-            held = spec.feature_map.shape.contribution
-            values = spec.feature_map.values(spec.inside(batch.values))
-            add_features(self._table.reshape(-1), values, spec.steps, held.squares, held.sizes)
 
     def _add_to_one_row(self, batch: VectorBatch | SetBatch) -> None:
         # A fresh draw for each record: a row that followed from its position would move with every record before it.
