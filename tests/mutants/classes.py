@@ -27,16 +27,16 @@ CLASSES = [
     Mutant(
         "class-sums-half-noise",
         _SUMS,
-        "sums = permit.add_noise(table, SUMS)",
-        "sums = (table + permit.add_noise(table, SUMS)) // 2",
+        "sums = permit.add_noise(held.table, SUMS)",
+        "sums = (held.table + permit.add_noise(held.table, SUMS)) // 2",
         f"{_TESTS} the_noise_is␣and␣plain",
         "half the noise on the class sums",
     ),
     Mutant(
         "class-sums-one-draw",
         _SUMS,
-        "sums = permit.add_noise(table, SUMS)",
-        "sums = table + (permit.add_noise(table, SUMS) - table)[0]",
+        "sums = permit.add_noise(held.table, SUMS)",
+        "sums = held.table + (permit.add_noise(held.table, SUMS) - held.table)[0]",
         f"{_TESTS} the_noise_is␣and␣plain",
         "all classes have the same noise",
     ),
@@ -44,7 +44,7 @@ CLASSES = [
         "class-moments-half-noise",
         _SUMS,
         "moments[triangle] = noisy / weights / _COARSE**2",
-        "exact = weights * _second_moments(shape, points)[triangle]\n"
+        "exact = weights * held.squares[triangle]\n"
         "        moments[triangle] = (exact + noisy) / 2 / weights / _COARSE**2",
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the second moments",
@@ -52,9 +52,8 @@ CLASSES = [
     Mutant(
         "class-sizes-half-noise",
         _SUMS,
-        "sizes = permit.add_noise(np.bincount(codes, minlength=classes).astype(np.int64), SIZES)",
-        "held = np.bincount(codes, minlength=classes).astype(np.int64)\n"
-        "        sizes = (held + permit.add_noise(held, SIZES)) // 2",
+        "sizes = permit.add_noise(held.sizes, SIZES)",
+        "sizes = (held.sizes + permit.add_noise(held.sizes, SIZES)) // 2",
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the class sizes",
     ),

@@ -122,6 +122,7 @@ def test_every_kind_is_in_the_table() -> None:
     """Local protocols, continual and pan-private users and the bits of ALP are audited by sampling."""
     kinds = {"counts", "shares", "continual", "pan-private", "heavy", "ranges", "density", "distinct", "classifier"}
     more = {"ranges-tables", "continual-bands", "classifier-centre", "density-one-row", "histogram-list"}
+    more |= {"density-waves", "density-vectors"}
     assert {grid.kind for grid in GRID.values()} == kinds | more
     assert {row.form for row in NAMED.values()} == set(FORMS)
     for begin in ("histogram-weighted", "histogram-rounds", "quantiles-quartiles", "moment-0.5", "moment-1-total"):

@@ -128,11 +128,15 @@ def _density(unit: Unit, records: Records) -> Release:
 
 
 def _waves(unit: Unit, records: Records) -> Release:
-    """Two pairs of waves: what a record adds is as long as its bound, but for the steps that are cut."""
+    """One wave, and points half a wave apart: a record adds as much as its bound, and another's may oppose it."""
     kernel = kernels.Gaussian(dim=1, bandwidth=1.0)
-    sketch = DensitySketch(kernel=kernel, rows=2, unit=unit, seed=_SEED, features="fourier")
+    sketch = DensitySketch(kernel=kernel, rows=1, unit=unit, seed=_SEED, features="fourier")
+    mapped = sketch.spec.feature_map
+    assert mapped is not None
+    half = 1 / float(mapped.matrix[0, 0])
     keys, given = _columns(unit, records, weighted=False)
-    sketch.update([[np.nan if key is None else 1e-3 * key] for key in keys], **given)
+    points = [[np.nan] if key is None else [half * (key // 8 % 2 + 1e-6 * key)] for key in keys]
+    sketch.update(points, **given)
     return _released(sketch, lambda made: [made.table, np.array([made.noisy_count])])
 
 
