@@ -92,7 +92,7 @@ def test_merging_refuses_what_would_count_twice_or_differs() -> None:
         one.partial_fit(POINTS[:, :5], LABELS)
     with pytest.raises(InvalidInput, match="not among"):
         one.partial_fit(POINTS[:2], [7, 8])
-    with pytest.raises(InvalidInput, match="linear"):
+    with pytest.raises(AttributeError, match="linear"):
         model(kernel="angular", bounds=(-1, 1)).partial_fit(POINTS, LABELS)
     with pytest.raises(InvalidInput, match="classes"):
         model(classes=None).partial_fit(POINTS, LABELS)

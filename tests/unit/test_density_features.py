@@ -293,3 +293,16 @@ def test_fewer_rows_of_a_series_say_what_they_cut() -> None:
         assert np.all((found.low <= truth) & (truth <= found.high))
         spans.append(float(np.mean(found.high - found.low)))
     assert spans[0] < spans[1] < spans[2]
+
+
+def test_landmarks_that_are_far_say_so() -> None:
+    """Three landmarks leave most of the kernel: the interval is wide, and holds the truth all the same."""
+    points = np.random.default_rng(8).uniform(-1, 1, size=(400, 2))
+    sketch = started("nystrom", landmarks=[[0.0, 0.0], [0.9, 0.9], [-0.9, 0.9]])
+    sketch.update(points)
+    private = sketch.release(epsilon=40.0, delta=1e-6)
+    found, truth = private.estimate(points[:50]), private.spec.kernel.similarity(points[:50], points).sum(axis=1)
+    assert np.all((found.low <= truth) & (truth <= found.high))
+    assert np.max(np.abs(found.value - truth)) > 20  # what the noise alone would not explain
+    near = private.estimate([[0.0, 0.0]])
+    assert near.high[0] - near.low[0] < 0.1 * np.median(found.high - found.low)

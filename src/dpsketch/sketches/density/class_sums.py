@@ -39,17 +39,19 @@ SUMS, MOMENTS, SIZES = "the class sums", "the second moments", "the class sizes"
 _COARSE = 1 << 10  # steps of a vector in second moments
 _DIAGONAL, _OTHERS = 5, 7
 _SIZES_SHARE = 0.05
+_LEAST_CLASS = 80  # records of a class, in deviations of its sum's noise
 _LEAST_NOISE, _LEAST_VARIANCE = 0.3, 0.1  # where variances within classes are raised to, beside noise and records
 
 
-def moment_share(noise: float, dim: int, records: float | None) -> float:
+def moment_share(noise: float, dim: int, records: float | None, classes: int) -> float:
     """Return the share of the budget for second moments: none unless there are records enough to tell them from noise.
 
     ``noise`` is the standard deviation of a class sum's noise if all of the budget went there, beside vectors of length
-    1. Measured on embeddings of texts: second moments pay from about 2·noise·dim^1.5 records on.
+    1. Measured on embeddings of texts: second moments pay from about 2·noise·dim^1.5 records on, if each class has 80
+    times the noise; with smaller classes the sums miss the share more than they gain from how records vary.
     """
     enough = 2 * noise * dim**1.5
-    if records is None or records < enough:
+    if records is None or records < max(enough, _LEAST_CLASS * noise * classes):
         return 0.0
     return 0.1 if records < 3 * enough else 0.2
 

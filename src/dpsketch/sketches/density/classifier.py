@@ -6,6 +6,7 @@ class derives from nothing of it, so that ``import dpsketch`` stays quick.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -119,8 +120,8 @@ class DensityClassifier(Estimator):
 
     Notes
     -----
-    All of scikit-learn's estimator checks pass but ``check_fit_idempotent`` and ``check_supervised_y_2d``: they compare
-    two fits, and each fit draws noise of its own.
+    All of scikit-learn's estimator checks pass but ``check_fit_idempotent``, ``check_supervised_y_2d`` and
+    ``check_classifier_data_not_an_array``: they compare two fits, and each fit draws noise of its own.
 
     Examples
     --------
@@ -235,32 +236,29 @@ class DensityClassifier(Estimator):
         utils.multiclass.check_classification_targets(y)
         return X, y
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, users: Any = None) -> Self:
+    @property
+    def partial_fit(self) -> Callable[..., Self]:
         """Count a batch of records and release nothing: :meth:`release` does, once all batches are in.
 
-        Parameters
-        ----------
-        X, y, users
-            As for :meth:`fit`. Of a user, all records must come in one batch.
-        classes : sequence of labels, optional
-            The public list, with the first batch, where the constructor was not given one.
+        ``partial_fit(X, y, classes=None, users=None)``, for the linear kernel, whose sums need no centre. Of a user, all
+        records must come in one batch. ``classes`` is the public list, with the first batch, where the constructor was
+        not given one.
 
         Privacy
         -------
         What was counted is sensitive until it is released: the model cannot be pickled, nor asked.
         """
         if not self._linear:
-            raise InvalidInput("partial_fit is for the linear kernel, whose sums need no centre: fit others at once.")
+            raise AttributeError("partial_fit is for the linear kernel, whose sums need no centre: fit others at once.")
+        return self._count
+
+    def _count(self, X: Any, y: Any, classes: Any = None, users: Any = None) -> Self:
         refuse_choice(self.unit)
         held = self._held
         X, y = self._read(X, y, first=held is None)
         if held is None:
-            listed = classes if self.classes is None or isinstance(self.classes, str) else self.classes
-            if listed is None:
-                raise InvalidInput(
-                    "say classes=: the public list of labels, in the constructor or with the first batch."
-                )
-            held = self._started(X.shape[1], _listed(listed))
+            labels = self._labels(y)[0] if classes is None else _listed(classes)
+            held = self._started(X.shape[1], labels)
         held.update(X, self._vectors(X), _codes(np.array(held.spec.labels), y), users)
         vars(self)["_partial"] = held
         return self
@@ -328,7 +326,7 @@ class DensityClassifier(Estimator):
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
         shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records)
+        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records, len(labels))
         return ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, share, self.seed))
 
     def _fit_sums(self, X: Floats, labels: npt.NDArray[Any], codes: npt.NDArray[np.intp], users: Any) -> Self:
