@@ -1,8 +1,8 @@
 """Classes of real sentence embeddings: accuracy of every form that is shipped, beside what it replaces and rivals.
 
 ``python -m benchmarks.embeddings [--draws 5] [--only NAME] [--write]`` prints a table, and writes it into the page of
-explanations. Every form of ours is fitted through ``DensityClassifier.fit`` with the noise of a release, at the default settings. The
-public vectors are those of the other dataset.
+explanations. Every form of ours is fitted through ``DensityClassifier.fit`` with the noise of a release, at the default
+settings. The public vectors are those of the other dataset.
 """
 
 from __future__ import annotations

@@ -67,9 +67,6 @@ def forms(dim: int, width: float, public: Floats) -> dict[str, dict[str, Any]]:
     if dim <= 10:
         marks = public[np.random.default_rng(3).permutation(len(public))[:SIZE]]
         found["nystrom, 1,000 landmarks"] = {"kernel": bell, "features": "nystrom", "landmarks": marks}
-    if dim == 384:
-        found["RACE, 4,000 rows"] = {**found["RACE, 1,000 rows"], "rows": 4 * SIZE}
-        found["fourier, 4,000 pairs"] = {**found["fourier, 1,000 pairs"], "rows": 4 * SIZE}
     return found
 
 

@@ -240,9 +240,9 @@ class DensityClassifier(Estimator):
     def partial_fit(self) -> Callable[..., Self]:
         """Count a batch of records and release nothing: :meth:`release` does, once all batches are in.
 
-        ``partial_fit(X, y, classes=None, users=None)``, for the linear kernel, whose sums need no centre. Of a user, all
-        records must come in one batch. ``classes`` is the public list, with the first batch, where the constructor was
-        not given one.
+        ``partial_fit(X, y, classes=None, users=None)``, for the linear kernel, whose sums need no centre. Of a user,
+        all records must come in one batch. ``classes`` is the public list, with the first batch, where the constructor
+        was not given one.
 
         Privacy
         -------
