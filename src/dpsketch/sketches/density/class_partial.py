@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import Accumulator
@@ -51,6 +52,10 @@ class ClassSpec:
     unit: Unit
     moments: float
     seed: int
+
+    def __post_init__(self) -> None:
+        hold_real(self, "moments")
+        hold_whole(self, "seed")
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values; mean and directions by their digest."""
