@@ -98,6 +98,15 @@ def _points(user: bool) -> tuple[Records, Records, Records]:
     return batch(0.0), batch(1.0), batch(2.0)
 
 
+FEATURES: dict[str, dict[str, Any]] = {
+    "fourier": {"kernel": dps.kernels.Gaussian(2, 2.0), "rows": 4, "features": "fourier"},
+    "series": {"kernel": dps.kernels.Gaussian(2, 9.0), "bounds": (0, 20)},
+    "nystrom": {"kernel": dps.kernels.Gaussian(2, 2.0), "landmarks": [[0.5, 1.0], [1.0, 2.0], [3.0, 0.0]]},
+    "linear": {"kernel": dps.kernels.Linear(2)},
+    "signs": {"kernel": dps.kernels.Angular(2, 1), "rows": 4, "features": "signs"},
+}
+
+
 def _rows() -> list[Row]:
     rows = []
     plane = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
@@ -130,6 +139,10 @@ def _rows() -> list[Row]:
                 start(dps.DensitySketch, kernel=plane, rows=4, width=8, unit=once),
                 _points(user),
                 _release,
+            ),
+            *(
+                Row(f"density {name} {level}", start(dps.DensitySketch, unit=once, **more), _points(user), _release)
+                for name, more in FEATURES.items()
             ),
         ]
     auto = dps.per_user("auto", max_weight=4)

@@ -5,6 +5,8 @@ of that, as a function of the two points, is the family's kernel, and a density 
 here is a frozen value that knows its family's exact collision probability.
 
 With ``power`` p a row of a sketch uses p independent functions at once, which narrows the kernel to its p-th power.
+
+Two kernels have no such family, and are inner products of features instead: :class:`Gaussian` and :class:`Linear`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,19 @@ from scipy.special import erf
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, real_number
 
-__all__ = ["Angular", "Directions", "Euclidean", "Jaccard", "Kernel", "Manhattan", "kernel_from_json", "named"]
+__all__ = [
+    "Angular",
+    "Directions",
+    "Euclidean",
+    "Gaussian",
+    "HashKernel",
+    "Jaccard",
+    "Kernel",
+    "Linear",
+    "Manhattan",
+    "kernel_from_json",
+    "named",
+]
 
 Directions = Literal["stratified", "independent"]
 Floats = npt.NDArray[np.float64]
@@ -201,15 +215,82 @@ class Jaccard:
         return _to_json(self)
 
 
-Kernel = Euclidean | Manhattan | Angular | Jaccard
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """The bell curve exp(−c²/2), with c the distance in bandwidths: short tails, and no cells.
 
-NAMES: dict[str, type[Euclidean] | type[Manhattan] | type[Angular] | type[Jaccard]] = {
-    kind.name: kind for kind in (Euclidean, Manhattan, Angular, Jaccard)
+    It is an inner product of waves, or of similarities to public landmarks; a sketch of it says which (``features``).
+
+    Parameters
+    ----------
+    dim : int
+        Number of coordinates.
+    bandwidth : float or tuple of float
+        Its standard deviation, in the coordinates' unit; one for all coordinates, or one for each.
+
+    Examples
+    --------
+    >>> Gaussian(dim=2, bandwidth=2.0).similarity([[0, 0]], [[0, 0], [2, 0], [20, 0]]).round(3)
+    array([[1.   , 0.607, 0.   ]])
+    """
+
+    dim: int
+    bandwidth: float | tuple[float, ...]
+    name: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
+        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
+
+    def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
+        """Return the exact kernel between each point and each other, an array of points × others."""
+        scaled = _vectors(points, self.dim) / self.bandwidth, _vectors(others, self.dim) / self.bandwidth
+        return np.asarray(np.exp(-(_pairwise(*scaled, _length) ** 2) / 2))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON-ready values."""
+        return _to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The inner product of vectors of length at most 1; longer ones are scaled down to it.
+
+    Examples
+    --------
+    >>> Linear(dim=2).similarity([[1, 0]], [[0.5, 0.5], [-3, 0]])
+    array([[ 0.5, -1. ]])
+    """
+
+    dim: int
+    name: ClassVar[str] = "linear"
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
+
+    def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
+        """Return the exact kernel between each point and each other, an array of points × others."""
+        a, b = (
+            each / np.maximum(1, _length(each))[:, None]
+            for each in (_vectors(points, self.dim), _vectors(others, self.dim))
+        )
+        return np.asarray(np.stack([np.sum(a * other, axis=1) for other in b], axis=1).reshape(len(a), len(b)) + 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON-ready values."""
+        return _to_json(self)
+
+
+HashKernel = Euclidean | Manhattan | Angular | Jaccard
+Kernel = HashKernel | Gaussian | Linear
+
+NAMES: dict[str, type[Euclidean | Manhattan | Angular | Jaccard | Gaussian | Linear]] = {
+    kind.name: kind for kind in (Euclidean, Manhattan, Angular, Jaccard, Gaussian, Linear)
 }
 
 
 def named(name: str, **parameters: Any) -> Kernel:
-    """Build a kernel by its name: "euclidean", "manhattan", "angular" or "jaccard".
+    """Build a kernel by its name: "euclidean", "manhattan", "angular", "jaccard", "gaussian" or "linear".
 
     Examples
     --------

@@ -108,6 +108,46 @@ def test_density(dpsketch, words) -> None:
     assert dpsketch("run", "density", words, "--columns", "x", *BUDGET, "-o", "x.dps").code == 1
 
 
+@pytest.mark.parametrize("features", ["fourier", "series", "nystrom", "linear", "signs", "auto"])
+def test_density_of_features(dpsketch, words, tmp_path, features: str) -> None:
+    pa.csv.write_csv(pa.table({"x": np.linspace(-3, 3, 40) % 2.1, "y": np.linspace(0, 4, 40)}), tmp_path / "marks.csv")
+    more = {"nystrom": ["--landmarks", "marks.csv"], "fourier": ["--rows", "200"]}.get(features, [])
+    reach = [] if features in ("linear", "signs") else ["--bandwidth", "0.8"]
+    shape = ["--columns", "x,y", *reach, "--bounds=-4:4,0:4", "--features", features, *more]
+    made = dpsketch("run", "density", words, *shape, *BUDGET, "-o", "d.dps")
+    assert made.code == 0, made.err
+    shown = dpsketch("inspect", "d.dps", "--json").json
+    assert shown["spec"]["features"] == ("series" if features == "auto" else features)
+    near, far = dpsketch("query", "d.dps", "--json", "--", "0,2", "-3.5,0.2").json["estimates"]
+    assert near["low"] <= near["value"] <= near["high"]
+    if features not in ("linear", "signs"):
+        assert near["value"] > 3 * far["value"]
+    assert dpsketch("plot", "d.dps", "-o", "d.png").code == 0
+    # Parts of it, counted apart, merge into one release.
+    for part in ("a.sketch", "b.sketch"):
+        built = dpsketch("build", "density", words, *shape, "--seed", "1", "-o", part)
+        assert built.code == 0, built.err
+    merged = dpsketch("merge", "a.sketch", "b.sketch", "-o", "c.sketch")
+    assert merged.code == 0, merged.err
+    assert dpsketch("release", "c.sketch", *BUDGET, "-o", "c.dps").code == 0
+    wrong = dpsketch(
+        "run",
+        "density",
+        words,
+        "--columns",
+        "x,y",
+        "--features",
+        "wavelets",
+        "--bandwidth",
+        "1",
+        *BUDGET,
+        "-o",
+        "x.dps",
+    )
+    assert wrong.code == 1
+    assert "fourier" in wrong.err
+
+
 def test_distinct_and_ranges(dpsketch, words) -> None:
     made = dpsketch("run", "distinct", words, "--key", "id", *BUDGET, "-o", "f.dps")
     assert made.code == 0, made.err

@@ -1,4 +1,4 @@
-"""Mutants of classes by the sums of their vectors."""
+"""Mutants of classes by the sums of their vectors, and of kernel sums by features."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tests.mutants.gate import Mutant
 
 _SUMS = "sketches/density/class_sums.py"
 _TESTS = "tests/unit/test_class_sums.py -k"
+_FEATURES = "tests/unit/test_density_features.py -k"
 
 CLASSES = [
     Mutant(
@@ -27,16 +28,16 @@ CLASSES = [
     Mutant(
         "class-sums-half-noise",
         _SUMS,
-        "sums = permit.add_noise(table, SUMS)",
-        "sums = (table + permit.add_noise(table, SUMS)) // 2",
+        "sums = permit.add_noise(held.table, SUMS)",
+        "sums = (held.table + permit.add_noise(held.table, SUMS)) // 2",
         f"{_TESTS} the_noise_is␣and␣plain",
         "half the noise on the class sums",
     ),
     Mutant(
         "class-sums-one-draw",
         _SUMS,
-        "sums = permit.add_noise(table, SUMS)",
-        "sums = table + (permit.add_noise(table, SUMS) - table)[0]",
+        "sums = permit.add_noise(held.table, SUMS)",
+        "sums = held.table + (permit.add_noise(held.table, SUMS) - held.table)[0]",
         f"{_TESTS} the_noise_is␣and␣plain",
         "all classes have the same noise",
     ),
@@ -44,7 +45,7 @@ CLASSES = [
         "class-moments-half-noise",
         _SUMS,
         "moments[triangle] = noisy / weights / _COARSE**2",
-        "exact = weights * _second_moments(shape, points)[triangle]\n"
+        "exact = weights * held.squares[triangle]\n"
         "        moments[triangle] = (exact + noisy) / 2 / weights / _COARSE**2",
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the second moments",
@@ -52,9 +53,8 @@ CLASSES = [
     Mutant(
         "class-sizes-half-noise",
         _SUMS,
-        "sizes = permit.add_noise(np.bincount(codes, minlength=classes).astype(np.int64), SIZES)",
-        "held = np.bincount(codes, minlength=classes).astype(np.int64)\n"
-        "        sizes = (held + permit.add_noise(held, SIZES)) // 2",
+        "sizes = permit.add_noise(held.sizes, SIZES)",
+        "sizes = (held.sizes + permit.add_noise(held.sizes, SIZES)) // 2",
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the class sizes",
     ),
@@ -105,5 +105,63 @@ CLASSES = [
         "fine = points * _FINE - self.mean / 3",
         f"{_TESTS} multiplied_exactly",
         "a product of floats depends on the batch",
+    ),
+    Mutant(
+        "features-length",
+        "_compiled/vectors.py",
+        "while square > squares:",
+        "while False:",
+        f"{_FEATURES} held_on_the_integers",
+        "features that came out too long count in full",
+    ),
+    Mutant(
+        "features-rounded-away",
+        "_compiled/vectors.py",
+        "vector[j] = np.int64(value * steps) if abs(value) <= 2.0 else 0",
+        "vector[j] = np.int64(np.floor(value * steps + 0.5)) if abs(value) <= 2.0 else 0",
+        f"{_FEATURES} held_on_the_integers",
+        "features are rounded to the nearest step, and may be longer than they were",
+    ),
+    Mutant(
+        "features-by-batch",
+        "sketches/density/features.py",
+        "return compiled.wave_features(_scaled(points, kernel), self.matrix, self.sizes)",
+        "angles = np.pi * (_scaled(points, kernel) @ self.matrix)\n"
+        "                waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
+        "                return np.ascontiguousarray(waves.reshape(len(points), -1))",
+        "tests/property/test_batch_independence.py -k no_matrix_product",
+        "a product over the batch: a record's features follow the others'",
+    ),
+    Mutant(
+        "features-replace",
+        "sketches/density/spec.py",
+        "return Sensitivity(times * points * sizes, times * points * _root(squares))",
+        "return Sensitivity(times * points * sizes, points * _root(squares))",
+        f"{_FEATURES} no_unit_moves␣and␣linear",
+        "a record that turns round moves a sum of features by 2, and 1 is paid",
+    ),
+    Mutant(
+        "features-users",
+        "sketches/density/spec.py",
+        "return Sensitivity(times * points * sizes, times * points * _root(squares))",
+        "return Sensitivity(times * sizes, times * _root(squares))",
+        f"{_FEATURES} no_unit_moves␣and␣fourier",
+        "a user's points are paid for as one",
+    ),
+    Mutant(
+        "features-sizes",
+        "sketches/density/features.py",
+        "return Contribution(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))",
+        "return Contribution(STEPS**2, STEPS)",
+        f"{_FEATURES} laplace_noise_is",
+        "Laplace noise for the length of features, not for the sum of their sizes",
+    ),
+    Mutant(
+        "features-landmarks-left",
+        "sketches/density/private.py",
+        "left = features[:, -1] * max(0.0, sums[-1] + deviation)",
+        "left = 0.0 * features[:, -1]",
+        f"{_FEATURES} landmarks_that_are_far",
+        "intervals leave out what landmarks do not explain",
     ),
 ]

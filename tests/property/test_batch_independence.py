@@ -116,6 +116,45 @@ def test_a_matrix_product_over_the_batch_would_be_caught(dim: int) -> None:
     assert any(not np.array_equal(codes(size), codes(1)) for size in SIZES[1:])
 
 
+def mapped(features: str, dim: int) -> DensitySketch:
+    kernel: kernels.Kernel = kernels.Gaussian(dim, 2.0)
+    more: dict[str, object] = {"rows": ROWS}
+    match features:
+        case "linear":
+            kernel, more = kernels.Linear(dim), {}
+        case "nystrom":
+            more = {"landmarks": np.random.default_rng(1).normal(size=(ROWS, dim))}
+        case "series":
+            more = {"bounds": (-4, 4)}
+        case "signs":
+            kernel = kernels.Angular(dim, 1)
+    return DensitySketch(kernel=kernel, unit=dps.per_record(), seed=SEED, features=features, **more)
+
+
+MAPS = [(name, dim) for name in ("fourier", "nystrom", "linear", "signs") for dim in (2, 17, 384)] + [
+    ("series", dim) for dim in (1, 2, 3)
+]
+
+
+@pytest.mark.parametrize(("features", "dim"), MAPS)
+def test_a_record_has_the_same_features_in_every_batch(features: str, dim: int) -> None:
+    """Half of the points are such that RACE's planes and cells pass through them; features are cut to whole steps."""
+    points = records(kernels.Angular(dim, 1) if dim > 1 else kernels.Euclidean(1, 2.0))[:300]
+
+    def counted(*batches: object) -> np.ndarray:
+        some = mapped(features, dim)
+        for batch in batches:
+            some.update(batch)
+        return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+
+    whole = counted(points)
+    assert np.any(whole != 0)
+    for size in (1, 7, 64, 65, 299):
+        assert np.array_equal(counted(*pieces(points, size)), whole)
+    for same in (points[::-1], np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2], pa.array(list(points))):
+        assert np.array_equal(counted(same), whole)
+
+
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_sets_do_not_depend_on_batches(size: int) -> None:
     rng = np.random.default_rng(3)
@@ -185,6 +224,7 @@ PUBLIC = {
     "sketches/countsketch/decoding.py",
     "sketches/countsketch/linear.py",
     "sketches/density/intervals.py",
+    "sketches/density/private.py",
     "sketches/heavy/predict.py",
     "sketches/histogram/predict.py",
     "sketches/ranges/chain.py",

@@ -241,3 +241,50 @@ def test_near_a_tight_cluster_groups_of_rows_tell_more_than_neighbours(seed: int
     with seeded_noise_for_tests_only(seed):
         found = sketch.release(**GAUSSIAN).estimate(points[:1])
     assert found.low[0] <= kernel.similarity(points[:1], points).sum() <= found.high[0]
+
+
+WAVES = [(2, spread_out), (2, crowded), (7, spread_out)]
+
+
+@pytest.mark.parametrize("estimator", ["mean", "median_of_means"])
+@pytest.mark.parametrize(("dim", "points"), WAVES, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_few_waves_cover_everywhere(dim: int, points: Any, estimator: str) -> None:
+    """64 pairs of Fourier features: noise and the choice of frequencies both show in how the pairs differ."""
+    kernel = kernels.Gaussian(dim, 1.5)
+    found = covered(kernel, points(dim, 2000), 64, GAUSSIAN, 20, 50, estimator=estimator)
+    assert min(region["covered"] for region in found.values()) >= 0.94
+
+
+MAPS: dict[str, dict[str, Any]] = {
+    "series": {"kernel": kernels.Gaussian(2, 2.0), "bounds": (-12, 12)},
+    "nystrom": {
+        "kernel": kernels.Gaussian(2, 2.0),
+        "landmarks": np.random.default_rng(2).uniform(-12, 12, size=(150, 2)),
+    },
+    "linear": {"kernel": kernels.Linear(2)},
+    "signs": {"kernel": kernels.Angular(2, 1), "rows": 64, "features": "signs"},
+}
+
+
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "pure"])
+@pytest.mark.parametrize("features", MAPS)
+def test_features_cover_by_their_noise(features: str, budget: dict[str, float]) -> None:
+    """300 releases, three places far apart: at least 0.893 of 95% intervals hold the truth.
+
+    A place's cover is binomial: 0.893 is 4.5 deviations below 0.95, a false alarm has a chance of less than 1e-5 for
+    each place. Intervals of half the width hold less than that, but for landmarks and signs, whose bounds are wide.
+    """
+    arguments, points = MAPS[features], spread_out(2, 1500).clip(-12, 12)
+    places = np.array([[0.0, 0.5], [6.0, -6.0], [-5.0, 4.0]])
+    truth = arguments["kernel"].similarity(places, points).sum(axis=1)
+    sketch = DensitySketch(unit=dps.per_record(), **arguments)
+    sketch.update(points)
+    inside, half = np.zeros(3), np.zeros(3)
+    with seeded_noise_for_tests_only(4):
+        for _ in range(300):
+            found = sketch.release(**budget).estimate(places)
+            inside += (found.low <= truth) & (truth <= found.high)
+            half += ((found.value + found.low) / 2 <= truth) & (truth <= (found.value + found.high) / 2)
+    assert inside.min() / 300 >= 0.893
+    if features in ("series", "linear"):
+        assert half.max() / 300 < 0.893

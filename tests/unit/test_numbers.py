@@ -78,6 +78,8 @@ KEEPING: dict[type, dict[str, Any]] = {
     kernels.Manhattan: {"dim": 2, "bandwidth": 2.1, "power": 2},
     kernels.Angular: {"dim": 2, "power": 2},
     kernels.Jaccard: {"power": 2},
+    kernels.Gaussian: {"dim": 2, "bandwidth": (2.1, 1)},
+    kernels.Linear: {"dim": 2},
     Sensitivity: {"l1": 5, "l2": 2.2},
     WeightGrid: {"step": 0.1, "max_weight": 2},
     Clip: {"rows": 5, "width": 16, "max_keys": 3, "max_units": 7},
@@ -175,7 +177,7 @@ KEEPING: dict[type, dict[str, Any]] = {
 MADE = {
     "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
-    "EmbeddingMap Finding Layout OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
+    "ClassSpec EmbeddingMap Finding Layout OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",

@@ -578,6 +578,8 @@ CASES = [
     Case("Euclidean", fixed(kernels.Euclidean), {"dim": 2, "bandwidth": (1, 2.5), "power": 2}),
     Case("Manhattan", fixed(kernels.Manhattan), {"dim": 2, "bandwidth": 2.5, "power": 2}),
     Case("Angular", fixed(kernels.Angular), {"dim": 2, "power": 2}),
+    Case("Gaussian", fixed(kernels.Gaussian), {"dim": 2, "bandwidth": (1, 2.5)}),
+    Case("Linear", fixed(kernels.Linear), {"dim": 2}),
     Case("Jaccard", fixed(kernels.Jaccard), {"power": 2}),
     Case("best_guess", fixed(accounting.best_guess), {"epsilon": 1, "delta": 0.1}),
     Case("posterior", fixed(accounting.posterior), {"prior": 0.1, "epsilon": 1}),

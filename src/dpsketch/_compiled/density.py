@@ -26,14 +26,17 @@ from dpsketch._compiled.kernel import kernel
 
 __all__ = [
     "add",
+    "factor",
     "folded_columns",
     "hashed_columns",
+    "landmark_features",
     "lattice_generator",
     "orthonormal",
     "read",
     "set_columns",
     "sign_columns",
     "smoothed_sums",
+    "wave_features",
 ]
 
 M1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -43,6 +46,13 @@ U30 = np.uint64(30)
 U31 = np.uint64(31)
 U32 = np.uint64(32)
 LARGEST = np.uint64(2**64 - 1)
+LN2 = 0.6931471805599453
+LN2_HIGH = 0.693147180369123816490  # of 32 bits, so that whole multiples are exact
+LN2_LOW = 1.90821492927058770002e-10
+INVERSE = np.append(0.0, 1 / np.arange(1.0, 26.0))
+# What a term of the cosine's and of the sine's series is of the one before.
+OF_COSINE = np.append(0.0, [1 / ((2 * n - 1) * (2 * n)) for n in range(1, 13)])
+OF_SINE = np.append(0.0, [1 / ((2 * n) * (2 * n + 1)) for n in range(1, 13)])
 
 
 @kernel
@@ -275,3 +285,105 @@ def orthonormal(vectors: npt.NDArray[np.float64]) -> None:
         length = math.sqrt(square)
         for j in range(dim):
             vectors[i, j] /= length
+
+
+@kernel
+def _waves(turns: npt.NDArray[np.float64], cosines: npt.NDArray[np.float64], sines: npt.NDArray[np.float64]) -> None:
+    """Fill in the cosines and sines of π·turns: Taylor's series up to a quarter turn, without divisions or branches."""
+    for r in range(len(turns)):
+        half = np.floor(turns[r] + 0.5)
+        sign = 1.0 - 2.0 * (half - 2.0 * np.floor(0.5 * half))
+        z = (turns[r] - half) * math.pi
+        square = z * z
+        cosine = 1.0
+        sine = 1.0
+        for n in range(12, 0, -1):
+            cosine = 1.0 - cosine * square * OF_COSINE[n]
+            sine = 1.0 - sine * square * OF_SINE[n]
+        cosines[r] = sign * cosine
+        sines[r] = sign * z * sine
+
+
+@kernel
+def wave_features(
+    points: npt.NDArray[np.float64], matrix: npt.NDArray[np.float64], sizes: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return two features a row: its size times the cosine and the sine of π times a point's inner product with it."""
+    rows = matrix.shape[1]
+    result = np.empty((len(points), 2 * rows))
+    turns, cosines, sines = np.empty(rows), np.empty(rows), np.empty(rows)
+    for i in range(len(points)):
+        _project(points[i], matrix, turns)
+        _waves(turns, cosines, sines)
+        for r in range(rows):
+            result[i, 2 * r] = sizes[r] * cosines[r]
+            result[i, 2 * r + 1] = sizes[r] * sines[r]
+    return result
+
+
+@kernel
+def _bells(point: npt.NDArray[np.float64], columns: npt.NDArray[np.float64], found: npt.NDArray[np.float64]) -> None:
+    """Fill in exp(−c²/2) for the distance c of a point from each column of a dim × landmarks matrix."""
+    found[:] = 0.0
+    for j in range(len(point)):
+        x = point[j]
+        line = columns[j]
+        for r in range(len(found)):
+            gap = x - line[r]
+            found[r] += gap * gap
+    for r in range(len(found)):
+        exponent = max(-0.5 * found[r], -700.0)
+        k = np.floor(exponent / LN2 + 0.5)
+        rest = (exponent - k * LN2_HIGH) - k * LN2_LOW
+        series = 1.0
+        for n in range(14, 0, -1):
+            series = 1.0 + series * rest * INVERSE[n]
+        found[r] = math.ldexp(series, int(k))
+
+
+@kernel
+def factor(columns: npt.NDArray[np.float64], added: float) -> npt.NDArray[np.float64]:
+    """Return Cholesky's factor of the landmarks' similarities, with so much added to the diagonal; line j is column j.
+
+    Sums run in one order, so that every machine has the same factor.
+    """
+    size = columns.shape[1]
+    result = np.zeros((size, size))
+    points = columns.T.copy()
+    for j in range(size):
+        _bells(points[j], columns, result[j])
+        result[j, j] += added
+    for j in range(size):
+        root = math.sqrt(result[j, j])
+        result[j, :j] = 0.0
+        for i in range(j, size):
+            result[j, i] /= root
+        done = result[j]
+        for k in range(j + 1, size):
+            times = done[k]
+            line = result[k]
+            for i in range(k, size):
+                line[i] -= times * done[i]
+    return result
+
+
+@kernel
+def landmark_features(
+    points: npt.NDArray[np.float64], columns: npt.NDArray[np.float64], lower: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the similarities to the landmarks, solved by their factor, and what they leave of a length of 1."""
+    size = columns.shape[1]
+    result = np.empty((len(points), size + 1))
+    for i in range(len(points)):
+        line = result[i, :size]
+        _bells(points[i], columns, line)
+        left = 1.0
+        for j in range(size):
+            below = lower[j]
+            value = line[j] / below[j]
+            line[j] = value
+            left -= value * value
+            for k in range(j + 1, size):
+                line[k] -= value * below[k]
+        result[i, size] = math.sqrt(max(0.0, left))
+    return result

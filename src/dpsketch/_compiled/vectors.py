@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
 
-__all__ = ["add_rows", "whole_vectors"]
+__all__ = ["add_features", "add_rows", "inside_ball", "whole_vectors"]
 
 FINE = 1 << 20  # steps in which a vector is measured
+FAR = 1.001  # beyond so many times its bound a vector is scaled down first, not step by step
 
 
 @kernel
@@ -26,6 +27,34 @@ def _shorten(vector: npt.NDArray[np.int64]) -> np.int64:
     size = np.int64(abs(vector[largest]))
     vector[largest] += -1 if vector[largest] > 0 else 1
     return size
+
+
+@kernel
+def _hold(vector: npt.NDArray[np.int64], squares: int, sizes: int) -> None:
+    """Shorten whole numbers until their squares sum to at most ``squares``, and their sizes to ``sizes`` (0: any)."""
+    square = np.int64(0)
+    total = np.int64(0)
+    for j in range(len(vector)):
+        square += vector[j] * vector[j]
+    if square > FAR * squares:
+        factor = np.sqrt(squares / square)
+        square = np.int64(0)
+        for j in range(len(vector)):
+            vector[j] = np.int64(vector[j] * factor)
+            square += vector[j] * vector[j]
+    while square > squares:
+        square -= 2 * _shorten(vector) - 1
+    for j in range(len(vector)):
+        total += abs(vector[j])
+    if sizes > 0 and total > sizes:
+        factor = sizes / total
+        total = np.int64(0)
+        for j in range(len(vector)):
+            vector[j] = np.int64(vector[j] * factor)
+            total += abs(vector[j])
+        while total > sizes:
+            _shorten(vector)
+            total -= 1
 
 
 @kernel
@@ -53,24 +82,9 @@ def whole_vectors(
             factor = steps / np.sqrt(np.float64(square))
         else:
             factor = steps / FINE
-        square = np.int64(0)
-        total = np.int64(0)
         for j in range(dim):
             out[i, j] = np.int64(fine[j] * factor)
-            square += out[i, j] * out[i, j]
-        while square > steps * steps:
-            square -= 2 * _shorten(out[i]) - 1
-        for j in range(dim):
-            total += abs(out[i, j])
-        if limit > 0 and total > limit:
-            factor = limit / total
-            total = np.int64(0)
-            for j in range(dim):
-                out[i, j] = np.int64(out[i, j] * factor)
-                total += abs(out[i, j])
-            while total > limit:
-                _shorten(out[i])
-                total -= 1
+        _hold(out[i], steps * steps, limit)
 
 
 @kernel
@@ -79,3 +93,38 @@ def add_rows(table: npt.NDArray[np.int64], places: npt.NDArray[np.intp], vectors
     for i in range(len(vectors)):
         for j in range(vectors.shape[1]):
             table[places[i], j] += vectors[i, j]
+
+
+@kernel
+def add_features(
+    table: npt.NDArray[np.int64], features: npt.NDArray[np.float64], steps: int, squares: int, sizes: int
+) -> None:
+    """Add the features of each record in whole steps, cut towards 0, none longer than is paid for."""
+    vector = np.empty(len(table), np.int64)
+    for i in range(len(features)):
+        for j in range(len(table)):
+            value = features[i, j]
+            vector[j] = np.int64(value * steps) if abs(value) <= 2.0 else 0
+        _hold(vector, squares, sizes)
+        for j in range(len(table)):
+            table[j] += vector[j]
+
+
+@kernel
+def inside_ball(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return points of length at most 1: longer ones are scaled down, each by itself."""
+    dim = points.shape[1]
+    result = np.empty(points.shape)
+    for i in range(len(points)):
+        largest = 1.0
+        for j in range(dim):
+            largest = max(largest, abs(points[i, j]))
+        square = 0.0
+        for j in range(dim):
+            result[i, j] = points[i, j] / largest
+            square += result[i, j] * result[i, j]
+        if largest > 1.0 or square > 1.0:
+            length = np.sqrt(square)
+            for j in range(dim):
+                result[i, j] /= length
+    return result

@@ -229,7 +229,32 @@ def _density(unit: Unit, records: Records) -> Release:
     keys, given = _columns(unit, records, weighted=False)
     # Four by four they share their cells.
     sketch.update([[np.nan if key is None else 7.3 * (key // 4) + 1e-3 * (key % 4)] for key in keys], **given)
+    return _summed(sketch)
 
+
+def _waves(unit: Unit, records: Records) -> Release:
+    """One wave, and points half a wave apart: a record adds as much as its bound, and another's may oppose it."""
+    kernel = kernels.Gaussian(dim=1, bandwidth=1.0)
+    sketch = DensitySketch(kernel=kernel, rows=1, unit=unit, seed=SEED, features="fourier")
+    mapped = sketch.spec.feature_map
+    assert mapped is not None
+    half = 1 / float(mapped.matrix[0, 0])
+    keys, given = _columns(unit, records, weighted=False)
+    points = [[np.nan] if key is None else [half * (key // 8 % 2 + 1e-6 * key)] for key in keys]
+    sketch.update(points, **given)
+    return _summed(sketch)
+
+
+def _vectors(unit: Unit, records: Records) -> Release:
+    """Vectors of length 1, of which every other eight point back: a replaced one turns round."""
+    sketch = DensitySketch(kernel=kernels.Linear(dim=2), unit=unit, seed=SEED)
+    keys, given = _columns(unit, records, weighted=False)
+    points = [[np.nan, 0.0] if key is None else [(-1.0) ** (key // 8), 1e-6 * key] for key in keys]
+    sketch.update(points, **given)
+    return _summed(sketch)
+
+
+def _summed(sketch: DensitySketch) -> Release:
     def release(asked: Any) -> Shown:
         made = sketch.release(**asked)
         return _shown(made.guarantee, (made.table, made.noise), (made.noisy_count, made.count_noise))
@@ -399,6 +424,8 @@ KINDS: dict[str, Kind] = {
     "ranges": Kind(partial(_ranges, 4), keys=16, loose=_ROOT),
     "ranges-tables": Kind(partial(_ranges, 25), keys=120, loose=_ROOT),
     "density": Kind(_density, weight=1.0, loose=_NUMBER),
+    "density-waves": Kind(_waves, weight=1.0, loose=_NUMBER),
+    "density-vectors": Kind(_vectors, weight=1.0, loose=_NUMBER),
     "density-one-row": Kind(
         _one_row, laws=("laplace",), weight=1.0, keys=40, rest=[],
         absent={"colliding": "the row of each point is drawn, so that no two are sure to meet"},

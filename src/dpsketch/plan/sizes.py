@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from dpsketch.errors import InvalidInput
-from dpsketch.kernels import Euclidean
+from dpsketch.kernels import Euclidean, Gaussian
 from dpsketch.plan.duration import seconds_for
-from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
+from dpsketch.plan.values import Amount, Guess, Proposal, Shape, out_of_reach
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width
 from dpsketch.sketches.distinct import DistinctSketch
@@ -22,6 +23,9 @@ __all__ = ["plan_density", "plan_distinct", "plan_moment", "plan_sparse"]
 
 # Without a wanted error: the smallest size within so much of the least error.
 _NEARLY = 1.05
+# A series is for so many coordinates, and grows with how many bandwidths its bounds are apart.
+_SERIES_DIMS = 3
+_ASSUMED_BANDWIDTHS = 20
 
 
 def _sizes(low: int, high: int) -> list[int]:
@@ -91,30 +95,76 @@ def plan_moment(amount: Amount, guess: Guess, *, target_error: float | None, mem
 def plan_density(
     amount: Amount, guess: Guess, *, target_error: float | None, memory: int, dim: int, similarity: float
 ) -> Proposal:
-    """Propose the rows of a density sketch, by a bound that holds whatever the data are."""
+    """Propose the features of a density and how many, by a bound that holds whatever the data are.
+
+    Up to three coordinates a series leaves the noise alone; from there on RACE is as good as Fourier features of equal
+    size, or better. Of the two, the one with the smaller predicted error is proposed. A series has as many features as
+    its bounds have bandwidths: twenty are assumed.
+    """
     kernel = Euclidean(dim=dim, bandwidth=1.0)
     width = default_width(kernel)
 
-    def spec_of(rows: int) -> DensitySpec:
+    def race(rows: int) -> DensitySpec:
         return DensitySpec(kernel, rows, width, amount.unit)
 
-    errors = {
-        rows: spec_of(rows).preview(**amount.budget, records=guess.records, similarity=similarity).predicted_error
-        for rows in _sizes(10, max(11, min(20_000, memory // (8 * width))))
-    }
-    rows = _smallest(errors, target_error, memory)
-    spec = spec_of(rows)
+    def predicted(spec: DensitySpec) -> float:
+        return spec.preview(**amount.budget, records=guess.records, similarity=similarity).predicted_error
+
+    errors = {rows: predicted(race(rows)) for rows in _sizes(10, max(11, min(20_000, memory // (8 * width))))}
+    spec, error, shape, why = _series(amount, dim, memory, predicted, min(errors.values()), target_error)
+    if spec is None:
+        rows = _smallest(errors, target_error, memory)
+        spec, error, shape = race(rows), errors[rows], {"rows": rows}
     kernel_sum = guess.records * similarity
     return Proposal(
         kind="density",
-        shape={"rows": rows},
+        shape=shape,
         budget=amount.budget,
-        error=errors[rows],
+        error=error,
         error_of="a kernel sum, standard deviation at most",
         memory=spec.memory,
         seconds=seconds_for(DensitySketch.from_spec(spec), guess.records, dim=dim),
-        also={"kernel_sum": kernel_sum, "relative_error": errors[rows] / kernel_sum},
+        also={"kernel_sum": kernel_sum, "relative_error": error / kernel_sum},
+        notes=(why,),
     )
+
+
+def _series(
+    amount: Amount,
+    dim: int,
+    memory: int,
+    predicted: Callable[[DensitySpec], float],
+    least: float,
+    target: float | None,
+) -> tuple[DensitySpec | None, float, Shape, str]:
+    """Return a series where it is better than the least error of RACE, and why it is or is not."""
+    if dim > _SERIES_DIMS:
+        why = (
+            "RACE: from four coordinates on a series has too many features, and Fourier features of a Gaussian kernel "
+            "err as much or more. Up to about five, --features nystrom errs less where public points lie as records do."
+        )
+        return None, 0.0, {}, why
+    if target is not None and least <= target:
+        return None, 0.0, {}, "RACE: it reaches the wanted error, and takes records as they come, without bounds."
+    kernel, bounds = Gaussian(dim, 1.0), (0, _ASSUMED_BANDWIDTHS)
+    spec = DensitySketch(kernel=kernel, unit=amount.unit, bounds=bounds, features="series").spec
+    error = predicted(spec)
+    if spec.memory > memory:
+        return None, 0.0, {}, f"RACE: a series in {dim} coordinates would pass the memory."
+    if error >= least:
+        why = (
+            f"RACE: at this budget noise on the {2 * spec.rows:,} features of a series would pass what hashing errs, "
+            "as Laplace noise grows with them."
+        )
+        return None, 0.0, {}, why
+    if target is not None and error > target:
+        raise out_of_reach(target, error, "that of the noise alone")
+    why = (
+        f"a series of a Gaussian kernel, of {2 * spec.rows:,} features where the bounds are {_ASSUMED_BANDWIDTHS} "
+        f"bandwidths apart: nothing is sampled, so that the noise is all its error. RACE would leave {least:,.3g}. "
+        "It needs --bounds."
+    )
+    return spec, error, {"features": "series"}, why
 
 
 def plan_distinct(amount: Amount, guess: Guess, *, target_error: float | None, memory: int) -> Proposal:

@@ -28,7 +28,7 @@ from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.permit import Calibration, Permit, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["MOMENTS", "SIZES", "SUMS", "PrivateClassSums", "calibrate", "moment_share", "noise_of"]
+__all__ = ["MOMENTS", "SIZES", "SUMS", "HeldSums", "PrivateClassSums", "calibrate", "moment_share", "noise_of"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -39,17 +39,19 @@ SUMS, MOMENTS, SIZES = "the class sums", "the second moments", "the class sizes"
 _COARSE = 1 << 10  # steps of a vector in second moments
 _DIAGONAL, _OTHERS = 5, 7
 _SIZES_SHARE = 0.05
+_LEAST_CLASS = 80  # records of a class, in deviations of its sum's noise
 _LEAST_NOISE, _LEAST_VARIANCE = 0.3, 0.1  # where variances within classes are raised to, beside noise and records
 
 
-def moment_share(noise: float, dim: int, records: float | None) -> float:
+def moment_share(noise: float, dim: int, records: float | None, classes: int) -> float:
     """Return the share of the budget for second moments: none unless there are records enough to tell them from noise.
 
     ``noise`` is the standard deviation of a class sum's noise if all of the budget went there, beside vectors of length
-    1. Measured on embeddings of texts: second moments pay from about 2·noise·dim^1.5 records on.
+    1. Measured on embeddings of texts: second moments pay from about 2·noise·dim^1.5 records on, if each class has 80
+    times the noise; with smaller classes the sums miss the share more than they gain from how records vary.
     """
     enough = 2 * noise * dim**1.5
-    if records is None or records < enough:
+    if records is None or records < max(enough, _LEAST_CLASS * noise * classes):
         return 0.0
     return 0.1 if records < 3 * enough else 0.2
 
@@ -73,6 +75,47 @@ def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, moments: float) -
     return replace(
         calibrated, words="; ".join(f"{calibrated.law(name).words}, on {name}" for name in (SUMS, MOMENTS, SIZES))
     )
+
+
+@dataclass(frozen=True, eq=False)
+class HeldSums:
+    """What was counted of the classes. Sensitive.
+
+    Attributes
+    ----------
+    shape : EmbeddingMap
+        How vectors are measured.
+    table, sizes : numpy.ndarray
+        Sums of integers, classes × coordinates, and the classes' sizes.
+    squares : numpy.ndarray or None
+        Second moments of all records, in coarse steps, where they are wanted.
+    """
+
+    shape: EmbeddingMap
+    table: Integers
+    sizes: Integers
+    squares: Integers | None
+
+    @classmethod
+    def empty(cls, shape: EmbeddingMap, classes: int, moments: bool) -> Self:
+        """Return what is counted of nobody."""
+        squares = np.zeros((shape.kept, shape.kept), np.int64) if moments else None
+        return cls(shape, np.zeros((classes, shape.kept), np.int64), np.zeros(classes, np.int64), squares)
+
+    def add(self, points: Floats, codes: Codes) -> None:
+        """Count vectors, each in its class."""
+        for chosen, vectors in self.shape.chunks(points):
+            add_rows(self.table, codes[chosen], vectors)
+        self.sizes[:] += np.bincount(codes, minlength=len(self.sizes))
+        if self.squares is not None:
+            self.squares[:] += _second_moments(self.shape, points)
+
+    def absorb(self, other: HeldSums) -> None:
+        """Add what another has counted."""
+        self.table[:] += other.table
+        self.sizes[:] += other.sizes
+        if self.squares is not None and other.squares is not None:
+            self.squares[:] += other.squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,23 +145,20 @@ class PrivateClassSums:
     size_deviation: float = 0.0
 
     @classmethod
-    def drawn(cls, shape: EmbeddingMap, points: Floats, codes: Codes, classes: int, permit: Permit) -> Self:
-        """Count the records, and draw all that the permit holds."""
-        table = np.zeros((classes, shape.kept), np.int64)
-        for chosen, vectors in shape.chunks(points):
-            add_rows(table, codes[chosen], vectors)
-        laws = {part.name: permit.calibration.law(part.name) for part in permit.calibration.parts}
+    def drawn(cls, held: HeldSums, permit: Permit) -> Self:
+        """Draw all that the permit holds."""
+        shape, laws = held.shape, {part.name: permit.calibration.law(part.name) for part in permit.calibration.parts}
         deviation = math.sqrt(laws[SUMS].variance) / STEPS
-        sums = permit.add_noise(table, SUMS)
-        if MOMENTS not in laws:
+        sums = permit.add_noise(held.table, SUMS)
+        if MOMENTS not in laws or held.squares is None:
             return cls(shape, sums, deviation)
         triangle = np.triu_indices(shape.kept)
         weights = np.where(triangle[0] == triangle[1], _DIAGONAL, _OTHERS)
-        noisy = permit.add_noise(weights * _second_moments(shape, points)[triangle], MOMENTS)
+        noisy = permit.add_noise(weights * held.squares[triangle], MOMENTS)
         moments = np.zeros((shape.kept, shape.kept))
         moments[triangle] = noisy / weights / _COARSE**2
         moments = moments + np.triu(moments, 1).T
-        sizes = permit.add_noise(np.bincount(codes, minlength=classes).astype(np.int64), SIZES)
+        sizes = permit.add_noise(held.sizes, SIZES)
         spread = math.sqrt(laws[MOMENTS].variance) / (_DIAGONAL * _COARSE**2)
         return cls(shape, sums, deviation, moments, sizes, spread, math.sqrt(laws[SIZES].variance))
 

@@ -6,11 +6,14 @@ class derives from nothing of it, so that ``import dpsketch`` stays quick.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
@@ -19,7 +22,9 @@ from dpsketch.privacy import Budget, Guarantee, Unit, per_record
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of, private_centre
-from dpsketch.sketches.density.class_sums import PrivateClassSums, calibrate, moment_share, noise_of
+from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
+from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
+from dpsketch.sketches.density.class_sums import PrivateClassSums, moment_share, noise_of
 from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
 from dpsketch.sketches.density.functions import row_functions
@@ -31,7 +36,7 @@ from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
+    from dpsketch.ledger import Charge, Ledger
 
 __all__ = ["DensityClassifier"]
 
@@ -106,6 +111,8 @@ class DensityClassifier(Estimator):
         The release of all classes, for the linear kernel.
     guarantee_ : Guarantee
         What the fit promised, for all of them together.
+    charge_ : Charge or None
+        The ledger's row, where a ledger was charged.
     centre_ : numpy.ndarray
         From where directions are taken, after scaling; not for the linear kernel.
     n_features_in_ : int
@@ -113,8 +120,8 @@ class DensityClassifier(Estimator):
 
     Notes
     -----
-    All of scikit-learn's estimator checks pass but ``check_fit_idempotent`` and ``check_supervised_y_2d``: they compare
-    two fits, and each fit draws noise of its own.
+    All of scikit-learn's estimator checks pass but ``check_fit_idempotent``, ``check_supervised_y_2d`` and
+    ``check_classifier_data_not_an_array``: they compare two fits, and each fit draws noise of its own.
 
     Examples
     --------
@@ -132,6 +139,7 @@ class DensityClassifier(Estimator):
     sums_: PrivateClassSums
     guarantee_: Guarantee
     centre_: Floats
+    charge_: Charge | None
     n_features_in_: int
 
     def __init__(
@@ -198,9 +206,7 @@ class DensityClassifier(Estimator):
         data but, with ``classes="as_in_y"``, the list of labels.
         """
         refuse_choice(self.unit)
-        utils = scikit_learn()
-        X, y = checked(lambda: utils.validation.validate_data(self, X, y, dtype=np.float64))
-        utils.multiclass.check_classification_targets(y)
+        X, y = self._read(X, y, first=True)
         labels, codes = self._labels(y)
         if self._linear:
             return self._fit_sums(X, labels, codes, users)
@@ -220,24 +226,121 @@ class DensityClassifier(Estimator):
         stated = permit.guarantee(caveat=self._caveat)
         law = permit.calibration.law(TABLE)
         releases = [PrivateDensity(spec, table, None, law, None, stated, permit.charge) for table in tables]
-        return self._keep(centre_=centre, densities_=releases, guarantee_=stated, classes_=labels)
+        return self._keep(
+            centre_=centre, densities_=releases, guarantee_=stated, classes_=labels, charge_=permit.charge
+        )
 
-    def _fit_sums(self, X: Floats, labels: npt.NDArray[Any], codes: npt.NDArray[np.intp], users: Any) -> Self:
+    def _read(self, X: Any, y: Any, *, first: bool) -> tuple[Floats, npt.NDArray[Any]]:
+        utils = scikit_learn()
+        X, y = checked(lambda: utils.validation.validate_data(self, X, y, reset=first, dtype=np.float64))
+        utils.multiclass.check_classification_targets(y)
+        return X, y
+
+    @property
+    def partial_fit(self) -> Callable[..., Self]:
+        """Count a batch of records and release nothing: :meth:`release` does, once all batches are in.
+
+        ``partial_fit(X, y, classes=None, users=None)``, for the linear kernel, whose sums need no centre. Of a user,
+        all records must come in one batch. ``classes`` is the public list, with the first batch, where the constructor
+        was not given one.
+
+        Privacy
+        -------
+        What was counted is sensitive until it is released: the model cannot be pickled, nor asked.
+        """
+        if not self._linear:
+            raise AttributeError("partial_fit is for the linear kernel, whose sums need no centre: fit others at once.")
+        return self._count
+
+    def _count(self, X: Any, y: Any, classes: Any = None, users: Any = None) -> Self:
+        refuse_choice(self.unit)
+        held = self._held
+        X, y = self._read(X, y, first=held is None)
+        if held is None:
+            labels = self._labels(y)[0] if classes is None else _listed(classes)
+            held = self._started(X.shape[1], labels)
+        held.update(X, self._vectors(X), _codes(np.array(held.spec.labels), y), users)
+        vars(self)["_partial"] = held
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add what another model of equal settings has counted by :meth:`partial_fit`, of other records and users."""
+        if self._held is None or other._held is None:
+            raise InvalidInput(
+                "merge() adds what partial_fit() counted: both models must have counted, and not released."
+            )
+        self._held.merge(other._held)
+        return self
+
+    def release(self) -> Self:
+        """Charge the budget for what :meth:`partial_fit` counted, draw the noise, and keep the release."""
+        if self._held is None:
+            raise InvalidInput("there is nothing to release: partial_fit() counts, and fit() counts and releases.")
+        self._released(self._held)
+        del vars(self)["_partial"]
+        return self
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write what the fit released, of all classes together, as one file; public."""
+        scikit_learn().validation.check_is_fitted(self)
+        bounds = read_bounds(self.bounds, self.n_features_in_)
+        settings = {
+            "kernel": "linear" if self._sums is not None else "angular" if self.kernel is None else self.kernel,
+            "bounds": None if bounds is None else [list(pair) for pair in bounds],
+            "smoothing": float(self.smoothing),
+        }
+        kept = (vars(self).get(name) for name in ("charge_", "sums_", "densities_", "centre_"))
+        fitted = Fitted(self.classes_.tolist(), self.n_features_in_, settings, self.guarantee_, *kept)
+        files.write(path, document_of(fitted))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a fitted classifier from a file of :meth:`save`: it answers, and has no budget to be fitted again."""
+        found = fitted_of(files.read(path, allow_sensitive=False))
+        model = cls(**found.settings)
+        released = {"sums_": found.sums, "densities_": found.densities, "centre_": found.centre}
+        model._keep(
+            **released, guarantee_=found.guarantee, classes_=np.array(found.labels), charge_=found.charge,
+            n_features_in_=found.features,
+        )  # fmt: skip
+        return model
+
+    def _released(self, held: ClassPartial) -> Self:
+        account = held._account(self.ledger, self.dataset, self.part)
+        permit = held.obtain_permit(Budget(self.epsilon, self.delta, self.rho), account)
+        sums = held.drawn(permit)
+        stated = permit.guarantee(caveat=self._caveat)
+        return self._keep(sums_=sums, guarantee_=stated, classes_=np.array(held.spec.labels), charge_=permit.charge)
+
+    @property
+    def _held(self) -> ClassPartial | None:
+        """What partial_fit has counted. Sensitive."""
+        return vars(self).get("_partial")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "guarantee_" in vars(self)
+
+    def _started(self, features: int, labels: npt.NDArray[Any]) -> ClassPartial:
         unit = per_record() if self.unit is None else self.unit
         if not isinstance(unit, Unit) or unit.max_weight != 1:
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
-        shape = embedding_map(X.shape[1], budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records)
-        chosen = self._bounded(unit, X, codes, users)
-        note = f"density classifier, linear in {shape.kept} dimensions"
-        permit = obtain(calibrate(budget, unit, shape, share), unit, self._account, note=note)
-        sums = PrivateClassSums.drawn(shape, self._vectors(X)[chosen], codes[chosen], len(labels), permit)
-        return self._keep(sums_=sums, guarantee_=permit.guarantee(caveat=self._caveat), classes_=labels)
+        shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
+        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records, len(labels))
+        return ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, share, self.seed))
+
+    def _fit_sums(self, X: Floats, labels: npt.NDArray[Any], codes: npt.NDArray[np.intp], users: Any) -> Self:
+        held = self._started(X.shape[1], labels)
+        held.update(X, self._vectors(X), codes, users)
+        return self._released(held)
 
     def _keep(self, **fitted: Any) -> Self:
         # All at once: interrupted in between, an earlier fit's guarantee would stand beside these densities.
-        left = {name: None for name in ("sums_", "densities_", "centre_") if name not in fitted and name in vars(self)}
+        left = {
+            name: None
+            for name in ("sums_", "densities_", "centre_", "charge_")
+            if name not in fitted and name in vars(self)
+        }
         vars(self).update(fitted | left)
         return self
 
@@ -371,15 +474,10 @@ class DensityClassifier(Estimator):
         if isinstance(self.classes, str):
             if self.classes != "as_in_y":
                 raise InvalidInput("classes is a list of labels, or 'as_in_y'.")
-            labels = np.unique(y)
+            labels = _listed(y)
         else:
-            labels = np.unique(np.asarray(self.classes))
-        if len(labels) < 2:
-            raise InvalidInput("a classifier needs at least two classes; there is 1 class.")
-        codes = np.searchsorted(labels, y).clip(max=len(labels) - 1)
-        if np.any(labels[codes] != y):
-            raise InvalidInput("y holds a label that is not among classes=.")
-        return labels, codes
+            labels = _listed(self.classes)
+        return labels, _codes(labels, y)
 
     def _scaled(self, X: Floats) -> Floats:
         bounds = read_bounds(self.bounds, X.shape[1])
@@ -396,3 +494,19 @@ class DensityClassifier(Estimator):
             return np.arange(len(X))
         keys = VectorBatch(np.column_stack([X, codes]), None, 0).keys()
         return bounded_points(unit, self.seed, keys, users, CountedUsers(), False)[0]
+
+
+def _listed(labels: Any) -> npt.NDArray[Any]:
+    """Return a public list of labels, each once."""
+    found = np.unique(np.asarray(labels))
+    if len(found) < 2:
+        raise InvalidInput("a classifier needs at least two classes; there is 1 class.")
+    return found
+
+
+def _codes(labels: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the place of each record's label in the list."""
+    codes = np.searchsorted(labels, y).clip(max=len(labels) - 1)
+    if np.any(labels[codes] != y):
+        raise InvalidInput("y holds a label that is not among classes=.")
+    return codes

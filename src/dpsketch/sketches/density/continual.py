@@ -34,6 +34,8 @@ class DailyDensity(Adapter):
     def __init__(self, spec: DensitySpec) -> None:
         if spec.placement != "every_row":
             raise InvalidInput("day after day a point is counted in every row: leave placement= out.")
+        if spec.features != "race":
+            raise InvalidInput("day after day a density counts cells: leave features= out.")
         if isinstance(spec.kernel, Jaccard):
             raise InvalidInput(
                 "a density of sets is not published day after day: what its items are is known from records only, and "

@@ -24,17 +24,17 @@ import numpy.typing as npt
 from dpsketch._compiled import density as compiled
 from dpsketch._compiled import portable
 from dpsketch.hashing import row_keys
-from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan
+from dpsketch.kernels import Angular, Euclidean, HashKernel, Jaccard, Kernel, Manhattan
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 
-__all__ = ["RowFunctions", "row_functions"]
+__all__ = ["FARTHEST", "LARGEST", "RowFunctions", "collides", "folds", "frozen", "on_lattice", "row_functions"]
 
 Floats = npt.NDArray[np.float64]
 
 # Coordinates beyond are moved to here, in bandwidths, so that every code of a folded row is an exact whole number.
-_FARTHEST = 2.0**30
+FARTHEST = 2.0**30
 # For directions alone, only overflow is to be avoided.
-_LARGEST = 1e150
+LARGEST = 1e150
 # More coordinates than a lattice of a few hundred points can fill evenly.
 _LATTICE_DIMS = 5
 _SEARCH = 1 << 22
@@ -46,7 +46,7 @@ class RowFunctions:
 
     Attributes
     ----------
-    kernel : Kernel
+    kernel : HashKernel
         The kernel they realise.
     matrices : numpy.ndarray
         power × dim × rows: the projections, in bandwidths.
@@ -60,7 +60,7 @@ class RowFunctions:
         The rows in an order in which neighbours are alike, where they are stratified.
     """
 
-    kernel: Kernel
+    kernel: HashKernel
     matrices: Floats
     offsets: Floats
     item_keys: npt.NDArray[np.uint64]
@@ -71,13 +71,13 @@ class RowFunctions:
         """Return the column of each point in each of the rows asked for."""
         keys = self.row_keys[rows]
         if isinstance(batch, SetBatch):
-            return compiled.set_columns(batch.items, batch.starts, _frozen(self.item_keys[:, rows]), keys, width)
-        matrices, offsets = _frozen(self.matrices[:, :, rows]), _frozen(self.offsets[:, rows])
+            return compiled.set_columns(batch.items, batch.starts, frozen(self.item_keys[:, rows]), keys, width)
+        matrices, offsets = frozen(self.matrices[:, :, rows]), frozen(self.offsets[:, rows])
         match self.kernel:
             case Angular():
-                return compiled.sign_columns(np.clip(batch.values, -_LARGEST, _LARGEST), matrices)
+                return compiled.sign_columns(np.clip(batch.values, -LARGEST, LARGEST), matrices)
             case Euclidean(bandwidth=bandwidth) | Manhattan(bandwidth=bandwidth):
-                scaled = np.clip(batch.values / bandwidth, -_FARTHEST, _FARTHEST)
+                scaled = np.clip(batch.values / bandwidth, -FARTHEST, FARTHEST)
                 if folds(self.kernel):
                     return compiled.folded_columns(scaled, matrices[0], offsets[0], width)
                 return compiled.hashed_columns(scaled, matrices, offsets, keys, width)
@@ -90,11 +90,11 @@ class RowFunctions:
         self, batch: VectorBatch, tables: npt.NDArray[np.int64], smoothing: float
     ) -> npt.NDArray[np.float64]:
         """Return kernel sums of an angular kernel in each table, its planes being blurred; points × tables."""
-        points = np.clip(batch.values, -_LARGEST, _LARGEST)
+        points = np.clip(batch.values, -LARGEST, LARGEST)
         return compiled.smoothed_sums(points, self.matrices, tables, smoothing)
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a contiguous array that cannot be written to: numba compiles anew for each other kind."""
     result = np.ascontiguousarray(array)
     result.flags.writeable = False
@@ -106,12 +106,12 @@ def folds(kernel: Kernel) -> bool:
     return isinstance(kernel, Euclidean) and kernel.power == 1
 
 
-def collides(kernel: Kernel) -> bool:
+def collides(kernel: HashKernel) -> bool:
     """Say whether unlike points meet in one of ``width`` columns by the chance of a hash, to be subtracted again."""
     return not (folds(kernel) or isinstance(kernel, Angular))
 
 
-def on_lattice(kernel: Kernel) -> bool:
+def on_lattice(kernel: HashKernel) -> bool:
     """Say whether the rows' functions are one lattice, so that each stands for an equal part of all functions."""
     if isinstance(kernel, Jaccard) or kernel.directions == "independent" or kernel.power > 1:
         return False
@@ -119,7 +119,7 @@ def on_lattice(kernel: Kernel) -> bool:
 
 
 @lru_cache(maxsize=8)
-def row_functions(kernel: Kernel, rows: int, seed: int) -> RowFunctions:
+def row_functions(kernel: HashKernel, rows: int, seed: int) -> RowFunctions:
     """Return the hash functions of a sketch's rows."""
     order = np.arange(rows)
     power = kernel.power
@@ -137,7 +137,7 @@ def row_functions(kernel: Kernel, rows: int, seed: int) -> RowFunctions:
         case _:
             assert_never(kernel)
     keys = row_keys(seed, rows, "density columns")
-    return RowFunctions(kernel, *(_frozen(array) for array in (matrices, offsets, item_keys, keys, order)))
+    return RowFunctions(kernel, *(frozen(array) for array in (matrices, offsets, item_keys, keys, order)))
 
 
 def _lattice(

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from dpsketch.noise import DiscreteLaplace, Noise
 
-__all__ = ["Spread", "limits", "mean_of_rows", "median_of_means", "noise_quantile"]
+__all__ = ["Spread", "limits", "mean_of_rows", "median_of_means", "noise_quantile", "summed_quantile"]
 
 Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[Any]  # integers, or real numbers
@@ -131,7 +131,9 @@ def _skewness(cells: Cells) -> Floats:
     return skewness
 
 
-def limits(spread: Spread, rows: int, records: float, unseen: float, confidence: float) -> tuple[Floats, Floats]:
+def limits(
+    spread: Spread, rows: int, records: float, unseen: float, confidence: float, *, least: float = 0.0
+) -> tuple[Floats, Floats]:
     """Return the lower and the upper limit of kernel sums.
 
     Parameters
@@ -144,9 +146,11 @@ def limits(spread: Spread, rows: int, records: float, unseen: float, confidence:
         How many rows may have been missed: 1, or ½ on a lattice.
     confidence : float
         Coverage of each interval.
+    least : float
+        The least that a row can have met: 0, or less where similarities may be negative.
     """
     times = quantile(spread.freedom, confidence)
-    below = unseen / rows * np.maximum(0.0, spread.values)
+    below = unseen / rows * np.maximum(0.0, spread.values - least)
     above = unseen / rows * np.maximum(0.0, records - spread.values)
     low = spread.values - below - times * np.sqrt(spread.variances + below**2)
     return low, spread.values + above + times * np.sqrt(spread.variances + above**2)
@@ -157,6 +161,17 @@ def quantile(freedom: float, confidence: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))
+
+
+def summed_quantile(noise: Noise, confidence: float) -> float:
+    """Return how far a weighted sum of draws stays from 0 with the given probability, in its standard deviations.
+
+    Between one draw's and the normal law's, whatever the weights: the larger of the two is taken.
+    """
+    normal = quantile(math.inf, confidence)
+    if not isinstance(noise, DiscreteLaplace):
+        return normal
+    return max(normal, noise_quantile(((1.0, 1, noise),), confidence) / math.sqrt(noise.variance))
 
 
 @lru_cache(maxsize=64)

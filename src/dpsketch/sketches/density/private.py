@@ -19,8 +19,14 @@ from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import Release, require_keys
 from dpsketch.results import Estimates, key_list
-from dpsketch.sketches.density.functions import row_functions
-from dpsketch.sketches.density.intervals import Spread, limits, mean_of_rows, median_of_means, noise_quantile
+from dpsketch.sketches.density.intervals import (
+    Spread,
+    limits,
+    mean_of_rows,
+    median_of_means,
+    noise_quantile,
+    summed_quantile,
+)
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.spec import DensitySpec, read_bounds
 from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
@@ -106,9 +112,7 @@ class PrivateDensity(Release):
 
     def __repr__(self) -> str:
         spec = self.spec
-        return (
-            f"<PrivateDensity {spec.rows}×{spec.width}, {spec.kernel}, spec {fingerprint_of(spec)}: {self.guarantee}>"
-        )
+        return f"<PrivateDensity {spec.size}, {spec.kernel}, spec {fingerprint_of(spec)}: {self.guarantee}>"
 
     def estimate(self, points: Any, *, confidence: float = 0.95, estimator: DensityEstimator = "mean") -> Estimates:
         """Estimate kernel sums: for each point asked, Σ similarity(point, record) over all records.
@@ -134,26 +138,66 @@ class PrivateDensity(Release):
         as wide as it need be, because how evenly rows are spread does not show in them. Coleman and Shrivastava (2021,
         Theorem 3.4) bound the error of the median of means, for independent directions: with probability 1 − α below
         √(32·(f̃²/R + 2R/ε²)·ln(1/α)), f̃ = Σ √similarity.
+
+        Of a series and of linear features the interval is that of the noise, and of what was cut off; of landmarks, it
+        also has ρ(point)·Σρ(record), what they leave of points and records: wide where landmarks are far.
         """
         confidence = probability("confidence", confidence)
         if estimator not in ("mean", "median_of_means"):
             raise InvalidInput(f"estimator is 'mean' or 'median_of_means', not {estimator!r}.")
         batch = self._batch(points)
-        spread = self._spread(batch, confidence, estimator)
-        if self.spec.placement == "one_row":
-            spread = replace(
-                spread, values=spread.values * self.spec.rows, variances=spread.variances * self.spec.rows**2
-            )
+        if self.spec.features in ("series", "nystrom", "linear"):
+            values, low, high = self._summed(batch, confidence, estimator)
+        else:
+            values, low, high = self._averaged(batch, confidence, estimator)
+        return Estimates(_asked(points, batch), values, low, high, confidence, self.spec.unit.counts)
+
+    def _averaged(
+        self, batch: VectorBatch | SetBatch, confidence: float, estimator: DensityEstimator
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return kernel sums as means over rows, with their limits."""
+        spread, spec = self._spread(batch, confidence, estimator), self.spec
         number, variance = self._number()
-        if self.spec.collides:
-            width = self.spec.width
+        least = 0.0
+        if spec.placement == "one_row":
+            spread = _times(spread, spec.rows)
+        if spec.collides:
+            width = spec.width
             spread = replace(
                 spread,
                 values=(width * spread.values - number) / (width - 1),
                 variances=(width**2 * spread.variances + variance) / (width - 1) ** 2,
             )
-        low, high = limits(spread, self.spec.rows, number, self.spec.unseen_rows, confidence)
-        return Estimates(_asked(points, batch), spread.values, low, high, confidence, self.spec.unit.counts)
+        if spec.features == "signs":  # 1 − 2θ/π, of which the kernel is 1 − θ/π
+            spread = replace(spread, values=(number + spread.values) / 2, variances=(variance + spread.variances) / 4)
+        if spec.features == "fourier":
+            spread, least = _times(spread, math.sqrt(spec.rows) / spec.steps), -number
+        low, high = limits(spread, spec.rows, number, spec.unseen_rows, confidence, least=least)
+        cut = spec.error * max(0.0, number)
+        return spread.values, low - cut, high + cut
+
+    def _summed(
+        self, batch: VectorBatch | SetBatch, confidence: float, estimator: DensityEstimator
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return kernel sums as inner products of features, with the limits of noise and of what the features leave."""
+        spec, shape = self.spec, self.spec.feature_map
+        if shape is None or not isinstance(batch, VectorBatch):
+            raise AssertionError("no features")
+        if estimator != "mean":
+            raise InvalidInput("rows of these features are no sample: estimator='mean' is all there is.")
+        values, half = np.empty(len(batch)), np.empty(len(batch))
+        number, _ = self._number()
+        deviation = math.sqrt(self.noise.variance) / spec.steps * summed_quantile(self.noise, confidence)
+        sums = self.table.ravel() / spec.steps
+        for part, features in self._features(batch):
+            if spec.features == "nystrom":
+                left = features[:, -1] * max(0.0, sums[-1] + deviation)
+                features = features[:, :-1]
+            else:
+                left = np.zeros(len(features))
+            values[part] = features @ sums[: features.shape[1]]
+            half[part] = left + deviation * np.sqrt(np.sum(features**2, axis=1)) + spec.error * max(0.0, number)
+        return values, values - half, values + half
 
     def density(
         self,
@@ -283,16 +327,33 @@ class PrivateDensity(Release):
         return batch
 
     def _cells(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Read the counters of a batch of points, some points at a time."""
+        """Read the counters of a batch of points, some points at a time; of features, what each row answers."""
         step = max(1, _CELLS // self.spec.rows)
+        if self.spec.feature_map is not None:
+            for part, features in self._features(batch):
+                # Each row's features have a length of its own in the same place for all points.
+                found = features * (math.sqrt(self.spec.rows) if self.spec.features == "fourier" else 1.0)
+                cells = (found * self.table.ravel()).reshape(len(found), self.spec.rows, self.spec.width)
+                yield part, cells.sum(axis=2)
+            return
         for start in range(0, len(batch), step):
             part = slice(start, min(start + step, len(batch)))
             columns = self.spec.cells(batch.take(np.arange(part.start, part.stop)))
             yield part, compiled.read(self.table, columns)
 
+    def _features(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, Floats]]:
+        """Compute the features of a batch of points, some points at a time."""
+        shape = self.spec.feature_map
+        if shape is None or not isinstance(batch, VectorBatch):
+            raise AssertionError("no features")
+        step = max(1, _CELLS // self.table.size)
+        for start in range(0, len(batch), step):
+            part = slice(start, min(start + step, len(batch)))
+            yield part, shape.values(batch.values[part])
+
     def _spread(self, batch: VectorBatch | SetBatch, confidence: float, estimator: DensityEstimator) -> Spread:
         """Estimate the mean counter of each point over all functions, of which the rows are some."""
-        order = row_functions(self.spec.kernel, self.spec.rows, self.spec.seed).order
+        order = self.spec.order
         keys = row_keys(self.spec.seed, self.spec.rows, "density groups")
         values, variances, freedom = np.empty(len(batch)), np.empty(len(batch)), 1.0
         for part, cells in self._cells(batch):
@@ -314,6 +375,8 @@ class PrivateDensity(Release):
 
         With each, how many draws of which noise it has.
         """
+        if self.spec.features != "race" and self.count_noise is not None:
+            return (1.0, 1, self.count_noise), (0.0, self.table.size, self.noise)
         counters = self.table.size
         share = 1 if self.spec.placement == "one_row" else self.spec.rows
         variance = self.noise.variance * counters / share**2
@@ -335,6 +398,8 @@ class PrivateDensity(Release):
         header = document.header
         spec = DensitySpec.from_json(header["spec"])
         count, count_noise = header["noisy_count"], header["count_noise"]
+        if spec.features != "race" and count is None:
+            raise FileRefused("the file has sums of features without the number of records.")
         known = count is None or (isinstance(count, int | float) and math.isfinite(count))
         if (count is None) != (count_noise is None) or not known:
             raise FileRefused("the file's number of records and its noise do not belong together.")
@@ -347,6 +412,10 @@ class PrivateDensity(Release):
             read_guarantee(document),
             read_charge(document),
         )
+
+
+def _times(spread: Spread, factor: float) -> Spread:
+    return replace(spread, values=spread.values * factor, variances=spread.variances * factor**2)
 
 
 def _asked(points: Any, batch: VectorBatch | SetBatch) -> list[Any]:

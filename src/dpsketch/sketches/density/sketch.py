@@ -18,6 +18,7 @@ from dpsketch.noise import random_below
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, count_share_of
+from dpsketch.sketches.density.features import Features, Shape, fitting_features, read_landmarks
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
@@ -41,8 +42,9 @@ class DensitySketch(Accumulator[DensitySpec]):
     ----------
     kernel : Kernel
         How alike two points are, such as ``dps.kernels.Euclidean(dim=2, bandwidth=2.0)``.
-    rows : int
-        Hash functions to average over. With Gaussian noise more rows are better; for pure ε see :func:`best_rows`.
+    rows : int, optional
+        Hash functions, or pairs of Fourier features, to average over. With Gaussian noise more rows are better; for
+        pure ε see :func:`best_rows`. Other features have as many as they need, and a series the heaviest so many.
     unit : Unit
         ``dps.per_record()`` or ``dps.per_user(max_keys=…)``, at most so many points a user.
     width : int, optional
@@ -56,6 +58,12 @@ class DensitySketch(Accumulator[DensitySpec]):
     placement : {"every_row", "one_row"}
         "one_row" counts each record in one row, drawn at random for it alone: as many times faster as there are rows,
         for pure ε only, with slightly more variance. Tables then differ from run to run by those draws.
+    features : {"race", "fourier", "series", "nystrom", "linear", "signs"}, optional
+        What the table holds: the cells of RACE, or sums of features. For a Gaussian kernel "series" (up to three
+        coordinates, with bounds), "nystrom" (with landmarks) or "fourier", in that order if not given; "linear" for the
+        linear kernel; "signs", ±1 in one cell a row, for an angular kernel of power 1. RACE for all others.
+    landmarks : array, optional
+        For "nystrom": *public* points, where records may lie. Never take them from the data.
 
     Examples
     --------
@@ -74,20 +82,30 @@ class DensitySketch(Accumulator[DensitySpec]):
         self,
         *,
         kernel: Kernel,
-        rows: int,
+        rows: int | None = None,
         unit: Unit,
         width: int | None = None,
         seed: int = DEFAULT_SEED,
         bounds: Any = None,
         columns: Sequence[str] | None = None,
         placement: Placement = "every_row",
+        features: Features | None = None,
+        landmarks: Any = None,
     ) -> None:
         dim = getattr(kernel, "dim", 0)
         limits = read_bounds(bounds, dim)
-        if width is None:
-            width = default_width(kernel, limits)
         names = None if columns is None else tuple(columns)
-        self._start(DensitySpec(kernel, rows, width, unit, seed, limits, names, placement))
+        marks = None if landmarks is None else read_landmarks(landmarks, dim)
+        chosen = fitting_features(kernel, limits, marks) if features is None else features
+        shape = Shape(chosen, kernel, 1 if rows is None else rows, seed, limits, marks)
+        if chosen != "race":
+            shape.check()
+        rows = shape.own_rows(rows)
+        if width is None:
+            width = default_width(kernel, limits) if chosen == "race" else shape.width
+        self._start(
+            DensitySpec(kernel, rows, width, unit, seed, limits, names, placement, features=chosen, landmarks=marks)
+        )
 
     def _start(self, spec: DensitySpec) -> None:
         self._spec = spec
@@ -96,7 +114,7 @@ class DensitySketch(Accumulator[DensitySpec]):
 
     def __repr__(self) -> str:
         spec = self._spec
-        return f"<DensitySketch {spec.rows}×{spec.width}, {spec.kernel}, spec {fingerprint_of(spec)}, sensitive>"
+        return f"<DensitySketch {spec.size}, {spec.kernel}, spec {fingerprint_of(spec)}, sensitive>"
 
     @takes_frames
     def update(self, points: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
@@ -126,7 +144,7 @@ class DensitySketch(Accumulator[DensitySpec]):
             unit, seed = self._spec.unit, self._spec.seed
             rows, skipped, counted, cut = bounded_points(unit, seed, batch.keys(), users, self._counted, disjoint_users)
             kept = batch.take(rows)
-        checked_total(self._records, 1, 1, len(kept))
+        checked_total(self._records * self._spec.steps, self._spec.steps, 1, len(kept))
         self._begin_change()
         self._counted = counted
         self._add_bounded(kept)
@@ -141,9 +159,15 @@ class DensitySketch(Accumulator[DensitySpec]):
         if spec.placement == "one_row":
             self._add_to_one_row(batch)
         else:
-            step = max(1, _CELLS // spec.rows)
+            mapped = spec.feature_map
+            held = None if mapped is None else mapped.shape.contribution
+            step = max(1, _CELLS // (spec.rows * (1 if held is None else spec.width)))
             for start in range(0, len(batch), step):
-                compiled.add(self._table, spec.cells(batch.take(np.arange(start, min(start + step, len(batch))))))
+                some = batch.take(np.arange(start, min(start + step, len(batch))))
+                if mapped is not None and held is not None and isinstance(some, VectorBatch):
+                    mapped.add(self._table, spec.inside(some.values), held)
+                else:
+                    compiled.add(self._table, spec.cells(some))
         self._records += len(batch)
 
     def _add_to_one_row(self, batch: VectorBatch | SetBatch) -> None:
@@ -157,7 +181,7 @@ class DensitySketch(Accumulator[DensitySpec]):
                 compiled.add(self._table[row : row + 1], self._spec.cells(batch.take(part), slice(row, row + 1)))
 
     def _check_absorb(self, other: Self) -> None:
-        checked_total(self._records, other._records, 1, 1)
+        checked_total(self._records * self._spec.steps, other._records * self._spec.steps, 1, 1)
 
     def _note_cut(self, cut: Cut) -> None:
         super()._note_cut(cut.keys_alone)  # each counts once, whatever its weight
@@ -190,7 +214,7 @@ class DensitySketch(Accumulator[DensitySpec]):
             Where to charge the release; charged before any noise is drawn.
         count_share : float
             The share of the budget spent on the number of records, which normalises densities. With 0 it is read off
-            the noisy table.
+            the noisy table, which sums of features cannot be.
 
         Privacy
         -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,10 +11,29 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.kernels import Angular, Euclidean, Jaccard, Kernel, Manhattan, kernel_from_json
+from dpsketch.kernels import (
+    Angular,
+    Euclidean,
+    Gaussian,
+    HashKernel,
+    Jaccard,
+    Kernel,
+    Linear,
+    Manhattan,
+    kernel_from_json,
+)
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, PureCost, Unit
-from dpsketch.sketches.density.calibration import COUNT_SHARE, TABLE, calibrate, count_share_of
+from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, calibrate, count_share_of
+from dpsketch.sketches.density.features import (
+    FeatureMap,
+    Features,
+    Landmarks,
+    Shape,
+    feature_map,
+    packed,
+    unpacked,
+)
 from dpsketch.sketches.density.functions import collides, folds, on_lattice, row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
@@ -57,6 +76,10 @@ class DensitySpec:
         Whether a record is counted in every row, or in one row drawn for it alone (faster, for pure ε).
     key_type : {"int", "text"} or None
         What the items of sets are (Jaccard), as a column's own type states it; None for Python's sets and lists.
+    features : {"race", "fourier", "series", "nystrom", "linear", "signs"}
+        Cells of RACE, or a map of :mod:`dpsketch.sketches.density.features`, of which the table holds the sums.
+    landmarks : tuple of points or None
+        Public points, for "nystrom".
     """
 
     kernel: Kernel
@@ -68,18 +91,21 @@ class DensitySpec:
     columns: tuple[str, ...] | None = None
     placement: Placement = "every_row"
     key_type: KeyType | None = None
+    features: Features = "race"
+    landmarks: Landmarks | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Jaccard):
+        if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Jaccard | Gaussian | Linear):
             raise InvalidInput(
                 "kernel must be one of dps.kernels, such as dps.kernels.Euclidean(dim=2, bandwidth=2.0)."
             )
-        hold_whole(self, "rows", low=2, high=2**20)
-        hold_whole(self, "width", low=2, high=2**24)
+        race = self.features == "race"
+        hold_whole(self, "rows", low=2 if race else 1, high=2**20)
+        hold_whole(self, "width", low=2 if race else 1, high=2**24)
         hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows * self.width > _LARGEST_TABLE:
             raise InvalidInput("rows × width must not pass 2**28 counters.")
-        if isinstance(self.kernel, Angular) and self.width != 2**self.kernel.power:
+        if race and isinstance(self.kernel, Angular) and self.width != 2**self.kernel.power:
             raise InvalidInput(f"an angular kernel of power {self.kernel.power} has width {2**self.kernel.power}.")
         if not isinstance(self.unit, Unit):
             raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
@@ -90,6 +116,55 @@ class DensitySpec:
         object.__setattr__(self, "bounds", read_bounds(self.bounds, self.dim))
         if self.columns is not None:
             object.__setattr__(self, "columns", _names(self.columns, self.dim))
+        self._check_features()
+
+    def _check_features(self) -> None:
+        if self.features == "race":
+            if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Jaccard):
+                raise InvalidInput(
+                    f"RACE has no cells for a {self.kernel.name} kernel: say features='fourier', 'series' or 'nystrom' "
+                    "for a Gaussian one, 'linear' for inner products."
+                )
+            if self.landmarks is not None:
+                raise InvalidInput("landmarks= go with features='nystrom'.")
+            return
+        self._shape.check()
+        if self.placement != "every_row":
+            raise InvalidInput(f"features={self.features!r} count every record in every row: leave placement out.")
+        if self.rows != self._shape.own_rows(self.rows) or self.width != self._shape.width:
+            raise InvalidInput("rows and width are not those of the features; leave them out.")
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self.features, self.kernel, self.rows, self.seed, self.bounds, self.landmarks)
+
+    @property
+    def order(self) -> npt.NDArray[np.intp]:
+        """The rows in an order in which neighbours are alike."""
+        if self._hash_kernel is not None:
+            return row_functions(self._hash_kernel, self.rows, self.seed).order
+        return feature_map(self._shape).order
+
+    @property
+    def steps(self) -> int:
+        """Steps in which a record counts."""
+        return 1 if self.features == "race" else self._shape.steps
+
+    @property
+    def error(self) -> float:
+        """How far a record's similarity may be from the kernel's in a sum of features, where it is known."""
+        return 0.0 if self.features == "race" else self._shape.error
+
+    @property
+    def size(self) -> str:
+        """The table's rows and width, and its features, in words."""
+        words = f"{self.rows}×{self.width}"
+        return words if self.features == "race" else f"{words} {self.features} features"
+
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """The map whose sums the table holds; None for the cells of RACE."""
+        return None if self.features == "race" else feature_map(self._shape)
 
     @property
     def dim(self) -> int:
@@ -99,12 +174,16 @@ class DensitySpec:
     @property
     def collides(self) -> bool:
         """Whether estimates subtract the chance collisions of a hash, f = (width·mean − N)/(width − 1)."""
-        return collides(self.kernel)
+        return self._hash_kernel is not None and collides(self._hash_kernel)
+
+    @property
+    def _hash_kernel(self) -> HashKernel | None:
+        return self.kernel if self.features == "race" and not isinstance(self.kernel, Gaussian | Linear) else None
 
     @property
     def unseen_rows(self) -> float:
         """How many rows' worth of functions may lie between those drawn: one, or half of one on a lattice."""
-        return 0.5 if on_lattice(self.kernel) else 1.0
+        return 0.5 if self._hash_kernel is not None and on_lattice(self._hash_kernel) else 1.0
 
     @property
     def memory(self) -> int:
@@ -118,10 +197,16 @@ class DensitySpec:
         A point adds 1 to one counter of each row (or of one row), and near points share counters: m points of a user
         move the table by at most m·rows in L1 and m·√rows in L2. A replaced unit takes as much away elsewhere: 2 times
         that in L1 and √2 times in L2, since counts do not cancel beyond zero.
+
+        Features have a length of at most 1, S in steps, and may point the other way: m points move the table by m·S in
+        L2, and a replaced unit by 2·m·S; in L1 by the limit on a record's sizes instead of S.
         """
         points = self.unit.max_keys
         rows = self.rows if self.placement == "every_row" else 1
         times = 2 if self.unit.neighbours == "replace" else 1
+        if self.features != "race":
+            squares, sizes = self._shape.contribution
+            return Sensitivity(times * points * sizes, times * points * _root(squares))
         return Sensitivity(times * points * rows, points * math.nextafter(math.sqrt(times * rows), math.inf))
 
     @property
@@ -137,10 +222,18 @@ class DensitySpec:
 
     def cells(self, batch: VectorBatch | SetBatch, rows: slice = slice(None)) -> npt.NDArray[np.int32]:
         """Return the column of each point in each of the rows asked for; points are moved into the bounds first."""
-        if self.bounds is not None and isinstance(batch, VectorBatch):
-            lows, highs = np.array(self.bounds).T
-            batch = replace(batch, values=np.clip(batch.values, lows, highs))
-        return row_functions(self.kernel, self.rows, self.seed).columns(batch, self.width, rows)
+        if isinstance(batch, VectorBatch):
+            batch = replace(batch, values=self.inside(batch.values))
+        if self._hash_kernel is None:
+            raise InvalidInput("features have no cells.")
+        return row_functions(self._hash_kernel, self.rows, self.seed).columns(batch, self.width, rows)
+
+    def inside(self, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return points moved into the bounds."""
+        if self.bounds is None:
+            return points
+        lows, highs = np.array(self.bounds).T
+        return np.asarray(np.clip(points, lows, highs))
 
     def refuse_outside(self, batch: VectorBatch) -> None:
         """Refuse questions about points outside the bounds, of which a sketch knows nothing."""
@@ -183,31 +276,48 @@ class DensitySpec:
         --------
         ``noise_scale`` is the standard deviation of the noise in a kernel sum. ``predicted_error`` adds that of the
         hashing, √(f(N−f)/rows) with f = records·similarity, which bounds it for independent directions whatever the
-        data are; stratified ones do better.
+        data are; stratified ones do better. For Fourier features it is N·(1 − similarity²)/√(2·rows); series and linear
+        features have none to speak of, and that of landmarks depends on how near they are to the records.
         """
         records, similarity = real_number("records", records), real_number("similarity", similarity)
         if not (0 <= similarity <= 1 and records >= 0 and math.isfinite(records)):
             raise InvalidInput("records must be a number of at least 0, and similarity lie between 0 and 1.")
         calibrated = self.calibrate(Budget(epsilon, delta, rho), count_share_of(self.unit, count_share))
         noise = self.noise_factor * math.sqrt(calibrated.law(TABLE).variance)
-        hashing = records * math.sqrt(similarity * (1 - similarity) / self.rows)
+        hashing = records * self._spread(similarity) / math.sqrt(self.rows)
         return ReleasePreview(calibrated.guarantee(self.unit), noise, math.hypot(noise, hashing))
+
+    def _spread(self, similarity: float) -> float:
+        """Return the standard deviation of a row's answer, a record's share of it being 1."""
+        match self.features:
+            case "race" | "signs":
+                return math.sqrt(similarity * (1 - similarity))
+            case "fourier":
+                return (1 - similarity**2) / math.sqrt(2)
+            case _:
+                return 0.0
 
     def calibrate(self, budget: Budget, beside: Share, *, pieces: int = 1) -> Calibration:
         """Return the noise of a release at this budget, with a part of it beside the tables."""
         if self.placement == "one_row" and not isinstance(budget.cost, PureCost):
             raise InvalidInput("a sketch with placement='one_row' is released with pure ε: say delta=0.")
+        if self.features != "race" and beside.name == COUNT and not beside.part:
+            raise InvalidInput("sums of features do not tell the number of records: leave count_share above 0.")
         return calibrate(self.sensitivity, beside, budget, pieces=pieces)
 
     @property
     def noise_factor(self) -> float:
         """The standard deviation of the noise in a kernel sum, as a multiple of that in a counter."""
+        if self.features == "signs":
+            return 0.5 / math.sqrt(self.rows)
+        if self.features != "race":
+            return 1 / self._shape.steps
         factor = math.sqrt(self.rows) if self.placement == "one_row" else 1 / math.sqrt(self.rows)
         return factor * self.width / (self.width - 1) if self.collides else factor
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
-        return {
+        values = {
             "kernel": self.kernel.to_json(),
             "rows": self.rows,
             "width": self.width,
@@ -218,13 +328,23 @@ class DensitySpec:
             "placement": self.placement,
             "key_type": self.key_type,
         }
+        if self.features != "race":  # files of RACE are as they were
+            values |= {"features": self.features, "landmarks": packed(self.landmarks)}
+        return values
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild a spec from :meth:`to_json`."""
         kernel, unit = kernel_from_json(value["kernel"]), Unit.from_json(value["unit"])
         columns = None if value["columns"] is None else tuple(value["columns"])
-        return cls(**{**value, "kernel": kernel, "unit": unit, "columns": columns})
+        landmarks = unpacked(value.get("landmarks"), getattr(kernel, "dim", 0))
+        return cls(**{**value, "kernel": kernel, "unit": unit, "columns": columns, "landmarks": landmarks})
+
+
+def _root(squares: int) -> float:
+    """Return a square root, exact where it is whole, rounded up otherwise."""
+    whole = math.isqrt(squares)
+    return float(whole) if whole**2 == squares else math.nextafter(math.sqrt(squares), math.inf)
 
 
 def default_width(kernel: Kernel, bounds: Bounds | None = None) -> int:

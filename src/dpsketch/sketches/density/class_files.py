@@ -1,0 +1,94 @@
+"""A fitted classifier as one file, and back: what was released of all classes under one guarantee."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch.errors import FileRefused
+from dpsketch.ledger import Charge
+from dpsketch.noise import noise_from_json
+from dpsketch.numbers import real_number
+from dpsketch.privacy import Guarantee
+from dpsketch.sketches.density.class_partial import stored_map
+from dpsketch.sketches.density.class_sums import PrivateClassSums
+from dpsketch.sketches.density.private import PrivateDensity
+from dpsketch.sketches.density.spec import DensitySpec
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+
+__all__ = ["KIND", "Fitted", "document_of", "fitted_of"]
+
+Floats = npt.NDArray[np.float64]
+
+KIND = "classes"
+
+
+class Fitted(NamedTuple):
+    """What a fit released: sums, or a density for each class around a centre; and how points are measured."""
+
+    labels: list[Any]
+    features: int
+    settings: dict[str, Any]
+    guarantee: Guarantee
+    charge: Charge | None
+    sums: PrivateClassSums | None
+    densities: list[PrivateDensity] | None
+    centre: Floats | None
+
+
+def document_of(fitted: Fitted) -> files.Document:
+    """Return a fitted classifier as a document of the file format."""
+    spec: dict[str, Any] = {"unit": fitted.guarantee.unit.to_json()}
+    arrays: dict[str, npt.NDArray[Any] | list[str] | list[bytes]] = {}
+    more: dict[str, Any] = {"labels": fitted.labels, "features": fitted.features, "settings": fitted.settings}
+    if fitted.sums is not None:
+        sums, shape = fitted.sums, fitted.sums.shape
+        spec |= {"dim": shape.dim, "kept": shape.kept, "limit": shape.limit}
+        more["deviations"] = [sums.deviation, sums.moment_deviation, sums.size_deviation]
+        held = {"sums": sums.sums, "sizes": sums.sizes, "mean": shape.mean, "directions": shape.directions}
+        arrays |= {name: array for name, array in held.items() if array is not None}
+        if sums.moments is not None:
+            arrays["moments"] = sums.moments
+    elif fitted.densities is not None and fitted.centre is not None:
+        spec = fitted.densities[0].spec.to_json()
+        more["noise"] = fitted.densities[0].noise.to_json()
+        arrays |= {"tables": np.stack([each.table for each in fitted.densities]), "centre": fitted.centre}
+    return files.Document(KIND, False, release_header(spec, fitted.guarantee, fitted.charge, **more), arrays)
+
+
+def fitted_of(document: files.Document) -> Fitted:
+    """Read a fitted classifier; the file may have been written by anyone."""
+    header = document.header
+    if document.kind != KIND:
+        raise FileRefused(f"the file holds a release of {document.kind}, no classifier.")
+    labels, features, settings = header["labels"], header["features"], header["settings"]
+    stated = set(settings) if isinstance(settings, dict) else None
+    if not isinstance(labels, list) or not isinstance(features, int) or stated != {"kernel", "bounds", "smoothing"}:
+        raise FileRefused("the file's classes and settings are not those of a classifier.")
+    guarantee, charge = read_guarantee(document), read_charge(document)
+    shared = (labels, features, settings, guarantee, charge)
+    if "sums" in document.arrays:
+        shape = stored_map(document)
+        deviation, spread, size = (real_number("deviation", each) for each in header["deviations"])
+        sums = integer_array(document, "sums", (len(labels), shape.kept))
+        if "moments" not in document.arrays:
+            return Fitted(*shared, PrivateClassSums(shape, sums, deviation), None, None)
+        moments = _floats(document, "moments", (shape.kept, shape.kept))
+        sizes = integer_array(document, "sizes", (len(labels),))
+        return Fitted(*shared, PrivateClassSums(shape, sums, deviation, moments, sizes, spread, size), None, None)
+    spec, noise = DensitySpec.from_json(header["spec"]), noise_from_json(header["noise"])
+    tables = integer_array(document, "tables", (len(labels), spec.rows, spec.width))
+    densities = [PrivateDensity(spec, table, None, noise, None, guarantee, charge) for table in tables]
+    return Fitted(*shared, None, densities, _floats(document, "centre", (spec.dim,)))
+
+
+def _floats(document: files.Document, name: str, shape: tuple[int, ...]) -> Floats:
+    array = document.arrays.get(name)
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+        raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
+    if not np.all(np.isfinite(array)):
+        raise FileRefused(f"the file's array {name!r} holds what is no number.")
+    return array

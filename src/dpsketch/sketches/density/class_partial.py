@@ -1,0 +1,159 @@
+"""The sensitive side of a classifier by class sums: batches come in, partials merge, and one release goes out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch.bounding import CountedUsers
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.numbers import hold_real, hold_whole
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.base import Accumulator
+from dpsketch.sketches.density.class_sums import HeldSums, PrivateClassSums, calibrate
+from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+from dpsketch.sketches.density.points import VectorBatch
+from dpsketch.sketches.density.sketch import bounded_points
+from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.permit import Permit, obtain
+from dpsketch.sketches.weights import checked_total
+
+__all__ = ["ClassPartial", "ClassSpec", "stored_map"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSpec:
+    """All that two partials of a classifier must share to merge. Public.
+
+    Attributes
+    ----------
+    shape : EmbeddingMap
+        How vectors are measured.
+    labels : tuple of int or str
+        The public list of classes.
+    unit : Unit
+        Whose presence a release hides.
+    moments : float
+        The share of the budget for second moments; 0 where none are counted.
+    seed : int
+        By which a user's records are chosen.
+    """
+
+    shape: EmbeddingMap = field(compare=False)
+    labels: tuple[Any, ...]
+    unit: Unit
+    moments: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        hold_real(self, "moments")
+        hold_whole(self, "seed")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON-ready values; mean and directions by their digest."""
+        parts = [np.zeros(0, np.int64) if part is None else part for part in (self.shape.mean, self.shape.directions)]
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(part, "<i8").tobytes() for part in parts)).hexdigest()
+        return {
+            "dim": self.shape.dim,
+            "kept": self.shape.kept,
+            "limit": self.shape.limit,
+            "map": digest,
+            "labels": list(self.labels),
+            "unit": self.unit.to_json(),
+            "moments": self.moments,
+            "seed": self.seed,
+        }
+
+
+class ClassPartial(Accumulator[ClassSpec]):
+    """Sums of vectors by class, of some of the records. Sensitive."""
+
+    kind: ClassVar[str] = "classes"
+
+    def _start(self, spec: ClassSpec) -> None:
+        self._spec = spec
+        self._held = HeldSums.empty(spec.shape, len(spec.labels), spec.moments > 0)
+        self._records = 0
+        self._skipped = 0
+        self._counted = CountedUsers()
+
+    def update(self, points: Floats, vectors: Floats, codes: npt.NDArray[np.intp], users: Any = None) -> None:
+        """Add records: the points as they came, by which a user's are bounded, their vectors, and their classes."""
+        counted, chosen = self._counted, np.arange(len(points))
+        unit = self._spec.unit
+        if unit.level == "record":
+            if users is not None:
+                raise InvalidInput("this classifier protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        else:
+            keys = VectorBatch(np.column_stack([points, codes]), None, 0).keys()
+            chosen, _, counted, _ = bounded_points(unit, self._spec.seed, keys, users, counted, False)
+        checked_total(self._records * STEPS, STEPS, 1, len(chosen))
+        self._begin_change()
+        self._counted = counted
+        self._records += len(chosen)
+        self._held.add(vectors[chosen], codes[chosen])
+
+    def _check_absorb(self, other: Self) -> None:
+        checked_total(self._records * STEPS, other._records * STEPS, 1, 1)
+
+    def _absorb(self, other: Self) -> None:
+        self._records += other._records
+        self._held.absorb(other._held)
+
+    def obtain_permit(self, budget: Budget, account: Account) -> Permit:
+        """Charge a release, and return the permit to draw it."""
+        spec = self._spec
+        note = f"density classifier, linear in {spec.shape.kept} dimensions"
+        return obtain(calibrate(budget, spec.unit, spec.shape, spec.moments), spec.unit, account, note=note)
+
+    def drawn(self, permit: Permit) -> PrivateClassSums:
+        """Draw what may be published."""
+        return PrivateClassSums.drawn(self._held, permit)
+
+    def _to_document(self) -> files.Document:
+        shape, held = self._spec.shape, self._held
+        arrays: dict[str, npt.NDArray[Any] | list[str] | list[bytes]] = {"table": held.table, "sizes": held.sizes}
+        more = {"squares": held.squares, "mean": shape.mean, "directions": shape.directions}
+        arrays |= {name: array for name, array in more.items() if array is not None}
+        return files.Document("classes", True, {"spec": self._spec.to_json(), "records": str(self._records)}, arrays)
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        stated = document.header["spec"]
+        spec = ClassSpec(
+            stored_map(document),
+            tuple(stated["labels"]),
+            Unit.from_json(stated["unit"]),
+            stated["moments"],
+            stated["seed"],
+        )
+        if spec.to_json() != stated:
+            raise FileRefused("the file's mean or directions are not those of its spec.")
+        sketch = cls.from_spec(spec)
+        held = sketch._held
+        held.table[:] = integer_array(document, "table", held.table.shape)
+        held.sizes[:] = integer_array(document, "sizes", held.sizes.shape)
+        if held.squares is not None:
+            held.squares[:] = integer_array(document, "squares", held.squares.shape)
+        sketch._records = int(document.header["records"])
+        return sketch
+
+
+def stored_map(document: files.Document) -> EmbeddingMap:
+    """Read the map of vectors from a file."""
+    stated = document.header["spec"]
+    dim, kept = stated["dim"], stated["kept"]
+    if "directions" not in document.arrays:
+        if kept != dim:
+            raise FileRefused("the file's vectors lose coordinates without directions to measure them along.")
+        return EmbeddingMap(dim, limit=stated["limit"])
+    mean, directions = integer_array(document, "mean", (dim,)), integer_array(document, "directions", (dim, kept))
+    return EmbeddingMap(dim, mean, directions, stated["limit"])

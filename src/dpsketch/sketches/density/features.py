@@ -1,0 +1,320 @@
+"""Feature maps: a kernel as an inner product of features, and a kernel sum as that with one noisy sum of them.
+
+With φ a public map of ‖φ(x)‖ ≤ 1 and k(x, z) = φ(x)·φ(z), the answer φ(z)·(Σφ(x) + noise) has the noise of one
+coordinate, whatever their number. What differs is how near φ(x)·φ(z) is to the kernel that is wanted:
+
+- *fourier* (Rahimi and Recht, 2007): (cos ω·x, sin ω·x)/√rows for normal ω, spread as evenly as the rows of RACE are.
+- *series*: the same at the frequencies of a period that is six bandwidths longer than the bounds, each with its weight
+  in the Gaussian's own series. Nothing is sampled, and what is cut off is known.
+- *nystrom*: similarities to public landmarks, solved by the Cholesky factor of their own. What it leaves of a vector's
+  length, ρ(x) = √(1 − ‖φ(x)‖²), is one more coordinate, which costs nothing: |k(x, z) − φ(x)·φ(z)| ≤ ρ(x)·ρ(z), since
+  what is left of a kernel is one too (a Schur complement), so that Σρ(x) bounds the error of every answer.
+- *linear*: the vector itself, scaled down to length 1 where it is longer.
+- *signs*: on which side of each of RACE's planes a point lies, as ±1 in one cell instead of 1 in one of two.
+
+Privacy
+-------
+A record adds whole numbers, φ in steps of 2⁻²⁴ cut towards 0. Their squares' sum is held to that of a length of 1
+and their sizes' sum to its own limit, on the integers and for each record by itself, in one order of summation.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch._compiled import density as compiled
+from dpsketch._compiled import portable
+from dpsketch._compiled.vectors import add_features, inside_ball
+from dpsketch.errors import InvalidInput
+from dpsketch.kernels import Angular, Euclidean, Gaussian, Kernel, Linear
+from dpsketch.sketches.density.functions import FARTHEST, LARGEST, frozen, row_functions
+
+__all__ = [
+    "FEATURES",
+    "Contribution",
+    "FeatureMap",
+    "Features",
+    "Landmarks",
+    "Shape",
+    "feature_map",
+    "fitting_features",
+    "packed",
+    "read_landmarks",
+    "unpacked",
+]
+
+Floats = npt.NDArray[np.float64]
+Bounds = tuple[tuple[float, float], ...]
+Landmarks = tuple[tuple[float, ...], ...]
+Features = Literal["race", "fourier", "series", "nystrom", "linear", "signs"]
+FEATURES: tuple[Features, ...] = ("race", "fourier", "series", "nystrom", "linear", "signs")
+
+STEPS = 1 << 24
+_JITTER = 1e-6  # added to the landmarks' own similarities, so that they can be solved
+_GAP = 6.0  # bandwidths between the bounds and their next image
+_CUT = 5.3  # frequencies beyond have less than a millionth of the weight
+_SERIES_DIMS = 3
+_MOST_FREQUENCIES = 1 << 22
+_MOST_NUMBERS = 1 << 16  # of all landmarks, which are in a file's header
+
+
+class Contribution(NamedTuple):
+    """How far a record moves the table at most: the sum of its squares, and of its sizes."""
+
+    squares: int
+    sizes: int
+
+
+class Shape(NamedTuple):
+    """What a map follows from, all public."""
+
+    features: Features
+    kernel: Kernel
+    rows: int
+    seed: int
+    bounds: Bounds | None
+    landmarks: Landmarks | None
+
+    def check(self) -> None:
+        """Refuse a kernel, or what goes with it, that the features are not for."""
+        if self.features not in FEATURES:
+            raise InvalidInput(f"features is one of {', '.join(FEATURES)}, not {self.features!r}.")
+        match self.features, self.kernel:
+            case "linear", Linear():
+                pass
+            case "signs", Angular(power=1):
+                pass
+            case (("fourier" | "series" | "nystrom"), Gaussian()):
+                pass
+            case _:
+                fitting = {"linear": "Linear(dim)", "signs": "Angular(dim, power=1)"}
+                kernel = fitting.get(self.features, "Gaussian(dim, bandwidth)")
+                raise InvalidInput(f"features={self.features!r} goes with kernel=dps.kernels.{kernel}.")
+        if (self.landmarks is not None) != (self.features == "nystrom"):
+            raise InvalidInput("features='nystrom' and landmarks=, public points, go together.")
+        if self.features == "series" and (self.bounds is None or len(self.bounds) > _SERIES_DIMS):
+            raise InvalidInput("features='series' needs bounds=, in at most three coordinates.")
+
+    def own_rows(self, asked: int | None) -> int:
+        """Return how many rows the features have, some being as many as are asked for."""
+        match self.features:
+            case "linear":
+                return self.kernel.dim if isinstance(self.kernel, Linear) else 1
+            case "nystrom":
+                return len(self.landmarks or ()) + 1
+            case "series" if isinstance(self.kernel, Gaussian) and self.bounds is not None:
+                most = len(_frequencies(self.kernel, self.bounds)[1])
+                if asked is not None and asked > most:
+                    raise InvalidInput(
+                        f"a series of this kernel has {most:,} rows between these bounds; leave rows out."
+                    )
+                return most if asked is None else asked
+            case _:
+                if asked is None:
+                    raise InvalidInput("say rows=: how many functions to average over.")
+                return asked
+
+    @property
+    def width(self) -> int:
+        """Cells a row."""
+        return 2 if self.features in ("fourier", "series") else 1
+
+    @property
+    def steps(self) -> int:
+        """Steps of a feature's unit."""
+        return 1 if self.features == "signs" else STEPS
+
+    @property
+    def contribution(self) -> Contribution:
+        """How far a record moves the table."""
+        match self.features:
+            case "signs":
+                return Contribution(self.rows, self.rows)
+            case "series":
+                return Contribution(STEPS**2, math.ceil(STEPS * math.fsum(np.sqrt(2 * _series(self)[1]).tolist())))
+            case _:
+                return Contribution(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))
+
+    @property
+    def error(self) -> float:
+        """How far a record's similarity may be from the kernel, where it is known: what is cut of it."""
+        # Cutting towards 0 takes less than a step of each feature, of which a query's sizes sum to √features at most.
+        cut = 0.0 if self.features == "signs" else math.sqrt(self.rows * self.width) / STEPS
+        return cut + (_series(self)[2] if self.features == "series" else 0.0)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether rows are a sample of all functions, so that how they differ shows the error."""
+        return self.features in ("fourier", "signs")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureMap:
+    """From points to features. Public.
+
+    Attributes
+    ----------
+    shape : Shape
+        What it follows from.
+    matrix : numpy.ndarray
+        dim × rows: waves in half turns a bandwidth, planes, or landmarks.
+    sizes : numpy.ndarray
+        The largest size of each wave; empty for others.
+    lower : numpy.ndarray
+        The landmarks' factor; empty for others.
+    order : numpy.ndarray
+        The rows in an order in which neighbours are alike.
+    """
+
+    shape: Shape
+    matrix: Floats
+    sizes: Floats
+    lower: Floats
+    order: npt.NDArray[np.intp]
+
+    def add(self, table: npt.NDArray[np.int64], points: Floats, held: Contribution) -> None:
+        """Add the features of points to a table, none moving it further than is held."""
+        add_features(table.reshape(-1), self.values(points), self.shape.steps, held.squares, held.sizes)
+
+    def values(self, points: Floats) -> Floats:
+        """Return the features of each point, an array of points × (rows · width)."""
+        kernel = self.shape.kernel
+        match self.shape.features:
+            case "fourier" | "series":
+                return compiled.wave_features(_scaled(points, kernel), self.matrix, self.sizes)
+            case "nystrom":
+                return compiled.landmark_features(_scaled(points, kernel), self.matrix, self.lower)
+            case "linear":
+                return inside_ball(np.ascontiguousarray(points))
+            case "signs":
+                sides = compiled.sign_columns(np.clip(points, -LARGEST, LARGEST), self.matrix[None])
+                return (2 * sides - 1).astype(np.float64)
+            case _:
+                raise AssertionError("RACE has cells, no features")
+
+
+@lru_cache(maxsize=8)
+def feature_map(shape: Shape) -> FeatureMap:
+    """Return the map of a shape, the same on every machine."""
+    order, none = np.arange(shape.rows), np.empty(0)
+    match shape.kernel:
+        case Gaussian(dim=dim) if shape.features == "fourier":
+            # Euclidean rows project on the same normal vectors.
+            drawn = row_functions(Euclidean(dim, 1.0), shape.rows, shape.seed)
+            sizes = np.full(shape.rows, 1 / math.sqrt(shape.rows))
+            return FeatureMap(shape, frozen(drawn.matrices[0] / math.pi), sizes, none, drawn.order)
+        case Gaussian() if shape.features == "series":
+            waves, weights, _ = _series(shape)
+            return FeatureMap(shape, frozen(waves), np.sqrt(weights), none, order)
+        case Gaussian() as kernel:
+            columns = frozen(_scaled(np.array(shape.landmarks), kernel).T)
+            return FeatureMap(shape, columns, none, compiled.factor(columns, _JITTER), order)
+        case Angular() as kernel:
+            planes = row_functions(kernel, shape.rows, shape.seed)
+            return FeatureMap(shape, planes.matrices[0], none, none, planes.order)
+        case _:
+            return FeatureMap(shape, none, none, none, order)
+
+
+def fitting_features(kernel: Kernel, bounds: Bounds | None, landmarks: Landmarks | None) -> Features:
+    """Return the features for a kernel where none are asked for."""
+    match kernel:
+        case Linear():
+            return "linear"
+        case Gaussian(dim=dim):
+            if landmarks is not None:
+                return "nystrom"
+            return "series" if bounds is not None and dim <= _SERIES_DIMS else "fourier"
+        case _:
+            return "race"
+
+
+@lru_cache(maxsize=8)
+def _series(shape: Shape) -> tuple[Floats, Floats, float]:
+    """Return the waves of a series, dim × rows in half turns a bandwidth, their weights, and what is cut off."""
+    if not isinstance(shape.kernel, Gaussian) or shape.bounds is None:
+        raise AssertionError("a series is of a Gaussian kernel between bounds")
+    waves, masses, total = _frequencies(shape.kernel, shape.bounds)
+    kept = masses[: shape.rows]
+    left = max(0.0, 1 - math.fsum(kept.tolist()) / total)
+    images = 4 * shape.kernel.dim * math.exp(-(_GAP**2) / 2)
+    return waves[:, : shape.rows], kept / math.fsum(kept.tolist()), 2 * left + images
+
+
+@lru_cache(maxsize=8)
+def _frequencies(kernel: Gaussian, bounds: Bounds) -> tuple[Floats, Floats, float]:
+    """Return all frequencies worth keeping, the heaviest first, their masses, and the mass of all there are.
+
+    A wave and the one that runs the other way are one pair of features, with the mass of both.
+    """
+    lows, highs = np.array(bounds).T
+    periods = ((highs - lows) / kernel.bandwidth + _GAP).tolist()
+    reach = [math.ceil(_CUT * period / (2 * math.pi)) for period in periods]
+    if math.prod(2 * each + 1 for each in reach) > _MOST_FREQUENCIES:
+        raise InvalidInput(
+            "the bandwidth is too narrow for a series between these bounds: it would have millions of frequencies. "
+            "Take a wider one, narrower bounds, or features='fourier'."
+        )
+    axes = [np.arange(-each, each + 1) for each in reach]
+    numbers = np.stack([each.ravel() for each in np.meshgrid(*axes, indexing="ij")])
+    waves = numbers * np.array([2 / period for period in periods])[:, None]  # in half turns a bandwidth
+    squares = np.zeros(waves.shape[1])
+    for line in waves:
+        squares += (math.pi * line) ** 2
+    # The later half of a symmetric grid runs the other way round.
+    forward = np.arange(len(squares)) >= len(squares) // 2
+    chosen = np.flatnonzero(forward & (squares <= _CUT**2))
+    chosen = chosen[np.argsort(squares[chosen], kind="stable")]
+    masses = np.array([portable.exponential(-square / 2) for square in squares[chosen].tolist()])
+    masses[1:] *= 2
+    total = math.prod(
+        math.fsum(math.exp(-((2 * math.pi * k / period) ** 2) / 2) for k in range(-3 * most, 3 * most + 1))
+        for period, most in zip(periods, reach, strict=True)
+    )
+    return np.ascontiguousarray(waves[:, chosen]), masses, total
+
+
+def read_landmarks(points: Any, dim: int) -> Landmarks:
+    """Return public landmarks as a tuple of points, none of them twice."""
+    try:
+        values = np.asarray(points, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.ndim == 1 and dim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.shape[1] != dim or len(values) < 1 or not np.all(np.isfinite(values)):
+        raise InvalidInput(f"landmarks must be public points of {dim} finite numbers each.")
+    if values.size > _MOST_NUMBERS:
+        raise InvalidInput(f"landmarks: at most {_MOST_NUMBERS:,} numbers in all, and these are {values.size:,}.")
+    return tuple(dict.fromkeys(tuple(line) for line in values.tolist()))
+
+
+def packed(landmarks: Landmarks | None) -> str | None:
+    """Return landmarks as text, for a file's header."""
+    if landmarks is None:
+        return None
+    return base64.b64encode(np.array(landmarks, "<f8").tobytes()).decode()
+
+
+def unpacked(text: str | None, dim: int) -> Landmarks | None:
+    """Read :func:`packed` landmarks back."""
+    if text is None:
+        return None
+    values: Floats = np.empty(0)  # what is no such text is refused as any others are
+    with suppress(TypeError, ValueError):
+        values = np.frombuffer(base64.b64decode(text, validate=True), "<f8").reshape(-1, max(1, dim))
+    return read_landmarks(values, dim)
+
+
+def _scaled(points: Floats, kernel: Kernel) -> Floats:
+    if not isinstance(kernel, Gaussian):
+        raise AssertionError("only distances have a bandwidth")
+    return np.ascontiguousarray(np.clip(points / kernel.bandwidth, -FARTHEST, FARTHEST))

@@ -1,0 +1,182 @@
+"""A classifier that is fitted in parts: counted in batches, merged, released once, saved as one file."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.density.class_partial import ClassPartial
+
+RNG = np.random.default_rng(1)
+CENTRES = RNG.normal(size=(4, 12))
+LABELS = np.arange(400) % 4
+POINTS = CENTRES[LABELS] + 0.3 * RNG.normal(size=(400, 12))
+POINTS /= np.linalg.norm(POINTS, axis=1, keepdims=True)
+
+
+def model(**more: Any) -> dps.DensityClassifier:
+    return dps.DensityClassifier(**{"epsilon": 4.0, "delta": 1e-6, "classes": range(4), **more})
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"expected_records": 1e6},  # with second moments
+    {"delta": 0},
+    {"public": POINTS[:50]},
+    {"bounds": (-1, 1), "kernel": "linear"},
+]
+
+
+@pytest.mark.parametrize("more", SETTINGS, ids=lambda more: ", ".join(more) or "plain")
+def test_batches_and_merged_parts_release_what_one_fit_does(more: dict[str, Any]) -> None:
+    """With one seed of the noise, the released sums are the same to the bit."""
+    with seeded_noise_for_tests_only(5):
+        whole = model(**more).fit(POINTS, LABELS)
+    parts = model(**more), model(**more)
+    parts[0].partial_fit(POINTS[:100], LABELS[:100]).partial_fit(POINTS[100:130], LABELS[100:130])
+    parts[1].partial_fit(POINTS[130:], LABELS[130:])
+    parts[0].merge(parts[1])
+    with seeded_noise_for_tests_only(5):
+        merged = parts[0].release()
+    assert np.array_equal(merged.sums_.sums, whole.sums_.sums)
+    assert (merged.sums_.moments is None) == ("expected_records" not in more or more == {"delta": 0})
+    if whole.sums_.moments is not None:
+        assert np.array_equal(merged.sums_.moments, whole.sums_.moments)
+        assert np.array_equal(merged.sums_.sizes, whole.sums_.sizes)
+    assert merged.guarantee_ == whole.guarantee_
+    assert np.array_equal(merged.predict(POINTS), whole.predict(POINTS))
+
+
+def test_what_is_not_released_is_neither_asked_nor_shipped(tmp_path: Path) -> None:
+    counted = model().partial_fit(POINTS, LABELS)
+    from sklearn.exceptions import NotFittedError
+
+    for ask in (counted.predict, counted.predict_proba, counted.kernel_sums, counted.decision_function):
+        with pytest.raises(NotFittedError):
+            ask(POINTS)
+    with pytest.raises(NotFittedError):
+        counted.save(tmp_path / "x.dps")
+    with pytest.raises(SensitiveData):
+        pickle.dumps(counted)
+    released = counted.release()
+    assert pickle.loads(pickle.dumps(released)).predict(POINTS[:1]).shape == (1,)
+    with pytest.raises(InvalidInput, match="nothing to release"):
+        released.release()
+
+
+def test_merging_refuses_what_would_count_twice_or_differs() -> None:
+    one, other = model().partial_fit(POINTS[:50], LABELS[:50]), model().partial_fit(POINTS[50:], LABELS[50:])
+    with pytest.raises(SpecMismatch):
+        one.merge(one)
+    one.merge(other)
+    with pytest.raises(InvalidInput, match="already in"):
+        one.merge(other)
+    for different in (
+        model(public=POINTS[:30]),
+        model(unit=dps.per_record(neighbours="replace")),
+        model(classes=range(5)),
+    ):
+        with pytest.raises(SpecMismatch):
+            one.merge(different.partial_fit(POINTS[:9], LABELS[:9]))
+    with pytest.raises(InvalidInput):
+        one.merge(model())
+    with pytest.raises(ValueError, match="features"):
+        one.partial_fit(POINTS[:, :5], LABELS)
+    with pytest.raises(InvalidInput, match="not among"):
+        one.partial_fit(POINTS[:2], [7, 8])
+    with pytest.raises(AttributeError, match="linear"):
+        model(kernel="angular", bounds=(-1, 1)).partial_fit(POINTS, LABELS)
+    with pytest.raises(InvalidInput, match="classes"):
+        model(classes=None).partial_fit(POINTS, LABELS)
+    assert model(classes=None).partial_fit(POINTS, LABELS, classes=range(4)).release().score(POINTS, LABELS) > 0.5
+
+
+def test_users_are_remembered_over_batches_and_parts() -> None:
+    unit = dps.per_user(max_keys=3)
+    users = [f"u{i // 4}" for i in range(400)]
+    one = model(unit=unit).partial_fit(POINTS[:200], LABELS[:200], users=users[:200])
+    with pytest.raises(InvalidInput):
+        one.partial_fit(POINTS[:8], LABELS[:8], users=users[:8])
+    other = model(unit=unit).partial_fit(POINTS[196:], LABELS[196:], users=users[196:])
+    with pytest.raises(InvalidInput):
+        one.merge(other)
+    rest = model(unit=unit).partial_fit(POINTS[200:], LABELS[200:], users=users[200:])
+    one.merge(rest)
+    with seeded_noise_for_tests_only(5):
+        merged = one.release()
+    with seeded_noise_for_tests_only(5):
+        whole = model(unit=unit).fit(POINTS, LABELS, users=users)
+    assert np.array_equal(merged.sums_.sums, whole.sums_.sums)
+
+
+def test_a_partial_is_shipped_as_bytes() -> None:
+    for more in SETTINGS:
+        held = model(**more).partial_fit(POINTS[:50], LABELS[:50])._held
+        assert held is not None
+        again = ClassPartial.from_sensitive_bytes(held.to_sensitive_bytes())
+        assert again.spec.to_json() == held.spec.to_json()
+        assert again.to_sensitive_bytes() == held.to_sensitive_bytes()
+        with pytest.raises(InvalidInput, match="already in"):
+            held.merge(again)
+
+
+def test_a_refused_charge_keeps_what_was_counted(tmp_path: Path) -> None:
+    ledger = dps.Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.create("web", epsilon=1.0, delta=1e-6, unit=dps.per_record())
+    counted = model(ledger=ledger, dataset="web").partial_fit(POINTS, LABELS)
+    with pytest.raises(BudgetExceeded):
+        counted.release()
+    counted.set_params(epsilon=0.5, delta=1e-7)
+    assert counted.release().guarantee_.epsilon == 0.5
+    assert counted.charge_ is not None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *SETTINGS,
+        {"bounds": (-1, 1), "rows": 40},
+        {"bounds": (-1, 1), "kernel": "euclidean", "bandwidth": 2.0, "rows": 30},
+    ],
+    ids=lambda more: ", ".join(more) or "plain",
+)
+def test_a_fitted_classifier_is_one_file(more: dict[str, Any], tmp_path: Path) -> None:
+    names = np.array(["a", "b", "c", "d"])
+    fitted = model(**{**more, "classes": names}).fit(POINTS, names[LABELS])
+    fitted.save(tmp_path / "model.dps")
+    again = dps.DensityClassifier.load(tmp_path / "model.dps")
+    assert again.guarantee_ == fitted.guarantee_
+    assert np.array_equal(again.classes_, fitted.classes_)
+    assert np.array_equal(again.predict(POINTS), fitted.predict(POINTS))
+    assert np.array_equal(again.predict_proba(POINTS), fitted.predict_proba(POINTS))
+    again.save(tmp_path / "again.dps")
+    assert (tmp_path / "again.dps").read_bytes() == (tmp_path / "model.dps").read_bytes()
+    with pytest.raises(InvalidInput):
+        again.fit(POINTS, names[LABELS])  # it has no budget
+
+
+def test_files_of_other_kinds_and_changed_ones_are_refused(tmp_path: Path) -> None:
+    sketch = dps.DensitySketch(kernel=dps.kernels.Linear(2), unit=dps.per_record())
+    files.write(tmp_path / "d.dps", sketch.release(epsilon=1.0, delta=1e-6).to_document())
+    with pytest.raises(FileRefused, match="no classifier"):
+        dps.DensityClassifier.load(tmp_path / "d.dps")
+    model().fit(POINTS, LABELS).save(tmp_path / "m.dps")
+    found = files.read(tmp_path / "m.dps", allow_sensitive=False)
+    for wrong in (
+        {"labels": [1]},
+        {"settings": {"kernel": "linear"}},
+        {"features": "two"},
+        {"spec": {**found.header["spec"], "kept": 5}},
+    ):
+        changed = files.Document(found.kind, False, found.header | wrong, found.arrays)
+        files.write(tmp_path / "w.dps", changed)
+        with pytest.raises((FileRefused, InvalidInput)):
+            dps.DensityClassifier.load(tmp_path / "w.dps")

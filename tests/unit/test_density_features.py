@@ -1,0 +1,308 @@
+"""Feature maps of densities: what a record adds, what is paid for it, and what is answered, through the public path."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch import files, kernels
+from dpsketch._compiled.vectors import add_features
+from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches.density import DensitySketch
+
+STEPS = 1 << 24
+BOUNDS = (-1.0, 1.0)
+LANDMARKS = np.random.default_rng(1).uniform(-1, 1, size=(25, 2))
+MAPS = ("fourier", "series", "nystrom", "linear", "signs")
+# Paths to the same promise: all but signs, which is about directions.
+UNITS = [
+    dps.per_record(),
+    dps.per_record(neighbours="replace"),
+    dps.per_user(max_keys=3),
+    dps.per_user(max_keys=3, neighbours="replace"),
+]
+
+
+def started(features: str, unit: dps.Unit | None = None, **more: Any) -> DensitySketch:
+    kernel: kernels.Kernel = kernels.Gaussian(2, 0.4)
+    match features:
+        case "fourier":
+            more = {"rows": 60, **more}
+        case "series":
+            more = {"bounds": BOUNDS, **more}
+        case "nystrom":
+            more = {"landmarks": LANDMARKS, **more}
+        case "linear":
+            kernel = kernels.Linear(2)
+        case "signs":
+            kernel, more = kernels.Angular(2, 1), {"rows": 60, **more}
+    return DensitySketch(kernel=kernel, unit=unit or dps.per_record(), features=features, **more)
+
+
+def table(sketch: DensitySketch) -> np.ndarray:
+    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+
+
+def counted(features: str, points: Any) -> np.ndarray:
+    sketch = started(features)
+    sketch.update(points)
+    return table(sketch)
+
+
+def oracle(features: str, point: np.ndarray) -> np.ndarray:
+    """The features of a point by other functions than the sketch's own, from its public numbers."""
+    found = started(features).spec.feature_map
+    assert found is not None
+    scaled = point / 0.4
+    match features:
+        case "fourier" | "series":
+            angles = math.pi * found.matrix.T @ scaled
+            return np.column_stack([found.sizes * np.cos(angles), found.sizes * np.sin(angles)])
+        case "nystrom":
+            marks = np.array(started("nystrom").spec.landmarks)
+            gram = kernels.Gaussian(2, 0.4).similarity(marks, marks) + 1e-6 * np.eye(len(marks))
+            values = np.linalg.solve(
+                np.linalg.cholesky(gram), kernels.Gaussian(2, 0.4).similarity(marks, [point])[:, 0]
+            )
+            return np.append(values, math.sqrt(max(0.0, 1 - values @ values)))[:, None]
+        case "linear":
+            return (point / max(1.0, np.linalg.norm(point)))[:, None]
+        case _:
+            return np.where(found.matrix.T @ point >= 0, 1.0, -1.0)[:, None]
+
+
+@pytest.mark.parametrize("features", MAPS)
+def test_a_record_adds_its_features_cut_towards_zero(features: str) -> None:
+    """Within a step and rounding of the oracle, never beyond it, and never longer than is paid for."""
+    rng = np.random.default_rng(3)
+    points = np.concatenate([rng.uniform(-1, 1, size=(40, 2)), [[1.0, 0.0], [0.0, -1.0], [0.0, 0.0], [1.0, 1.0]]])
+    spec = started(features).spec
+    steps = 1 if features == "signs" else STEPS
+    for point in points:
+        made, exact = counted(features, [point]), steps * oracle(features, point)
+        room = 1e-6 * steps if features == "nystrom" else 1e-3
+        # The last coordinate of landmarks is a root of a difference, which magnifies rounding near 0.
+        slice_ = slice(None, -1) if features == "nystrom" else slice(None)
+        assert np.all(np.abs(made)[slice_] <= np.abs(exact)[slice_] + room)
+        assert np.all(np.abs(made - exact)[slice_] <= 1 + room)
+        assert sum(int(each) ** 2 for each in made.ravel()) <= spec.sensitivity.l2**2 * (1 + 1e-12)
+        assert np.abs(made).sum() <= spec.sensitivity.l1
+
+
+def test_lengths_and_sizes_are_held_on_the_integers() -> None:
+    """Whatever the floats were: longer ones by a little or by much, and what is no number."""
+    cases = [[1.0000001, 0.0], [0.7071068, 0.7071068], [1.2, 0.9], [2.0, 2.0], [math.nan, 1.0], [-1.0000001, 1e-7]]
+    for case in cases:
+        for sizes in (0, STEPS, math.isqrt(2 * STEPS**2)):
+            made = np.zeros(2, np.int64)
+            add_features(made, np.array([case]), STEPS, STEPS**2, sizes)
+            assert sum(int(each) ** 2 for each in made) <= STEPS**2
+            assert not sizes or np.abs(made).sum() <= sizes
+            assert np.abs(made).max() >= STEPS // 2
+    # Cut towards 0 on both sides.
+    made = np.zeros(2, np.int64)
+    add_features(made, np.array([[0.5 + 0.9 / STEPS, -0.5 - 0.9 / STEPS]]), STEPS, STEPS**2, 0)
+    assert made.tolist() == [STEPS // 2, -STEPS // 2]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.level} {unit.neighbours}")
+@pytest.mark.parametrize("features", MAPS)
+def test_no_unit_moves_the_table_further_than_is_paid_for(features: str, unit: dps.Unit) -> None:
+    """The bound is written out anew: m·S, and 2m·S where a unit is replaced; the noise is for no less."""
+    m, times = unit.max_keys, 2 if unit.neighbours == "replace" else 1
+    steps = math.sqrt(60) if features == "signs" else STEPS
+    private = started(features, unit).release(epsilon=1.0, delta=1e-6)
+    assert isinstance(private.noise, RoundedGaussian)
+    (cost,) = private.guarantee.costs
+    assert private.noise.sigma >= times * m * steps / cost.mu
+    assert private.spec.sensitivity.l2 == pytest.approx(times * m * steps, rel=1e-12)
+    # A unit of m records far apart, or of m that are nearly one, and one that points the other way.
+    ends = [np.array([[1.0, 1e-7 * i] for i in range(m)]), np.array([[-1.0, 1e-7 * i] for i in range(m)])]
+    far = [
+        np.array([[math.cos(t), math.sin(t)] for t in range(m)]),
+        np.array([[0.1 * t, 0.0] for t in range(1, m + 1)]),
+    ]
+    for added, removed in (ends, far):
+        moved = counted(features, added).astype(object)
+        if times == 2:
+            moved = moved - counted(features, removed).astype(object)
+        assert sum(int(each) ** 2 for each in moved.ravel()) <= private.spec.sensitivity.l2**2 * (1 + 1e-12)
+        assert sum(abs(int(each)) for each in moved.ravel()) <= private.spec.sensitivity.l1
+
+
+def test_the_worst_pairs_attain_the_bound() -> None:
+    """A vector and its opposite move linear sums by 2S, to the step; signs by 2√rows; one of Fourier's by S nearly."""
+    here, there = counted("linear", [[1.0, 0.0]]), counted("linear", [[-1.0, 0.0]])
+    assert np.linalg.norm(here - there) == 2 * STEPS
+    assert np.sum((counted("signs", [[1.0, 0.3]]) - counted("signs", [[-1.0, -0.3]])) ** 2) == 4 * 60
+    for features in ("fourier", "series", "nystrom"):
+        assert np.linalg.norm(counted(features, [[0.3, 0.2]])) == pytest.approx(STEPS, rel=1e-6)
+
+
+@pytest.mark.parametrize("features", MAPS)
+def test_users_are_bounded_before_their_features_are_counted(features: str) -> None:
+    sketch = started(features, dps.per_user(max_keys=2))
+    sketch.update([[0.1, 0.2], [0.3, 0.4], [0.5, 0.1], [0.1, 0.2], [0.7, 0.7]], users=["a", "a", "a", "a", None])
+    pairs = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.1]]
+    kept = [counted(features, [pairs[i], pairs[j]]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert any(np.array_equal(table(sketch), each) for each in kept)
+
+
+@pytest.mark.parametrize("features", MAPS)
+def test_merging_files_and_nulls(features: str) -> None:
+    rng = np.random.default_rng(4)
+    points = rng.uniform(-1, 1, size=(50, 2))
+    first, second = started(features), started(features)
+    first.update(points[:20])
+    second.update([*points[20:].tolist(), [None, 0.5]])
+    assert second.skipped_nulls == 1
+    first.merge(DensitySketch.from_sensitive_bytes(second.to_sensitive_bytes()))
+    assert np.array_equal(table(first), counted(features, points))
+    private = first.release(epsilon=1.0, delta=1e-6)
+    again = dps.PrivateDensity.from_document(files.decode(files.encode(private.to_document()), allow_sensitive=False))
+    assert again.spec == private.spec
+    asked = again.estimate(points[:5])
+    assert np.array_equal(asked.value, private.estimate(points[:5]).value)
+    assert features in repr(again)
+    with pytest.raises(SpecMismatch):
+        first.merge(DensitySketch(kernel=kernels.Euclidean(2, 0.4), rows=4, unit=dps.per_record()))
+
+
+@pytest.mark.parametrize("budget", [{"epsilon": 80.0, "delta": 1e-6}, {"epsilon": 20_000.0, "delta": 0}])
+@pytest.mark.parametrize("features", MAPS)
+def test_answers_are_kernel_sums(features: str, budget: dict[str, float]) -> None:
+    """With hardly any noise a series, landmarks that lie densely and vectors themselves are exact but for their bound.
+
+    Fourier features and signs are exact up to six standard errors of their rows.
+    """
+    rng = np.random.default_rng(5)
+    points, asked = rng.uniform(-0.8, 0.8, size=(400, 2)), rng.uniform(-0.8, 0.8, size=(30, 2))
+    more: dict[str, Any] = {"landmarks": rng.uniform(-1, 1, size=(300, 2))} if features == "nystrom" else {}
+    sketch = started(features, **({"rows": 2000} if features in ("fourier", "signs") else more))
+    sketch.update(points)
+    private = sketch.release(**budget)
+    found, truth = (
+        private.estimate(asked, confidence=1 - 1e-9),
+        private.spec.kernel.similarity(asked, points).sum(axis=1),
+    )
+    room = 6 * 400 / math.sqrt(2 * 2000) if features in ("fourier", "signs") else 0.5
+    assert np.all(np.abs(found.value - truth) < room)
+    assert np.all((found.low < truth) & (truth < found.high))
+    near = private.density(asked)
+    assert np.all(np.abs(near.value - truth / 400) < room / 100)
+    scores = private.anomaly_score(asked)
+    assert np.array_equal(scores, 1 - near.value)
+
+
+def test_pictures_of_a_series() -> None:
+    line = DensitySketch(kernel=kernels.Gaussian(1, 0.5), unit=dps.per_record(), bounds=(0, 10))
+    assert line.spec.features == "series"
+    line.update(np.linspace(2, 4, 500))
+    curve = line.release(epsilon=4.0, delta=1e-6).curve(size=50)
+    assert curve.x[np.argmax(curve.value)] == pytest.approx(3, abs=0.5)
+    plane = started("series", columns=("x", "y"))
+    plane.update(np.random.default_rng(1).normal(0.2, 0.1, size=(500, 2)))
+    private = plane.release(epsilon=4.0, delta=1e-6)
+    grid = private.grid(size=(20, 20))
+    i, j = np.unravel_index(np.argmax(grid.value), grid.value.shape)
+    assert max(abs(grid.x[j] - 0.2), abs(grid.y[i] - 0.2)) < 0.15
+    assert private.plot() is not None
+
+
+def test_vectors_as_they_come() -> None:
+    """Half precision, Arrow's fixed lists of it, Fortran order and nested lists give one table."""
+    rng = np.random.default_rng(6)
+    half = rng.normal(size=(30, 2)).astype(np.float16)
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(half.ravel()), 2)
+    whole = counted("linear", half.astype(np.float64))
+    for same in (
+        half,
+        fixed,
+        pa.chunked_array([fixed[:7], fixed[7:]]),
+        half.astype(float).tolist(),
+        np.asfortranarray(half),
+    ):
+        assert np.array_equal(counted("linear", same), whole)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    unit, bell = dps.per_record(), kernels.Gaussian(2, 1.0)
+    for wrong in (
+        {"kernel": bell, "rows": 5, "features": "race"},
+        {"kernel": kernels.Euclidean(2, 1.0), "rows": 5, "features": "fourier"},
+        {"kernel": kernels.Linear(2), "features": "nystrom", "landmarks": LANDMARKS},
+        {"kernel": kernels.Angular(2, 2), "rows": 5, "features": "signs"},
+        {"kernel": bell, "features": "series"},
+        {"kernel": kernels.Gaussian(4, 1.0), "features": "series", "bounds": (0, 1)},
+        {"kernel": kernels.Gaussian(3, 1e-3), "features": "series", "bounds": (0, 1)},
+        {"kernel": bell, "features": "nystrom"},
+        {"kernel": bell, "features": "fourier", "rows": 5, "landmarks": LANDMARKS},
+        {"kernel": bell, "features": "fourier"},
+        {"kernel": bell, "features": "wavelets", "rows": 5},
+        {"kernel": bell, "features": "fourier", "rows": 5, "placement": "one_row"},
+        {"kernel": bell, "features": "nystrom", "landmarks": [[math.nan, 0.0]]},
+        {"kernel": bell, "features": "nystrom", "landmarks": "points"},
+        {"kernel": kernels.Euclidean(2, 1.0)},
+        {"kernel": bell, "features": "series", "bounds": (0, 1), "rows": 10**5},
+    ):
+        with pytest.raises(InvalidInput):
+            DensitySketch(unit=unit, **wrong)
+    with pytest.raises(InvalidInput, match="count_share"):
+        started("fourier").release(epsilon=1.0, delta=1e-6, count_share=0)
+    private = started("series").release(epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidInput, match="mean"):
+        private.estimate([[0.0, 0.0]], estimator="median_of_means")
+    with pytest.raises(InvalidInput, match="outside"):
+        private.estimate([[5.0, 0.0]])
+
+
+def test_laplace_noise_is_for_the_sum_of_sizes() -> None:
+    """For a series it is Σ√(2p), less than √features; for others √features, in steps."""
+    for features in MAPS:
+        private = started(features).release(epsilon=2.0, delta=0)
+        assert isinstance(private.noise, DiscreteLaplace)
+        size = private.table.size
+        exact = 60 if features == "signs" else math.sqrt(size) * STEPS
+        if features == "series":
+            assert private.spec.sensitivity.l1 < 0.95 * exact
+        else:
+            assert private.spec.sensitivity.l1 == math.floor(exact)
+        # Table and count together: 0.95 and 0.05 of ε.
+        assert private.noise.epsilon * private.spec.sensitivity.l1 / private.noise.sensitivity <= 0.95 * 2.0
+
+
+def test_fewer_rows_of_a_series_say_what_they_cut() -> None:
+    """The heaviest frequencies are kept; the bound on what is cut grows, and holds."""
+    points = np.random.default_rng(7).uniform(-1, 1, size=(300, 2))
+    whole = started("series").spec
+    spans = []
+    for rows in (whole.rows, whole.rows // 2, whole.rows // 4):
+        sketch = started("series", rows=rows)
+        sketch.update(points)
+        private = sketch.release(epsilon=80.0, delta=1e-6)
+        found, truth = (
+            private.estimate(points[:40], confidence=1 - 1e-9),
+            private.spec.kernel.similarity(points[:40], points).sum(axis=1),
+        )
+        assert np.all((found.low <= truth) & (truth <= found.high))
+        spans.append(float(np.mean(found.high - found.low)))
+    assert spans[0] < spans[1] < spans[2]
+
+
+def test_landmarks_that_are_far_say_so() -> None:
+    """Three landmarks leave most of the kernel: the interval is wide, and holds the truth all the same."""
+    points = np.random.default_rng(8).uniform(-1, 1, size=(400, 2))
+    sketch = started("nystrom", landmarks=[[0.0, 0.0], [0.9, 0.9], [-0.9, 0.9]])
+    sketch.update(points)
+    private = sketch.release(epsilon=40.0, delta=1e-6)
+    found, truth = private.estimate(points[:50]), private.spec.kernel.similarity(points[:50], points).sum(axis=1)
+    assert np.all((found.low <= truth) & (truth <= found.high))
+    assert np.max(np.abs(found.value - truth)) > 20  # what the noise alone would not explain
+    near = private.estimate([[0.0, 0.0]])
+    assert near.high[0] - near.low[0] < 0.1 * np.median(found.high - found.low)
