@@ -115,8 +115,8 @@ def reasons_of(findings: list[Found]) -> str:
         said += [f"other units or relations: {kind.refused}"] if kind.refused else []
         lines += [f"- {name}: {'; '.join(said)}."] if said else []
     lines += [
-        "- local protocols: first: a report is of one person alone; null and clipped, where a person holds one item: there",
-        "  is always one, and no more; other units or relations: what a person holds may be anything else.",
+        "- local protocols: first: a report is of one person alone; null and clipped, where a person holds one item:",
+        "  there is always one, and no more; other units or relations: what a person holds may be anything else.",
         "- histogram-weighted, histogram-rounds: records: weights are spread over the keys of a user.",
         "- survivors: first, colliding: what is kept follows from the counts alone, which the bits' rows go through.",
     ]
