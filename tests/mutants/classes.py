@@ -93,7 +93,7 @@ CLASSES = [
     Mutant(
         "vectors-size-limit",
         "_compiled/vectors.py",
-        "if limit > 0 and total > limit:",
+        "if sizes > 0 and total > sizes:",
         "if False:",
         f"{_TESTS} one_record_moves␣and␣pure",
         "Laplace noise is for a sum of sizes that nobody holds vectors to",

@@ -247,8 +247,8 @@ DENSITIES = [
     Mutant(
         "density-replace-as-add",
         "sketches/density/spec.py",
-        'times = 2 if self.unit.neighbours == "replace" else 1\n        return Sensitivity',
-        "times = 1\n        return Sensitivity",
+        'times = 2 if self.unit.neighbours == "replace" else 1\n        if self.features',
+        "times = 1\n        if self.features",
         f"{_PROMISE}␣and␣density␣and␣replace",
         "a replaced point is taken for an added one",
     ),

@@ -9,16 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.bounding import CountedUsers, bound, cut_of_records, cut_of_users
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
-from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
 from dpsketch.sketches.histogram.rows import decoded, taken, text_or_bytes
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.keyed import KeyedPartial
-from dpsketch.sketches.weights import checked_total, record_units
+from dpsketch.sketches.keyed import WeighedSketch
+from dpsketch.sketches.weights import record_units
 
 __all__ = ["NamedDay", "key_column", "named", "spelled"]
 
@@ -33,7 +31,7 @@ def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
     return whole.cast(pa.int64() if (found or key_type) == "int" else pa.large_binary())
 
 
-class NamedDay(KeyedPartial, Accumulator[HistogramSpec]):
+class NamedDay(WeighedSketch[HistogramSpec]):
     """The exact counts of one day, by name. Sensitive.
 
     Names are compared exactly, so that nothing rests on a hash; which keys of a user count, where there are too many,
@@ -45,9 +43,6 @@ class NamedDay(KeyedPartial, Accumulator[HistogramSpec]):
     def _start(self, spec: HistogramSpec) -> None:
         self._spec = spec
         self._units: dict[Any, int] = {}
-        self._mass = 0
-        self._skipped = 0
-        self._counted = CountedUsers()
 
     @property
     def units(self) -> dict[Any, int]:
@@ -55,33 +50,21 @@ class NamedDay(KeyedPartial, Accumulator[HistogramSpec]):
         return self._units
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        spec, grid = self._spec, self._spec.weight_grid
-        column = key_column(keys, spec.key_type)
-        batch = fingerprint(column, spec.key_type)
-        counted, n = self._counted, len(column)
+        column = key_column(keys, self._spec.key_type)
+        batch = fingerprint(column, self._spec.key_type)
         if self._protects_users(users, disjoint_users, counts):
-            amounts = grid.one if weights is None else grid.units(weights, n)
-            limits = {"max_keys": spec.unit.max_keys, "max_units": grid.max_units}
-            bounded = bound(users, batch, amounts, **limits, seed=spec.seed, user_type=counted.user_type)
-            counted = counted.extended(bounded, disjoint_users=disjoint_users)
-            rows, units, skipped = bounded.rows, bounded.units, bounded.skipped
-            cut = cut_of_users(grid, bounded, weights)
+            bounded = self._bounded(batch, users, weights)
+            found = _sums(column, bounded.rows, bounded.units)
+            self._admit_users(bounded, weights, disjoint_users)
         else:
-            units, skipped = record_units(grid, batch, weights, counts), batch.skipped
-            rows = np.arange(n) if batch.kept is None else np.flatnonzero(batch.kept)
-            cut = cut_of_records(grid, len(batch.fingerprints), batch.kept, weights, counts)
-        mass = checked_total(self._mass, units, 1, len(units))
-        found = _sums(column, rows, units)
-        self._begin_change()
-        self._counted = counted
-        self._mass = mass
+            units = record_units(self._spec.weight_grid, batch, weights, counts)
+            found = _sums(column, np.arange(len(column)) if batch.kept is None else np.flatnonzero(batch.kept), units)
+            self._admit_records(batch, units, weights, counts)
         for key, amount in found:
             self._units[key] = self._units.get(key, 0) + amount
-        self._skipped += skipped
-        self._cut += cut
 
     def _absorb(self, other: Self) -> None:
-        self._mass += other._mass
+        super()._absorb(other)
         for key, amount in other._units.items():
             self._units[key] = self._units.get(key, 0) + amount
 
