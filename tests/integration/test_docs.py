@@ -51,6 +51,10 @@ NOT_RUN = {
     ): "vectors, labels and intents are the reader's own",
     ("docs/how-to/operate.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
     ("docs/how-to/operate.md", "sqlite3 service.db"): "it needs the stores",
+    **{
+        ("docs/index.md", f"dpsketch {command} flights.csv"): "the tutorial makes flights.csv, and runs such a command"
+        for command in ("run histogram", "run ranges", "run distinct", "run density", "local report")
+    },
     ("docs/how-to/serve.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
 }
 

@@ -43,9 +43,12 @@ def outcomes(
     noise = np.array(list(itertools.product(range(-reach, reach + 1), repeat=DAYS)))
     weight = np.prod(mass[noise + reach], axis=1)
 
-    def draw(self: Permit, part: str, table: np.ndarray, *, piece: tuple[int, int]) -> np.ndarray:
+    def draw(self: Permit, part: str, table: np.ndarray, *, piece: tuple[int, bool]) -> np.ndarray:
         self._take(part, piece)
-        return np.asarray(table + noise[:, piece[0] - 1][: len(table)]) if len(table) else table
+        day, earlier = piece
+        if earlier:  # those of the days before, of keys that came on this one
+            return np.asarray(table + noise.T[: day - 1, : table.shape[1]])
+        return np.asarray(table + noise[:, day - 1][: len(table)])
 
     keys = np.arange(len(noise))
     with patch.context() as patched:

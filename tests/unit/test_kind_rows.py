@@ -135,8 +135,9 @@ def test_a_release_is_drawn_and_described(made: dict[str, Release], name: str, t
 @pytest.mark.parametrize("name", MADE)
 def test_the_service_describes_every_kind_as_it_promises(made: dict[str, Release], name: str) -> None:
     served = Served("id", "name", name, 1, None, None, made[name])
-    ReleaseView.model_validate(served.view())
-    ReleaseWhole.model_validate(served.whole())
+    place = {"version": 1, "versions": 1}
+    ReleaseView.model_validate(served.view() | place)
+    ReleaseWhole.model_validate(served.whole() | place)
 
 
 def test_a_collection_is_drawn_from_candidates_only(made: dict[str, Release]) -> None:

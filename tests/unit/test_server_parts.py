@@ -146,8 +146,8 @@ class Unsure(Storage):
 
     broken = False
 
-    def append(self, chunks: list[tuple[str, int, bytes]], counters: dict[str, dict[str, int]]) -> list[Chunk]:
-        written = super().append(chunks, counters)
+    def append(self, *given: Any) -> list[Chunk]:
+        written = super().append(*given)
         if self.broken:
             self._next -= len(written)
             raise StorageFailed("the connection was lost")

@@ -160,8 +160,7 @@ def _encode(users: Any, n: int, user_type: KeyType | None) -> tuple[npt.NDArray[
         )
     if found is None:
         return np.full(n, -1, np.int32), np.empty(0, np.uint64), user_type
-    if pa.types.is_uint64(column.type) and not isinstance(users, pa.Array | pa.ChunkedArray):
-        _refuse_shared_patterns(users)
+    refuse_shared_patterns(users, column)
     column = _plain(column, pa.large_binary() if found == "text" else None)
     encoded = column.dictionary_encode()
     codes = np.concatenate(
@@ -183,8 +182,13 @@ def _plain(column: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray
     return column if kind is None else column.cast(kind)
 
 
-def _refuse_shared_patterns(users: Any) -> None:
-    """Refuse plain integers below 0 beside others from 2⁶³ on: two of them may have one 64-bit pattern."""
+def refuse_shared_patterns(users: Any, column: pa.ChunkedArray) -> None:
+    """Refuse plain integers below 0 beside others from 2⁶³ on: two of them may have one 64-bit pattern.
+
+    ``column`` is what was made of them.
+    """
+    if not pa.types.is_uint64(column.type) or isinstance(users, pa.Array | pa.ChunkedArray):
+        return
     if str(getattr(users, "dtype", "object")) != "object":
         return
     if any(user is not None and user < 0 for user in users):

@@ -187,6 +187,12 @@ _FORM = Option(
     "Default: the best.",
 )
 
+
+def row_of(sketch: Any) -> Kind:
+    """Return the row that says how a sketch reads records: of a stream, that of the kind which its days count."""
+    return KINDS[getattr(sketch, "counts_kind", sketch.kind)]
+
+
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -432,8 +438,3 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
-
-
-def row_of(sketch: Any) -> Kind:
-    """Return the row that says how a sketch reads records: of a stream, that of the kind which its days count."""
-    return KINDS[getattr(sketch, "counts_kind", sketch.kind)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpsketch.errors import ReleaseRefused
+from dpsketch import files
+from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.kinds import load_sensitive
 from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.sketch import ContinualSketch
@@ -105,6 +107,14 @@ class PanPrivateStream:
                 self._file(state).unlink()
 
 
+class _Place(NamedTuple):
+    """Where a stream is: the last micro-batch that was begun, its day, and up to which day those without are due."""
+
+    batch: int
+    day: int
+    until: int
+
+
 class DailyStream:
     """What ``foreachBatch`` calls: publishes each micro-batch as one day of a stream.
 
@@ -151,42 +161,65 @@ class DailyStream:
         ledger: Ledger | None = None,
     ) -> None:
         self._state = StreamFolder(folder, ledger=ledger)
-        self._skipped = Path(folder) / "stream.days"  # days without a micro-batch
+        self._place = Path(folder) / "stream.days"
         self._publish = publish
         given = {"key": key, "user": user, "weight": weight, "points": list(points) or None}
         self._columns: dict[str, Any] = {role: name for role, name in given.items() if name is not None}
         with self._state.held():
             if not self._state.exists:
                 self._state.begin(start())
+            if not self._place.exists() and self._state.load().days_published == 0:
+                self._note(_Place(-1, 0, 0))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Publish a micro-batch as a day, unless it was."""
         with self._state.held():
-            day = batch_id + 1 + self._empty_days()
-            sketch = self._state.load()
-            if day <= sketch.days_published:
-                self._publish(sketch.between(1, day), day)
+            place, sketch = self._noted(), self._state.load()
+            if batch_id < place.batch:
                 return
-            self._publish_until(day - 1)
+            if batch_id == place.batch and place.day <= sketch.days_published:
+                self._publish(sketch.between(1, place.day), place.day)
+                return
+            self._publish_until(place.until)
             sketch = self._state.load()
+            day = sketch.days_published + 1
+            # Noted first: whether the day was published, and the micro-batch counted, the state tells.
+            self._note(_Place(batch_id, day, place.until))
             self._count(sketch, batch)
             self._publish(self._state.publish(sketch), day)
 
     def end_day(self, day: int) -> None:
         """Publish all days up to this one that no micro-batch came for, without records."""
         with self._state.held():
-            missing = day - self._state.load().days_published
-            if missing > 0:
+            place, published = self._noted(), self._state.load().days_published
+            if day > published:
+                if place.day > published:  # a micro-batch that was begun and not counted has its day later
+                    place = _Place(place.batch - 1, published, place.until)
                 # Noted first: interrupted in between, the next micro-batch publishes them.
-                self._skipped.write_text(str(self._empty_days() + missing), encoding="ascii")
+                self._note(_Place(place.batch, place.day, day))
                 self._publish_until(day)
 
     def _publish_until(self, day: int) -> None:
         for number in range(self._state.load().days_published + 1, day + 1):
             self._publish(self._state.publish(self._state.load()), number)
 
-    def _empty_days(self) -> int:
-        return int(self._skipped.read_text(encoding="ascii")) if self._skipped.exists() else 0
+    def _noted(self) -> _Place:
+        try:
+            batch, day, until = map(int, self._place.read_text(encoding="ascii").split())
+        except (OSError, ValueError):
+            raise FileRefused(
+                f"{self._place} is missing or not as it was written: nobody knows which micro-batches were counted."
+            ) from None
+        return _Place(batch, day, until)
+
+    def _note(self, place: _Place) -> None:
+        whole = self._place.with_suffix(".new")
+        with whole.open("w", encoding="ascii") as file:
+            file.write(" ".join(map(str, place)))
+            file.flush()
+            os.fsync(file.fileno())
+        whole.replace(self._place)
+        files.sync_folder(self._place.parent)
 
     def _count(self, sketch: ContinualSketch, batch: DataFrame) -> None:
         if sketch.spec.unit.level == "record" and sketch.counts_kind != "histogram":

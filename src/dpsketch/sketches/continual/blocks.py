@@ -74,7 +74,7 @@ class Blocks(Design):
         unit = contribution.within(horizon)
         squared = sum(unit.days * min(unit.days, -(-size // unit.apart)) for size in self.sizes)
         l1 = unit.times * unit.days * len(self.sizes) * unit.l1
-        return Sensitivity(l1, unit.times * sqrt_up(unit.squared * squared))
+        return Sensitivity(l1, sqrt_up(unit.moved * squared))
 
     def published(self, day: int) -> int:
         """Return how many blocks are complete after so many days."""

@@ -60,6 +60,9 @@ class Contribution:
         Whether neighbours differ by one unit replaced, which may move everything twice, rather than added or removed.
     most : int
         The most by which one unit moves a single cell of one day's table; the whole L1 norm where it is not stated.
+    moved : int
+        The squared L2 norm by which neighbours differ on one day: ``squared``, or up to four times that where a unit is
+        replaced; so much where it is not stated. Twice that is enough where nothing counts downwards.
     """
 
     l1: int
@@ -69,11 +72,14 @@ class Contribution:
     apart: int = 1
     replaced: bool = False
     most: int = 0
+    moved: int = 0
 
     def __post_init__(self) -> None:
         for name in ("l1", "squared", "cells", "days", "apart"):
             hold_whole(self, name, low=1)
         object.__setattr__(self, "most", whole_number("most", self.most, low=0) or self.l1)
+        moved = whole_number("moved", self.moved, low=0) or self.times**2 * self.squared
+        object.__setattr__(self, "moved", moved)
 
     def within(self, horizon: int) -> Contribution:
         """Return this for so many days: nobody is in more of them than fit."""
@@ -157,6 +163,10 @@ class Filter(Design):
     def stray(self) -> float:
         """How far rounding inside the design may move a publication."""
         return 0.0
+
+    @abstractmethod
+    def holds(self, state: Integers) -> bool:
+        """Say whether days of at most :attr:`limit` a cell can have left this state, so that nothing wraps round."""
 
     @abstractmethod
     def response(self, days: int) -> Floats:
@@ -244,7 +254,7 @@ class Banded(Filter):
                 held += np.array(self.bands[: len(held)], np.int64)
             squared = sum(int(each) ** 2 for each in column)
         l1 = unit.times * unit.days * unit.l1 * sum(self.bands)
-        return Sensitivity(l1, unit.times * sqrt_up(unit.squared * squared))
+        return Sensitivity(l1, sqrt_up(unit.moved * squared))
 
     def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
         """Publish Σ c_j·x_{t−j}. Today's cells are held to what fits, which brings neighbours no further apart."""
@@ -256,6 +266,10 @@ class Banded(Filter):
             state[1:] = state[:-1].copy()
             state[0] = held
         yield day, table
+
+    def holds(self, state: Integers) -> bool:
+        """Say whether the days before are held to the limit."""
+        return bool(np.all((state >= -self.limit) & (state <= self.limit)))
 
     def response(self, days: int) -> Floats:
         """Return the total's response: the sums of 1/c(z)."""
@@ -356,7 +370,7 @@ class Recurrence(Filter):
         """Return the filter's bound, for ever, plus that of the floors, for so many days."""
         unit = contribution.within(horizon)
         squared = self.column_squared(unit.days, unit.apart)
-        filtered = unit.times * sqrt_up(math.ceil(unit.squared * squared))
+        filtered = sqrt_up(math.ceil(unit.moved * squared))
         # A user's cells of all days.
         touched = unit.times * unit.cells * unit.days
         stray = self._stray
@@ -401,6 +415,14 @@ class Recurrence(Filter):
             buffer += (rate * low) >> _RATE_BITS
             buffer += gain * held
         yield day, table
+
+    def holds(self, state: Integers) -> bool:
+        """Say whether no buffer is larger than (w·limit + 1)/(1 − θ), which it never passes."""
+        for buffer, (rate, gain) in zip(state, self._pairs, strict=True):
+            most = (gain * self.limit + 1) * _RATE_ONE // (_RATE_ONE - rate)
+            if np.any((buffer < -most) | (buffer > most)):
+                return False
+        return True
 
     def response(self, days: int) -> Floats:
         """Return the total's response: the recurrence undone, without its floors."""

@@ -102,7 +102,9 @@ class Finding:
     def draw(self, *data: Any) -> Integers:
         """Return publications with fresh noise. Called by a permit only."""
         (table,) = data
-        noisy: Integers = table + self.noise.sample(table.size)
+        noisy: Integers = table.copy()
+        for row in noisy.reshape(-1, table.shape[-1]):  # one day after the other: a draw takes several times its room
+            row += self.noise.sample(len(row))
         return noisy
 
     def threshold(self, design: Filter, day: int) -> float:
@@ -116,7 +118,7 @@ class Finding:
 class NamedStream(Stream):
     """The publications of keys that are found on the way. Sensitive: keys that did not pass are in it."""
 
-    __slots__ = ("_finding", "_names", "_passed", "_places", "_salt")
+    __slots__ = ("_finding", "_names", "_nonces", "_passed", "_places", "_salt")
 
     def __init__(self, design: Design, horizon: int, permit: Permit, finding: Finding) -> None:
         super().__init__(design, horizon, permit, (0,))
@@ -125,6 +127,7 @@ class NamedStream(Stream):
         self._places: dict[Any, int] = {}
         self._passed: Integers = np.zeros(0, np.int64)  # on which day a key did; 0 for not yet
         self._salt = random_id()
+        self._nonces: list[bytes] = []  # one a day, by which copies that went on apart are told
 
     @classmethod
     def open(
@@ -169,8 +172,7 @@ class NamedStream(Stream):
             raise FileRefused("the file's guarantee is not that of a stream with its noise.")
         found = _calibration(finding, horizon, promise.mechanism)
         # All that may have been drawn by then.
-        drawn = [(PUBLICATIONS, (t, 0)) for t in range(1, day + 1)]
-        drawn += [(PUBLICATIONS, (t, came)) for came in range(2, day + 1) for t in range(1, came)]
+        drawn = [(PUBLICATIONS, (t, earlier)) for t in range(1, day + 1) for earlier in (False, True)]
         return cls(design, horizon, permit_of(found, drawn), finding)
 
     @property
@@ -209,7 +211,9 @@ class NamedStream(Stream):
 
     def digest_of(self, day: int) -> str:
         """Return a digest of what a day published, and of nothing that it did not: few values could be searched."""
-        found = hashlib.sha256(b"names %d" % day)
+        found = hashlib.sha256(b"names %d " % day)
+        # Random, and drawn with the day: while no key is found, nothing else tells two copies apart.
+        found.update(self._nonces[day - 1] if 0 < day <= len(self._nonces) else b"")
         for place in self._shown(day):
             name = self._names[place]
             found.update(name if isinstance(name, bytes) else b"%d" % name)
@@ -228,11 +232,12 @@ class NamedStream(Stream):
         """Publish a day: ``today`` says how much each key has. Called within a change of the owner."""
         self.refuse_after_the_end()
         self._day += 1
+        self._nonces.append(bytes.fromhex(random_id()))
         self._welcome([name for name in today if name not in self._places])
         counts = np.array([today.get(name, 0) for name in self._names], np.int64)
         permit = self._permit
         for _, table in self._design.step(self._state, counts, self._day):
-            self._tables.append(permit.draw(PUBLICATIONS, table, piece=(self._day, 0)))
+            self._tables.append(permit.draw(PUBLICATIONS, table, piece=(self._day, False)))
         total = self._total(self._filter.weights(1, self._day))
         passes = (self._passed == 0) & (total > self._finding.threshold(self._filter, self._day))
         self._passed[passes] = self._day
@@ -247,9 +252,8 @@ class NamedStream(Stream):
         permit, nothing = self._permit, np.zeros(len(new), np.int64)
         self._state = np.concatenate([self._state, np.zeros((len(self._state), len(new)), np.int64)], axis=1)
         self._passed = np.concatenate([self._passed, nothing])
-        for t in range(1, self._day):
-            noisy = permit.draw(PUBLICATIONS, nothing, piece=(t, self._day))
-            self._tables[t - 1] = np.concatenate([self._tables[t - 1], noisy])
+        earlier = permit.draw(PUBLICATIONS, np.zeros((self._day - 1, len(new)), np.int64), piece=(self._day, True))
+        self._tables = [np.concatenate(pair) for pair in zip(self._tables, earlier, strict=True)]
 
     def _total(self, weights: Floats) -> Floats:
         total = np.zeros(len(self._names))
@@ -272,26 +276,28 @@ class NamedStream(Stream):
         names = [self._names[place] for place in order]
         stored: files.Array = names if names and isinstance(names[0], bytes) else np.array(names, np.int64)
         arrays: dict[str, files.Array] = {"state": self._state[:, order], "published": published, "names": stored}
-        return {**arrays, "passed": self._passed[order], "salt": [bytes.fromhex(self._salt)]}
+        return {**arrays, "passed": self._passed[order], "salt": [bytes.fromhex(self._salt), *self._nonces]}
 
     def restore(self, document: files.Document, day: int) -> None:
         """Take up a stream where a file left it."""
         stored, salt = document.arrays.get("names"), document.arrays.get("salt")
         names: list[Any] = stored.tolist() if isinstance(stored, np.ndarray) else list(stored or [])
         known = all(isinstance(each, int | bytes) for each in names) and len({type(each) for each in names}) <= 1
-        salted = isinstance(salt, list) and len(salt) == 1 and isinstance(salt[0], bytes)
+        salted = isinstance(salt, list) and len(salt) == 1 + day and all(isinstance(each, bytes) for each in salt)
         if not known or not salted or len(set(names)) < len(names):
             raise FileRefused("the file's keys are not those of a stream.")
         self._state = integer_array(document, "state", (self._design.buffers, len(names)))
+        self._refuse_other_state()
         self._tables = list(integer_array(document, "published", (day, len(names))))
         self._passed = integer_array(document, "passed", (len(names),))
         if np.any((self._passed < 0) | (self._passed > day)):
             raise FileRefused("the file's keys are not those of a stream.")
         self._names, self._places = names, {name: place for place, name in enumerate(names)}
-        self._salt = salt[0].hex() if isinstance(salt, list) and isinstance(salt[0], bytes) else ""
+        first, *nonces = [each for each in salt or [] if isinstance(each, bytes)]
+        self._salt, self._nonces = first.hex(), nonces
         self._day = day
 
 
 def _calibration(finding: Finding, horizon: int, words: str) -> Calibration:
-    part = Part(PUBLICATIONS, finding, pieces=horizon**2)
+    part = Part(PUBLICATIONS, finding, pieces=2 * horizon)
     return Calibration((part,), finding.costs, finding.epsilon, finding.delta, None, words)

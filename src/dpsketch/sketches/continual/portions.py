@@ -39,6 +39,8 @@ Floats = npt.NDArray[np.float64]
 # The smallest portion enters so many times, the others as many times more as they want less noise, rounded.
 _STEPS = 8
 _MOST_STEPS = 2**12
+# What enters the vector stays below this; a design holds it to less.
+_ROOM = 2**62
 # A sum of fewer equal Laplace draws than this is nearer to one of them than to the normal law.
 _FEW_DRAWS = 1.5
 # Where a cell's variance is below this, rounding to integers is most of a rounded Gaussian's.
@@ -113,21 +115,24 @@ class Layout:
     def contribution(self, unit: Unit, days: int, apart: int) -> Contribution:
         """Return how far one unit moves the vectors of the days: a record one of them, a user so many, so far apart."""
         pairs, replaced = list(zip(self.portions, self.scales, strict=True)), unit.neighbours == "replace"
-        # A contribution that is replaced counts four times: what nothing moves downwards is halved before.
-        halves = [(scale**2 * each.squared, 1 if replaced and not each.signed else 2) for each, scale in pairs]
+        squares = [(scale**2 * each.squared, 4 if each.signed else 2) for each, scale in pairs]
         return Contribution(
             sum(scale * each.l1 for each, scale in pairs),
-            -(-sum(squared * half for squared, half in halves) // 2),
+            sum(squared for squared, _ in squares),
             sum(each.cells for each in self.portions),
             days,
             apart,
             replaced,
             max(scale * each.most for each, scale in pairs),
+            sum(squared * (times if replaced else 1) for squared, times in squares),
         )
 
     def joined(self, tables: Mapping[str, Integers]) -> Integers:
         """Return a day's vector of its tables."""
-        found = [scale * tables[each.name] for each, scale in zip(self.portions, self.scales, strict=True)]
+        found = []
+        for each, scale in zip(self.portions, self.scales, strict=True):
+            # Held before it is multiplied: a product that wraps round brings neighbours as far apart as can be.
+            found.append(scale * np.clip(tables[each.name], -(_ROOM // scale), _ROOM // scale))
         return np.concatenate([each.ravel() for each in found]).reshape(self.shape)
 
     def split(self, vector: Floats) -> dict[str, Floats]:

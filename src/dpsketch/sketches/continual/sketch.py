@@ -52,6 +52,8 @@ __all__ = ["ContinualSketch"]
 _TAIL_MARGIN = 4
 # The day's own sketch lies in a file under names that begin so.
 _TODAY = "today_"
+# A day's counts in a file are no larger; an update adds at most 2**62.
+_LARGEST = 2**62 - 1
 
 
 class ContinualSketch(Partial):
@@ -96,7 +98,8 @@ class ContinualSketch(Partial):
     the design's buffers and the days of users are exact, hence sensitive; they leave by ``to_sensitive_bytes`` only.
     **Restart from the newest bytes only, written before the day's release is shown**
     (:class:`~dpsketch.sketches.continual.folder.StreamFolder` does so): a day published twice, with noise drawn twice,
-    is not covered.
+    is not covered. A record that the kind refuses, as a value outside the domain of a RangeSketch, leaves the day
+    unpublished, which everyone sees: say ``outside="clamp"``, and clean weights and keys before.
 
     Accuracy
     --------
@@ -348,13 +351,13 @@ class ContinualSketch(Partial):
         self._skipped -= dropped  # today's sketch took them for records of nobody
 
     def _change_today(self, change: Callable[[Any], None], visitors: list[bytes], day: int) -> None:
-        unchanged = self._changed_by is None
+        unchanged, begun = self._changed_by is None, self._today._changes
         self._begin_change()
         before = self._visits.note(visitors, day)
         try:
             change(self._today)
         except Exception:
-            if unchanged and self._today._changed_by is None:  # refused before anything was counted
+            if unchanged and self._today._changes == begun:  # refused before anything was counted
                 self._visits.forget(before)
                 self._undo_change()
             raise
@@ -395,6 +398,7 @@ class ContinualSketch(Partial):
         done, self._today = self._today, self._adapter.start()
         self._skipped += done.skipped_nulls
         self._today._counted = CountedUsers(user_type=done._counted.user_type)
+        self._today._partials |= done._partials  # what was merged on one day is not merged on another
         self._carry(done)
         self._asked.clear()  # names that were found today have answers for days before
         return self._between(1, self.days_published)
@@ -538,8 +542,15 @@ class ContinualSketch(Partial):
         today = type(self._today).from_document(inner)
         if today.spec != self._today.spec:
             raise FileRefused("the file's records of today are of another sketch.")
+        self._refuse_large(today)
         self._today = today
         self._skipped -= today.skipped_nulls
+
+    def _refuse_large(self, today: Any) -> None:
+        """Refuse counts of a file that would pass 64 bits with what may still come today, and come out negative."""
+        counted = self._adapter.counted(today).values()
+        if any(np.any((table > _LARGEST) | (table < -_LARGEST)) for table in counted):
+            raise FileRefused("the file's records of today are more than a day has room for.")
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:

@@ -20,7 +20,7 @@ from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design
+from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
 from dpsketch.sketches.continual.stretches import Stretch
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
@@ -207,8 +207,14 @@ class Stream:
         """Take up a stream where a file left it."""
         count = self._design.published(day)
         self._state[:] = integer_array(document, "state", self._state.shape)
+        self._refuse_other_state()
         self._tables = list(integer_array(document, "published", (count, *self._state.shape[1:])))
         self._day = day
+
+    def _refuse_other_state(self) -> None:
+        """Refuse buffers that no days leave: where they wrap round, one record moves a publication by any amount."""
+        if isinstance(self._design, Filter) and not self._design.holds(self._state):
+            raise FileRefused("the file's buffers are not those of a stream of its design.")
 
     def restore_tree(self, state: Integers, nodes: dict[tuple[int, int], Integers], day: int) -> None:
         """Take up a tree that was kept node by node."""

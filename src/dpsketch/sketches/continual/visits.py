@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
+from dpsketch.bounding.groups import refuse_shared_patterns
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import key_type_of, to_arrow
 from dpsketch.noise import random_id
@@ -55,7 +56,9 @@ class Visits:
 
         Those who were counted today already stay: that they come in one update is checked where they are counted.
         """
-        column = to_arrow(users).combine_chunks()
+        column = to_arrow(users)
+        refuse_shared_patterns(users, column)  # what is counted is given the column, which no longer tells
+        column = column.combine_chunks()
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind = key_type_of(column.type)

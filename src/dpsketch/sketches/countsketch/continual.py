@@ -24,11 +24,15 @@ from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.partials import ids_array, stored_ids
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
 __all__ = ["ContinualCountSketch", "DailyCounts", "contribution_of"]
+
+# The partials that were merged, today or before.
+_MERGED = "merged"
 
 
 class DailyCounts(Adapter):
@@ -167,7 +171,7 @@ class ContinualCountSketch(ContinualSketch):
     def _today_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
         today = self._today
         header: dict[str, Any] = {"mass": str(today._mass)}
-        arrays: dict[str, files.Array] = {"today": today._table}
+        arrays: dict[str, files.Array] = {"today": today._table, _MERGED: ids_array(today._partials)}
         if self.spec.unit.level == "user":
             header["users"] = today._counted.to_json()
             arrays["users"] = today._counted.to_array()
@@ -177,6 +181,9 @@ class ContinualCountSketch(ContinualSketch):
         today = self._today
         today._mass = int(document.header["mass"])
         today._table[:] = integer_array(document, "today", today._table.shape)
+        self._refuse_large(today)
+        if _MERGED in document.arrays:  # files of before have none
+            today._partials = stored_ids(document, _MERGED)
         if self.spec.unit.level == "user":
             today._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
 
@@ -200,7 +207,8 @@ class ContinualCountSketch(ContinualSketch):
         nodes = dict(zip(_nodes(stream.design, stream.day), stream.tables, strict=True))
         ordered = np.array([nodes[name] for name in sorted(nodes)], np.int64).reshape(stream.tables.shape)
         header = {name: value for name, value in document.header.items() if name not in ("design", "first_day")}
-        arrays = {"today": document.arrays["today"], "open": stream.state, "nodes": ordered}
+        arrays = {name: document.arrays[name] for name in ("today", _MERGED)}
+        arrays |= {"open": stream.state, "nodes": ordered}
         return files.Document(self.kind, True, header, arrays)
 
     @classmethod

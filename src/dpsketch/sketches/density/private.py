@@ -400,12 +400,15 @@ class PrivateDensity(Release):
         count, count_noise = header["noisy_count"], header["count_noise"]
         if spec.features != "race" and count is None:
             raise FileRefused("the file has sums of features without the number of records.")
-        known = count is None or (isinstance(count, int | float) and math.isfinite(count))
+        table = counter_array(document, "table", (spec.rows, spec.width))
+        # Windows of a stream are decoded to real numbers, in every table of them.
+        kinds = int if table.dtype == np.int64 else int | float
+        known = count is None or (isinstance(count, kinds) and math.isfinite(count))
         if (count is None) != (count_noise is None) or not known:
             raise FileRefused("the file's number of records and its noise do not belong together.")
         return cls(
             spec,
-            counter_array(document, "table", (spec.rows, spec.width)),
+            table,
             count,
             noise_from_json(header["noise"]),
             None if count_noise is None else noise_from_json(count_noise),

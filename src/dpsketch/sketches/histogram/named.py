@@ -79,8 +79,9 @@ class NamedCounts(KeyedRelease):
             been found, with an interval that reaches to what may have stayed below the threshold; where only a list
             was published, or buckets of bounded memory were, it is refused.
         confidence : float
-            The probability with which each interval covers the count, also given that the key was found: a key that
-            just passed did so by its noise, and its interval reaches down accordingly.
+            The probability with which each interval covers the count; of a single release also given that the key was
+            found: a key that just passed did so by its noise, and its interval reaches down accordingly. Of a stream
+            it is over all keys, found or not.
 
         Accuracy
         --------

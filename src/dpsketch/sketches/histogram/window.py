@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.portions import window_law
 from dpsketch.sketches.continual.stretches import Stretch, read_stretches, stretch_arrays
 from dpsketch.sketches.documents import read_charge, read_guarantee, real_array, release_header
 from dpsketch.sketches.histogram.named import NamedCounts, of_one_type, places_of, read_names, stored_names
@@ -51,6 +50,11 @@ class PrivateDailyHistogram(NamedCounts):
     ceiling : tuple of float or None
         Where keys are found: the threshold that the total of a key that was not found has not passed, and the standard
         deviation of its noise, in steps of the grid.
+
+    Accuracy
+    --------
+    Where keys are found, an interval holds with its probability for every key, found or not. Of those that have just
+    passed the threshold, fewer hold: their noise helped them, most of all on the day they passed.
     """
 
     kind: ClassVar[str] = "continual"
@@ -106,9 +110,9 @@ class PrivateDailyHistogram(NamedCounts):
         return Estimates(asked, grid * value, grid * low, grid * high, confidence, self.spec.unit.counts)
 
     def _half_width(self, tail: float) -> float:
-        law = window_law(self.stretch)
+        law = self.stretch.law
         if isinstance(law, DiscreteLaplace):
-            return math.log(1 / tail) * law.sensitivity / law.epsilon
+            return _laplace_width(self.stretch.weights * (law.sensitivity / law.epsilon), tail)
         return float(ndtri(1 - tail / 2)) * math.sqrt(self.stretch.variance)
 
     def to_document(self) -> files.Document:
@@ -136,3 +140,30 @@ class PrivateDailyHistogram(NamedCounts):
         found = None if ceiling is None else (ceiling[0], ceiling[1])
         signed, stated = header["signed"] is True, (read_guarantee(document), read_charge(document))
         return cls(spec, names, values, stretches[0], *stated, signed, found)
+
+
+def _laplace_width(scales: npt.NDArray[np.float64], tail: float) -> float:
+    """Return what a sum of Laplace draws of these scales passes, up or down, with probability ``tail``.
+
+    By the saddlepoint (Lugannani and Rice 1980), which is at most 3% above the tail of one draw or of two, and never
+    below it. The normal law would be far below it where the tail is small, as it is for many keys at once.
+    """
+    held = np.abs(scales[scales != 0])
+    if not len(held):
+        return 0.0
+    low, high = 0.0, 1 / float(held.max())
+    for _ in range(60):
+        point = (low + high) / 2
+        width, beyond = _saddlepoint(held, point)
+        low, high = (point, high) if beyond > tail / 2 else (low, point)
+    return width
+
+
+def _saddlepoint(scales: npt.NDArray[np.float64], point: float) -> tuple[float, float]:
+    """Return where a point of the cumulants' function lies, and the chance of more than that."""
+    squares = (scales * point) ** 2
+    first = float(np.sum(2 * scales**2 * point / (1 - squares)))
+    second = float(np.sum(2 * scales**2 * (1 + squares) / (1 - squares) ** 2))
+    root = math.sqrt(2 * (point * first + float(np.sum(np.log1p(-squares)))))
+    density = math.exp(-(root**2) / 2) / math.sqrt(2 * math.pi)
+    return first, float(ndtr(-root)) + density * (1 / (point * math.sqrt(second)) - 1 / root)
