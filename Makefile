@@ -66,7 +66,12 @@ format: $(VENV)/dev.stamp
 	.venv-tumult/bin/pip install --quiet 'tmlt.analytics==0.21.*'
 	touch $@
 
-bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp .venv-tumult/stamp
+.venv-jaxprivacy/stamp:
+	$(PYTHON) -m venv .venv-jaxprivacy
+	.venv-jaxprivacy/bin/pip install --quiet 'jax-privacy>=2.0'
+	touch $@
+
+bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp .venv-tumult/stamp .venv-jaxprivacy/stamp
 	$(BIN)/python -m benchmarks
 
 # Writes its table into docs/explanation/coverage.md; fails if an interval covers less than it states.

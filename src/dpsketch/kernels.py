@@ -271,10 +271,15 @@ class Linear:
     def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
         """Return the exact kernel between each point and each other, an array of points × others."""
         a, b = (
-            each / np.maximum(1, _length(each))[:, None]
+            inside / np.maximum(1 / largest, _length(inside))[:, None]
             for each in (_vectors(points, self.dim), _vectors(others, self.dim))
+            for largest in [np.maximum(1, np.abs(each).max(axis=1))]  # squares of large ones would overflow
+            for inside in [each / largest[:, None]]
         )
-        return np.asarray(np.stack([np.sum(a * other, axis=1) for other in b], axis=1).reshape(len(a), len(b)) + 0.0)
+        found = np.empty((len(a), len(b)))
+        for place, other in enumerate(b):
+            found[:, place] = np.sum(a * other, axis=1)
+        return found + 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel as JSON-ready values."""

@@ -238,10 +238,14 @@ class Estimates:
         then each has a column.
         """
         text = StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*(key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
+        plain, quoting = (
+            csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
+        )
+        plain.writerow([*(key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
         names = self.key if key_columns else [(text,) for text in _texts(self.key)]
-        writer.writerows([*name, *row[1:]] for name, row in zip(names, self.rows(), strict=True))
+        for name, row in zip(names, self.rows(), strict=True):
+            # Python quotes a line feed, and a carriage return only from 3.13 on: to readers both end a row.
+            (quoting if any("\r" in str(each) for each in name) else plain).writerow([*name, *row[1:]])
         if path is None:
             return text.getvalue()
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")

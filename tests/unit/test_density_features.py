@@ -59,7 +59,8 @@ def oracle(features: str, point: np.ndarray) -> np.ndarray:
     """The features of a point by other functions than the sketch's own, from its public numbers."""
     found = started(features).spec.feature_map
     assert found is not None
-    scaled = point / 0.4
+    # A series is measured from the lower bounds.
+    scaled = (point - np.array(started(features).spec.bounds)[:, 0] if features == "series" else point) / 0.4
     match features:
         case "fourier" | "series":
             angles = math.pi * found.matrix.T @ scaled

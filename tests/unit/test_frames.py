@@ -99,20 +99,24 @@ def test_nulls_of_a_frame_are_those_of_its_columns(row: Row) -> None:
 
 def test_every_method_that_adds_records_takes_frames() -> None:
     """The tests above go through the kinds of a table; nobody who writes another kind may forget it."""
+    kinds = [type(row.start()) for row in ROWS]  # which loads them
     found, todo = set(), [Sensitive]
     while todo:
         kind = todo.pop()
         todo += kind.__subclasses__()
-        if kind.__module__.startswith("dpsketch.") and "update" in vars(kind):
+        # A classifier brings its parts points that it has read itself.
+        if kind.__module__.startswith("dpsketch.") and "update" in vars(kind) and kind.__name__ != "ClassPartial":
             found.add(kind)
     # Ordered sketches share the update of their base.
-    assert all(found & set(type(row.start()).__mro__) for row in ROWS)
+    assert all(found & set(kind.__mro__) for kind in kinds)
     for kind in found:
         # A stream's update leads to one for keys or to one for points.
         leads = kind is ContinualSketch
         methods = {"_add_keys", "_add_points"} if leads else {"update", "day"} & set(vars(kind))
         for name in methods:
-            inner: Any = vars(kind)[name].__wrapped__
+            inner: Any = vars(kind)[name]
+            while hasattr(inner, "__wrapped__") and inner.__code__.co_name != "add_either":
+                inner = inner.__wrapped__
             assert inner.__code__.co_name == "add_either", f"{kind.__name__}.{name} needs @takes_frames"
 
 

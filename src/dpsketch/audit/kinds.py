@@ -233,14 +233,16 @@ def _density(unit: Unit, records: Records) -> Release:
 
 
 def _waves(unit: Unit, records: Records) -> Release:
-    """One wave, and points half a wave apart: a record adds as much as its bound, and another's may oppose it."""
+    """Two waves, and points where both have turned by half: a record adds its bound, and another's may oppose it."""
     kernel = kernels.Gaussian(dim=1, bandwidth=1.0)
-    sketch = DensitySketch(kernel=kernel, rows=1, unit=unit, seed=SEED, features="fourier")
+    sketch = DensitySketch(kernel=kernel, rows=2, unit=unit, seed=SEED, features="fourier")
     mapped = sketch.spec.feature_map
     assert mapped is not None
-    half = 1 / float(mapped.matrix[0, 0])
+    one, other = (float(each) for each in mapped.matrix[0])
+    odd = 2 * np.arange(2000) + 1
+    half = float(odd[np.argmin(np.abs(odd * other / one % 2 - 1))]) / one
     keys, given = _columns(unit, records, weighted=False)
-    points = [[np.nan] if key is None else [half * (key // 8 % 2 + 1e-6 * key)] for key in keys]
+    points = [[np.nan] if key is None else [half * (key // 8 % 2) + 1e-6 * key] for key in keys]
     sketch.update(points, **given)
     return _summed(sketch)
 

@@ -61,12 +61,15 @@ async def releases(
 
     They are sorted by name, and the versions of one name with the newest first.
     """
-    found = [
-        each
-        for each in visitor.service.releases.views(search)
-        if name in (None, each["name"]) and kind in (None, each["kind"])
-    ]
-    return reply({"releases": found})
+    releases = visitor.service.releases
+
+    def work() -> Response:
+        found = releases.views(search)
+        return reply(
+            {"releases": [each for each in found if name in (None, each["name"]) and kind in (None, each["kind"])]}
+        )
+
+    return await visitor.answer(question("releases", search, repr(name), repr(kind)), work, releases.changes)
 
 
 @router.post("", response_model=ReleaseView, status_code=201, openapi_extra=_UPLOAD)

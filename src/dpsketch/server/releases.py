@@ -131,6 +131,7 @@ class Releases:
         self._storage = storage
         self._all: dict[str, Served] = {}
         self._lock = threading.Lock()
+        self._changes = 0
 
     def load(self, mounts: tuple[Path, ...]) -> None:
         """Read what the store holds and what lies in the mounted folders; a file that is refused is left out."""
@@ -158,10 +159,12 @@ class Releases:
         with self._lock:
             for gone in set(known) - set(rows):
                 self._all.pop(gone, None)
+                self._changes += 1
 
     def _put(self, served: Served) -> None:
         with self._lock:
             self._all[served.id] = served
+            self._changes += 1
 
     def __len__(self) -> int:
         return len(self._all)
@@ -173,7 +176,15 @@ class Releases:
         all_of_them.sort(key=lambda one: (one.added or 0.0, one.id), reverse=True)
         all_of_them.sort(key=lambda one: one.name)
         words = search.casefold().split()
-        return [self.view(each) for each in all_of_them if all(word in each.text for word in words)]
+        versions: dict[str, list[str]] = {}
+        for one in reversed(all_of_them):  # of each name the oldest first
+            versions.setdefault(one.name, []).append(one.id)
+        places = {
+            each: {"version": place, "versions": len(same)}
+            for same in versions.values()
+            for place, each in enumerate(same, 1)
+        }
+        return [{**each.view(), **places[each.id]} for each in all_of_them if all(word in each.text for word in words)]
 
     def view(self, served: Served) -> dict[str, Any]:
         """Return what the list says of a release."""
@@ -182,8 +193,15 @@ class Releases:
     def place(self, served: Served) -> dict[str, int]:
         """Return the place of a release among those of its name, which are its versions: the oldest is the first."""
         with self._lock:
-            same = [(one.added or 0.0, one.id) for one in self._all.values() if one.name == served.name]
-        return {"version": sorted(same).index((served.added or 0.0, served.id)) + 1, "versions": len(same)}
+            others = [one for one in self._all.values() if one.name == served.name and one.id != served.id]
+        # It may have been deleted meanwhile, or added anew: it is counted as it was.
+        before = sum((one.added or 0.0, one.id) < (served.added or 0.0, served.id) for one in others)
+        return {"version": before + 1, "versions": len(others) + 1}
+
+    @property
+    def changes(self) -> int:
+        """How often a release came or went."""
+        return self._changes
 
     def get(self, identifier: str) -> Served:
         """Return a release, or refuse."""
@@ -222,6 +240,7 @@ class Releases:
         self._storage.delete_release(identifier)
         with self._lock:
             self._all.pop(identifier, None)
+            self._changes += 1
 
 
 def document_of(collector: Collector) -> bytes:

@@ -32,7 +32,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE dpsketch_collection ADD COLUMN ticket_key TEXT",
         "ALTER TABLE dpsketch_collection ADD COLUMN ticket_period TEXT",
         "CREATE TABLE dpsketch_mark (collection TEXT NOT NULL, period BIGINT NOT NULL, mark TEXT NOT NULL, "
-        "PRIMARY KEY (collection, period, mark))",
+        "PRIMARY KEY (collection, period, mark)){without_rowid}",
     ),
 }
 """What leads to each version from the one before it. Version 1 is the tables without a note of their version."""
@@ -56,9 +56,11 @@ def bring_up_to_date(connection: Connection) -> int:
         )
     if found == 0:
         metadata.create_all(connection)
+    # SQLite's row numbers would keep the order in which tickets were used.
+    own = " WITHOUT ROWID" if connection.dialect.name == "sqlite" else ""
     for version in range(max(found, 1) + 1, NEWEST + 1) if found else ():
         for statement in _STEPS[version]:
-            connection.execute(text(statement))
+            connection.execute(text(statement.format(without_rowid=own)))
     if found != NEWEST:
         connection.execute(text("CREATE TABLE IF NOT EXISTS dpsketch_schema (version BIGINT NOT NULL)"))
         connection.execute(text("DELETE FROM dpsketch_schema"))

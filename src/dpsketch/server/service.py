@@ -381,5 +381,6 @@ async def _keep_house(service: Service) -> None:
         await asyncio.sleep(service.tokens.refresh_seconds)
         try:
             await service.keep_house()
-        except (StorageFailed, Refused) as error:
+        except Exception as error:
+            # Whatever it was: were it to end here, tokens that are revoked would stay good.
             log("warning", "housekeeping failed", error=type(error).__name__)

@@ -208,8 +208,13 @@ class Storage:
         with self._engine.connect() as connection:
             found: set[Mark] = set()
             for start in range(0, len(marks), 500):
-                some = [each.mark for each in marks[start : start + 500]]
-                rows = connection.execute(table.select().where(table.c.mark.in_(some)))
+                some = marks[start : start + 500]
+                # By all three, as the key is: by the mark alone the whole table would be read for each commit.
+                wanted = [
+                    table.c[name].in_({getattr(each, name) for each in some})
+                    for name in ("collection", "period", "mark")
+                ]
+                rows = connection.execute(table.select().where(*wanted))
                 found |= {Mark(row.collection, row.period, row.mark) for row in rows}
             return found
 

@@ -398,7 +398,8 @@ class ContinualSketch(Partial):
         done, self._today = self._today, self._adapter.start()
         self._skipped += done.skipped_nulls
         self._today._counted = CountedUsers(user_type=done._counted.user_type)
-        self._today._partials |= done._partials  # what was merged on one day is not merged on another
+        if len(done._partials) > 1:  # what was merged on one day is not merged on another
+            self._today._partials |= done._partials
         self._carry(done)
         self._asked.clear()  # names that were found today have answers for days before
         return self._between(1, self.days_published)

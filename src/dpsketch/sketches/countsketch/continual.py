@@ -171,7 +171,9 @@ class ContinualCountSketch(ContinualSketch):
     def _today_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
         today = self._today
         header: dict[str, Any] = {"mass": str(today._mass)}
-        arrays: dict[str, files.Array] = {"today": today._table, _MERGED: ids_array(today._partials)}
+        arrays: dict[str, files.Array] = {"today": today._table}
+        if len(today._partials) > 1:
+            arrays[_MERGED] = ids_array(today._partials)
         if self.spec.unit.level == "user":
             header["users"] = today._counted.to_json()
             arrays["users"] = today._counted.to_array()
@@ -207,7 +209,7 @@ class ContinualCountSketch(ContinualSketch):
         nodes = dict(zip(_nodes(stream.design, stream.day), stream.tables, strict=True))
         ordered = np.array([nodes[name] for name in sorted(nodes)], np.int64).reshape(stream.tables.shape)
         header = {name: value for name, value in document.header.items() if name not in ("design", "first_day")}
-        arrays = {name: document.arrays[name] for name in ("today", _MERGED)}
+        arrays = {name: document.arrays[name] for name in ("today", _MERGED) if name in document.arrays}
         arrays |= {"open": stream.state, "nodes": ordered}
         return files.Document(self.kind, True, header, arrays)
 

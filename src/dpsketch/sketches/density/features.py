@@ -61,6 +61,8 @@ STEPS = 1 << 24
 _JITTER = 1e-6  # added to the landmarks' own similarities, so that they can be solved
 _GAP = 6.0  # bandwidths between the bounds and their next image
 _CUT = 5.3  # frequencies beyond have less than a millionth of the weight
+# Dimensions in which the waves of Fourier features are drawn independently.
+_UNEVEN = (3, 4)
 _SERIES_DIMS = 3
 _MOST_FREQUENCIES = 1 << 22
 _MOST_NUMBERS = 1 << 16  # of all landmarks, which are in a file's header
@@ -186,12 +188,11 @@ class FeatureMap:
 
     def values(self, points: Floats) -> Floats:
         """Return the features of each point, an array of points × (rows · width)."""
-        kernel = self.shape.kernel
         match self.shape.features:
             case "fourier" | "series":
-                return compiled.wave_features(_scaled(points, kernel), self.matrix, self.sizes)
+                return compiled.wave_features(_scaled(points, self.shape), self.matrix, self.sizes)
             case "nystrom":
-                return compiled.landmark_features(_scaled(points, kernel), self.matrix, self.lower)
+                return compiled.landmark_features(_scaled(points, self.shape), self.matrix, self.lower)
             case "linear":
                 return inside_ball(np.ascontiguousarray(points))
             case "signs":
@@ -207,15 +208,18 @@ def feature_map(shape: Shape) -> FeatureMap:
     order, none = np.arange(shape.rows), np.empty(0)
     match shape.kernel:
         case Gaussian(dim=dim) if shape.features == "fourier":
-            # Euclidean rows project on the same normal vectors.
-            drawn = row_functions(Euclidean(dim, 1.0), shape.rows, shape.seed)
+            # Euclidean rows project on the same normal vectors. In three and four dimensions those that are spread
+            # evenly err together in some directions, which the differences between rows then do not show.
+            even = dim not in _UNEVEN
+            kernel = Euclidean(dim, 1.0, directions="stratified" if even else "independent")
+            drawn = row_functions(kernel, shape.rows, shape.seed)
             sizes = np.full(shape.rows, 1 / math.sqrt(shape.rows))
             return FeatureMap(shape, frozen(drawn.matrices[0] / math.pi), sizes, none, drawn.order)
         case Gaussian() if shape.features == "series":
             waves, weights, _ = _series(shape)
             return FeatureMap(shape, frozen(waves), np.sqrt(weights), none, order)
-        case Gaussian() as kernel:
-            columns = frozen(_scaled(np.array(shape.landmarks), kernel).T)
+        case Gaussian():
+            columns = frozen(_scaled(np.array(shape.landmarks), shape).T)
             return FeatureMap(shape, columns, none, compiled.factor(columns, _JITTER), order)
         case Angular() as kernel:
             planes = row_functions(kernel, shape.rows, shape.seed)
@@ -256,8 +260,9 @@ def _frequencies(kernel: Gaussian, bounds: Bounds) -> tuple[Floats, Floats, floa
     A wave and the one that runs the other way are one pair of features, with the mass of both.
     """
     lows, highs = np.array(bounds).T
-    periods = ((highs - lows) / kernel.bandwidth + _GAP).tolist()
-    reach = [math.ceil(_CUT * period / (2 * math.pi)) for period in periods]
+    with np.errstate(over="ignore"):
+        periods = ((highs - lows) / kernel.bandwidth + _GAP).tolist()
+    reach = [math.ceil(_CUT * min(period, float(_MOST_FREQUENCIES)) / (2 * math.pi)) for period in periods]
     if math.prod(2 * each + 1 for each in reach) > _MOST_FREQUENCIES:
         raise InvalidInput(
             "the bandwidth is too narrow for a series between these bounds: it would have millions of frequencies. "
@@ -314,7 +319,14 @@ def unpacked(text: str | None, dim: int) -> Landmarks | None:
     return read_landmarks(values, dim)
 
 
-def _scaled(points: Floats, kernel: Kernel) -> Floats:
-    if not isinstance(kernel, Gaussian):
+def _scaled(points: Floats, shape: Shape) -> Floats:
+    """Return points in bandwidths, from a public place among them: seconds since 1970 are far from 0."""
+    if not isinstance(shape.kernel, Gaussian):
         raise AssertionError("only distances have a bandwidth")
-    return np.ascontiguousarray(np.clip(points / kernel.bandwidth, -FARTHEST, FARTHEST))
+    start = np.zeros(shape.kernel.dim)
+    if shape.bounds is not None:
+        start = np.array(shape.bounds)[:, 0]
+    elif shape.landmarks is not None:
+        start = np.array(shape.landmarks[0])
+    with np.errstate(over="ignore"):  # what is too far for a double is moved to the farthest as well
+        return np.ascontiguousarray(np.clip((points - start) / shape.kernel.bandwidth, -FARTHEST, FARTHEST))

@@ -21,7 +21,8 @@ from dpsketch.sketches.histogram.joint import Floats, least_whole
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = [
-    "either_side", "half_width", "highest", "log_reaching", "lowest", "mean_beyond", "misfit", "ordinary",
+    "either_side", "half_width", "highest", "least_listed", "log_reaching", "lowest", "mean_beyond", "misfit",
+    "most_missed", "ordinary",
     "posterior_means", "prior_exponent", "selective", "sum_width",
 ]  # fmt: skip
 
@@ -95,10 +96,20 @@ def selective(counts: Integers, law: Law, cutoff: int, tail: float) -> tuple[Int
     ([1, 3, 17, 22], [17, 20, 23, 28])
     """
     distinct, place = np.unique(_listed(counts, cutoff), return_inverse=True)
-    # No count below this can be listed.
-    least = max(1, cutoff - law.bound) if isinstance(law, TruncatedLaplace) else 1
-    low = lowest(distinct, partial(log_reaching, law), cutoff, tail, least)
+    low = lowest(distinct, partial(log_reaching, law), cutoff, tail, least_listed(law, cutoff))
     return low[place], highest(distinct, law, cutoff, tail)[place]
+
+
+def least_listed(law: Law, cutoff: int) -> int:
+    """Return the least true count that can be listed."""
+    return max(1, cutoff - law.bound) if isinstance(law, TruncatedLaplace) else 1
+
+
+def most_missed(limits: int, tail: float) -> int:
+    """Return how many of so many limits miss at most, but for a probability of ``tail``, if each does with ``tail``."""
+    from scipy.special import bdtr
+
+    return least_whole(lambda missed: float(bdtr(missed, limits, tail)) >= 1 - tail, 0) if limits else 0
 
 
 def lowest(

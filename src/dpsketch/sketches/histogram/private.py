@@ -155,7 +155,8 @@ class PrivateHistogram(NamedCounts):
         )
         least = self.rest - named
         value = least if posterior is None else self.rest - posterior
-        return self._estimate(value, least - reach, least + added + reach, confidence)
+        bottom, top = float(least - reach), float(least + added + reach)
+        return self._estimate(min(max(float(value), bottom), top), bottom, top, confidence)
 
     def sum(self, keys: Any = None, *, confidence: float = 0.95) -> Sum:
         """Return what several named keys count together.

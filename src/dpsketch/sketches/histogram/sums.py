@@ -69,5 +69,11 @@ class Passed:
 
     def added(self, places: Integers, confidence: float) -> float:
         """Return the most that passing may have added to the counts at these places, on average over the noise."""
-        lowest, _ = intervals.selective(self.counts[places], self.law, self.cutoff, (1 - confidence) / 4)
-        return float(intervals.mean_beyond(self.law, self.cutoff - lowest).sum())
+        tail = (1 - confidence) / 4
+        lowest, _ = intervals.selective(self.counts[places], self.law, self.cutoff, tail)
+        added = np.sort(intervals.mean_beyond(self.law, self.cutoff - lowest))
+        # Each limit misses with that probability, so that of many some do. They are no more than this, but for the
+        # same probability once more, and whichever they are, no more was added to them than to the lowest of counts.
+        missed = intervals.most_missed(len(added), tail)
+        most = float(intervals.mean_beyond(self.law, self.cutoff - intervals.least_listed(self.law, self.cutoff)))
+        return float(added.sum() + np.maximum(0.0, most - added[:missed]).sum())
