@@ -31,8 +31,6 @@ class Changeable:
 
     # The thread that is changing the object, or was when it was interrupted.
     _changed_by: int | None
-    # How many changes were begun: that one was refused before it began is told by this, whatever came later.
-    _changes: int
     # One thread at a time: what a method checks must still hold when it changes something.
     _turn: RLock
 
@@ -40,7 +38,6 @@ class Changeable:
         """Set the mark from the start: that it is there must not tell that something was counted."""
         unchanged = super().__new__(cls)
         unchanged._changed_by = None
-        unchanged._changes = 0
         unchanged._turn = RLock()
         return unchanged
 
@@ -56,7 +53,6 @@ class Changeable:
 
     def _begin_change(self) -> None:
         """Set the mark: everything is checked, and the next line changes something."""
-        self._changes += 1
         self._changed_by = get_ident()
 
     def _undo_change(self) -> None:

@@ -163,7 +163,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     local.PrefixHeavyHitters: {"epsilon": 0.7, "max_items": 3, "length": 4, "width": 8, "seeds": 16, "seed": 9},
     local.PrivSketchAsPublished: {"epsilon": 0.7, "rows": 4, "width": 8, "seed": 9},
     local.SVIM: {"epsilon": 0.7, "top": 4},
-    Contribution: {"l1": 3, "squared": 5, "cells": 3, "days": 2, "apart": 4, "most": 2},
+    Contribution: {"l1": 3, "squared": 5, "cells": 3, "days": 2, "apart": 4, "most": 2, "moved": 5},
     Banded: {"bands": (9, 5, 2)},
     Recurrence: {"rates": (7, 9), "gains": (5, 6), "scale": 4, "guard": 2},
     Blocks: {"sizes": (1, 3, 6)},

@@ -39,6 +39,8 @@ class Accumulator(Partial, Generic[SpecT]):
     _for_tests: bool = False
     # Whether anything was ever added: from then on a key is what it is.
     _begun: bool = False
+    # How many changes were begun: that one was refused before it began is told by this, whatever came later.
+    _changes: int = 0
 
     @abstractmethod
     def _start(self, spec: SpecT) -> None:
@@ -62,6 +64,7 @@ class Accumulator(Partial, Generic[SpecT]):
 
     def _begin_change(self) -> None:
         self._begun = True
+        self._changes += 1
         super()._begin_change()
 
     def _check_columns(self, columns: tuple[str, ...]) -> None:

@@ -106,7 +106,7 @@ def least_listed(law: Law, cutoff: int) -> int:
 
 
 def most_missed(limits: int, tail: float) -> int:
-    """Return how many of so many limits miss at most, but for a probability of ``tail``, if each does with ``tail``."""
+    """Return how many of so many limits miss at most, with probability 1 − ``tail``, if each misses with ``tail``."""
     from scipy.special import bdtr
 
     return least_whole(lambda missed: float(bdtr(missed, limits, tail)) >= 1 - tail, 0) if limits else 0
