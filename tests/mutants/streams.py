@@ -77,8 +77,16 @@ DESIGNS = [
         f"{_CONTINUAL}/designs.py",
         "return 2 if self.replaced else 1",
         "return 1",
-        f"{_STREAM} neighbouring",
+        f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
         "a replaced unit of a stream is taken for an added one",
+    ),
+    Mutant(
+        "tables-replaced-as-added",
+        f"{_CONTINUAL}/portions.py",
+        "(times if replaced else 1)",
+        "1",
+        f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
+        "what a replaced unit moves is taken for what an added one does",
     ),
     Mutant(
         "blocks-level-forgotten",

@@ -28,7 +28,7 @@ from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.replies import finite, reply
 from dpsketch.server.storage import Storage
-from dpsketch.server.tables import Chunk
+from dpsketch.server.tables import Chunk, Mark
 
 PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
 
@@ -181,6 +181,23 @@ def test_a_write_of_which_nobody_knows_whether_it_took_place_counts_once(tmp_pat
     again.load()
     assert [each.reports for each in again] == [20]
     reopened.close()
+
+
+def test_of_two_reports_that_come_at_once_with_one_ticket_one_is_stored(storage: Storage) -> None:
+    async def work() -> None:
+        aggregates = Aggregates(storage)
+        aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
+        collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
+        collecting.start()
+        mark = Mark(aggregate.row.id, 1, "00")
+        both = (collecting.submit(aggregate, each, mark) for each in compact(2))
+        stored, refused = await asyncio.gather(*both, return_exceptions=True)
+        assert stored == Outcome(1, 0, 0)
+        assert isinstance(refused, Refused)
+        assert aggregate.reports == 1
+        await collecting.stop()
+
+    asyncio.run(work())
 
 
 def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: Storage) -> None:
