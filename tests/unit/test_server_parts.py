@@ -185,6 +185,7 @@ def test_a_write_of_which_nobody_knows_whether_it_took_place_counts_once(tmp_pat
 
 def test_of_two_reports_that_come_at_once_with_one_ticket_one_is_stored(storage: Storage) -> None:
     async def work() -> None:
+        storage.claim()
         aggregates = Aggregates(storage)
         aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
         collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
