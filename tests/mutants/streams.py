@@ -304,6 +304,22 @@ KINDS = [
         "a user whose records were refused is taken to have counted",
     ),
     Mutant(
+        "names-half-noise",
+        f"{_CONTINUAL}/names.py",
+        "row += self.noise.sample(len(row))",
+        "row += self.noise.sample(len(row)) // 2",
+        "tests/privacy/test_discovered_noise.py",
+        "keys that are found day by day have half of their noise",
+    ),
+    Mutant(
+        "names-half-calibrated",
+        f"{_CONTINUAL}/names.py",
+        ".l2 / mu * _MARGIN",
+        ".l2 / mu / 2",
+        "tests/privacy/test_discovered_noise.py",
+        "half of the noise that found keys' budget asks for is stated and drawn",
+    ),
+    Mutant(
         "names-by-appearance",
         f"{_CONTINUAL}/names.py",
         "passes = (self._passed == 0) & (total",
