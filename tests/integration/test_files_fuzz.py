@@ -219,17 +219,17 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
         if data == base.data:
             part = "unchanged"
         allowed = draw.random() < 0.5
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             found = decode(data, allow_sensitive=allowed)
         except (FileRefused, SensitiveData) as refusal:
-            slowest = max(slowest, time.perf_counter() - start)
+            slowest = max(slowest, time.process_time() - start)
             outcomes[f"{part} {type(refusal).__name__}"] += 1
             if isinstance(refusal, SensitiveData):
                 assert not allowed
                 assert base.document.sensitive or part in ("json", "text")
             continue
-        slowest = max(slowest, time.perf_counter() - start)
+        slowest = max(slowest, time.process_time() - start)
         assert part != "stale", "a file with a wrong digest was accepted"
         assert allowed or not found.sensitive
         check_accepted(part, base, data, found)
