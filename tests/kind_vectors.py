@@ -58,6 +58,8 @@ def _sketches() -> dict[str, Callable[[], Any]]:
         "moments": lambda: _filled(dps.MomentProfile(p=[0.5, 1], size=10, unit=RECORD)),
         "density": lambda: _filled(dps.DensitySketch(kernel=plane, rows=4, width=8, unit=dps.per_record()), POINTS),
         "distinct": lambda: _filled(dps.DistinctSketch(buckets=16, unit=USER), users=USERS),
+        "distinct-set": lambda: _filled(dps.DistinctSketch(exact=True, unit=RECORD)),
+        "distinct-set-user": lambda: _filled(dps.DistinctSketch(exact=True, unit=USER), users=USERS),
         "ranges": lambda: _filled(dps.RangeSketch(bits=14, rows=3, width=8, unit=RECORD)),
         "quantiles": lambda: _filled(
             dps.RangeSketch(bits=40, start=-9, quantiles=[0.1, 0.5], interval_share=0.5, unit=USER), users=USERS

@@ -278,6 +278,7 @@ _KINDS = {
     "ranges": _ranges,
     "density": _density,
     "distinct": _distinct,
+    "distinct-set": _distinct,
     "distinct-bitmap": _bitmap,
     "sparse": _sparse,
     "moment": _moment,

@@ -134,6 +134,7 @@ def _rows() -> list[Row]:
             Row(f"moment {level}", start(dps.MomentSketch, p=0.5, size=20), keys, _pure_release),
             Row(f"moments {level}", start(dps.MomentProfile, p=[0.5, 1], size=20), keys, _pure_release),
             Row(f"distinct {level}", start(dps.DistinctSketch, buckets=16), unweighted, _release),
+            Row(f"distinct-set {level}", start(dps.DistinctSketch, exact=True), unweighted, _release),
             Row(
                 f"density {level}",
                 start(dps.DensitySketch, kernel=plane, rows=4, width=8, unit=once),

@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from dpsketch.sketches.density import DensityClassifier as DensityClassifier
     from dpsketch.sketches.density import DensitySketch as DensitySketch
     from dpsketch.sketches.density import PrivateDensity as PrivateDensity
+    from dpsketch.sketches.distinct import DistinctSet as DistinctSet
     from dpsketch.sketches.distinct import DistinctSketch as DistinctSketch
     from dpsketch.sketches.distinct import PrivateDistinct as PrivateDistinct
     from dpsketch.sketches.distinct import PrivateDistinctBitmap as PrivateDistinctBitmap
+    from dpsketch.sketches.distinct import PrivateDistinctCount as PrivateDistinctCount
     from dpsketch.sketches.heavy import HeavyHitters as HeavyHitters
     from dpsketch.sketches.heavy import PrivateHeavyHitters as PrivateHeavyHitters
     from dpsketch.sketches.histogram import Histogram as Histogram
@@ -80,6 +82,7 @@ __all__ = [
     "CounterOverflow",
     "DensityClassifier",
     "DensitySketch",
+    "DistinctSet",
     "DistinctSketch",
     "DpsketchError",
     "Estimate",
@@ -100,6 +103,7 @@ __all__ = [
     "PrivateDensity",
     "PrivateDistinct",
     "PrivateDistinctBitmap",
+    "PrivateDistinctCount",
     "PrivateHeavyHitters",
     "PrivateHistogram",
     "PrivateMoment",
@@ -158,7 +162,9 @@ if not TYPE_CHECKING:
                 "PrivateCountSketch Share merge_releases"
             ),
             "sketches.density": "DensityClassifier DensitySketch PrivateDensity",
-            "sketches.distinct": "DistinctSketch PrivateDistinct PrivateDistinctBitmap",
+            "sketches.distinct": (
+                "DistinctSet DistinctSketch PrivateDistinct PrivateDistinctBitmap PrivateDistinctCount"
+            ),
             "sketches.heavy": "HeavyHitters PrivateHeavyHitters",
             "sketches.histogram": "Histogram PrivateHistogram PrivateVoteHistogram VoteHistogram",
             "sketches.moment": "MomentProfile MomentSketch MomentSketchAsPublished PrivateMoment PrivateMomentProfile",

@@ -92,6 +92,7 @@ KINDS = {
         lambda unit: dps.RangeSketch(bits=25, level_bits=8, rows=3, width=8, unit=unit), _plain, _far_values
     ),
     "distinct": Kind(lambda unit: dps.DistinctSketch(buckets=64, unit=unit), _plain, _unweighted),
+    "distinct-set": Kind(lambda unit: dps.DistinctSketch(exact=True, unit=unit), _plain, _unweighted),
     "density": Kind(lambda unit: dps.DensitySketch(kernel=PLANE, rows=16, width=32, unit=unit), _plain, _points),
     "density of waves": Kind(
         lambda unit: dps.DensitySketch(kernel=dps.kernels.Gaussian(2, 1.0), rows=40, unit=unit), _plain, _points
@@ -121,7 +122,7 @@ def _arrays(release: Any) -> Arrays:
     found = {name: np.asarray(array, dtype=np.float64) for name, array in document.arrays.items()}
     found |= {
         name: np.array([float(document.header[name])])
-        for name in ("ones", "noisy_count")
+        for name in ("ones", "count", "noisy_count")
         if document.header.get(name) is not None
     }
     parts: Arrays = {}
@@ -150,6 +151,8 @@ def _laws(release: Any, parts: Arrays) -> dict[str, Law]:
             stated = {"table": release.noise, "noisy_count": release.count_noise}
         case "distinct":
             stated = {"ones": release.noise}
+        case "distinct-set":
+            stated = {"count": release.noise}
         case _:
             (law,) = release.noise
             stated = {"table": law}
@@ -229,7 +232,7 @@ CASES = [
     for level in UNITS
     for relation in PAIRS
     for delta in (DELTA, 0.0)
-    if not (name == "distinct" and delta)
+    if not (name.startswith("distinct") and delta)
 ]
 
 

@@ -63,6 +63,7 @@ SKETCHES: dict[str, Callable[[], Any]] = {
         dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=2, width=8, unit=RECORD), [1.0, 2.0]
     ),
     "distinct": lambda: _filled(dps.DistinctSketch(unit=RECORD, buckets=16), [1, 2]),
+    "distinct-set": lambda: _filled(dps.DistinctSketch(unit=RECORD, exact=True), [1, 2]),
     "ranges": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4), [1, 2]),
     "quantiles": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
 }

@@ -101,6 +101,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=10, unit=RECORD), {"points": ["items"]},
     ),
     "distinct": (lambda: dps.DistinctSketch(unit=USER, buckets=64), {"key": "int", "user": "name"}),
+    "distinct-set": (lambda: dps.DistinctSet(unit=USER), {"key": "int", "user": "name"}),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=8), {"key": "small"}),
     "quantiles": (lambda: dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
 }  # fmt: skip

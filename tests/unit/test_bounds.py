@@ -207,6 +207,7 @@ STARTS = {
     "quantiles": lambda: dps.RangeSketch(unit=AUTO, bits=8, quantiles=[0.5]),
     "sparse": lambda: dps.SparseHistogram(unit=AUTO, domain=2**10, expected_keys=9),
     "distinct": lambda: dps.DistinctSketch(unit=AUTO, buckets=16),
+    "distinct-set": lambda: dps.DistinctSketch(unit=AUTO, exact=True),
     "moment": lambda: dps.MomentSketch(unit=AUTO, p=0.5, size=9),
     "moments": lambda: dps.MomentProfile(unit=AUTO, p=[0.5, 1], size=9),
     "density": lambda: dps.DensitySketch(

@@ -29,7 +29,10 @@ KEYED: dict[str, Callable[[], Any]] = {
     "heavy": lambda: dps.HeavyHitters(rows=5, width=256, key_bytes=16, unit=RECORD),
     "sparse": lambda: dps.SparseHistogram(unit=RECORD, expected_keys=8),
 }
-ALL = KEYED | {"distinct": lambda: dps.DistinctSketch(unit=RECORD)}
+ALL = KEYED | {
+    "distinct": lambda: dps.DistinctSketch(unit=RECORD),
+    "distinct-set": lambda: dps.DistinctSet(unit=RECORD),
+}
 # Parts whose plain joins would be alike.
 PARTS = {"o": ["a,b", "a", '"a', "", None], "d": ["c", "b,c", 'b",c', "x", "y"]}
 KEYS = [("a,b", "c"), ("a", "b,c"), ('"a', 'b",c'), ("", "x")]

@@ -34,6 +34,7 @@ SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
     "sparse": (lambda: dps.SparseHistogram(unit=RECORD, max_value=9, expected_keys=50), STREAMS),
     "sparse, small domain": (lambda: dps.SparseHistogram(unit=RECORD, domain=64, max_value=9), NUMBERS),
     "distinct": (lambda: dps.DistinctSketch(unit=RECORD, buckets=16), STREAMS),
+    "distinct-set": (lambda: dps.DistinctSet(unit=RECORD), STREAMS),
     "moment": (lambda: dps.MomentSketch(p=0.5, size=10, unit=RECORD), STREAMS),
     "moments": (lambda: dps.MomentProfile(p=[0.5, 1.0], size=10, unit=RECORD), STREAMS),
     "heavy, integers": (lambda: dps.HeavyHitters(unit=RECORD, rows=3, width=8, key_bits=16), NUMBERS),

@@ -63,6 +63,7 @@ MADE: dict[str, Any] = {
     "moments": _moments,
     "density": _density,
     "distinct": lambda: _counted(dps.DistinctSketch(unit=RECORD)).release(**BUDGET),
+    "distinct-set": lambda: _counted(dps.DistinctSketch(unit=RECORD, exact=True)).release(**BUDGET),
     "distinct-bitmap": lambda: _counted(dps.DistinctSketch(unit=RECORD)).release_mergeable(epsilon=4.0),
     "local": _local,
     "ranges": lambda: _counted(dps.RangeSketch(bits=4, unit=RECORD)).release(**BUDGET),

@@ -143,6 +143,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "PrivateRanges": lambda: released(dps.RangeSketch, bits=6),
     "PrivateQuantiles": lambda: released(dps.RangeSketch, bits=6, quantiles=[0.25, 0.5]),
     "PrivateDistinct": lambda: released(dps.DistinctSketch, buckets=64),
+    "PrivateDistinctCount": lambda: released(dps.DistinctSet),
     "PrivateDistinctBitmap": lambda: sketch_of(dps.DistinctSketch, buckets=64).release_mergeable(epsilon=1),
     "PrivateMoment": lambda: released(dps.MomentSketch, p=0.5, size=20),
     "PrivateMomentProfile": lambda: released(dps.MomentProfile, p=[0.5], size=10),
@@ -191,6 +192,7 @@ ASKED: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("PrivateQuantiles", "plot", {"confidence": 0.9}, {}),
     ("PrivateDistinct", "interval", {"confidence": 0.9}, {}),
     ("PrivateDistinctBitmap", "interval", {"confidence": 0.9}, {}),
+    ("PrivateDistinctCount", "interval", {"confidence": 0.9}, {}),
     ("PrivateMoment", "interval", {"confidence": 0.9}, {}),
     ("PrivateMomentProfile", "curve", {"confidence": 0.9}, {}),
     ("PrivateDensity", "estimate", {"confidence": 0.9}, {"points": [[1.0]]}),
@@ -505,6 +507,7 @@ CASES = [
             (dps.HeavyHitters, {"rows": 3, "width": 16, "key_bytes": 4}),
             (dps.RangeSketch, {"bits": 6}),
             (dps.DistinctSketch, {"buckets": 64}),
+            (dps.DistinctSet, {}),
             (dps.MomentSketch, {"p": 0.5, "size": 20}),
             (dps.MomentProfile, {"p": [0.5], "size": 10}),
         )
@@ -657,6 +660,7 @@ CASES = [
 RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Snapshot Spent",
+    "PrivateDistinctCount",
     "PrivateHistogram PrivateHistogram.of PrivateQuantiles BoundCurve",
     "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
     "Payment.record_day",

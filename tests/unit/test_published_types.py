@@ -57,6 +57,7 @@ def test_no_release_tells_an_empty_stream_by_its_key_type() -> None:
         lambda: dps.CountSketch(rows=3, width=8, unit=dps.per_record()),
         lambda: dps.MomentSketch(p=0.5, size=10, unit=dps.per_record()),
         lambda: dps.DistinctSketch(unit=dps.per_record()),
+        lambda: dps.DistinctSet(unit=dps.per_record()),
     ]
     for make in makers:
         empty, one = make(), make()

@@ -25,7 +25,7 @@ from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.density import DensityClassifier, DensitySketch
 from dpsketch.sketches.density.centre import centre_share_of
 from dpsketch.sketches.density.embedding import STEPS
-from dpsketch.sketches.distinct import DistinctSketch
+from dpsketch.sketches.distinct import DistinctSet, DistinctSketch
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.ranges import RangeSketch
@@ -219,6 +219,18 @@ def _distinct(unit: Unit, records: Records) -> Release:
     def release(asked: Any) -> Shown:
         made = sketch.release(**asked)
         return _shown(made.guarantee, (made.ones, made.noise))
+
+    return release
+
+
+def _distinct_set(unit: Unit, records: Records) -> Release:
+    sketch = DistinctSet(unit=unit)
+    keys, given = _columns(unit, records, weighted=False)
+    sketch.update(keys, **given)
+
+    def release(asked: Any) -> Shown:
+        made = sketch.release(**asked)
+        return _shown(made.guarantee, (made.count, made.noise))
 
     return release
 
@@ -439,5 +451,6 @@ KINDS: dict[str, Kind] = {
         loose="a fifth of a replaced centre's bound is for a number of records, which does not change",
     ),
     "distinct": Kind(_distinct, laws=("laplace",), weight=1.0),
+    "distinct-set": Kind(_distinct_set, laws=("laplace",), weight=1.0),
     "histogram-list": Kind(_list, keys=30),
 }  # fmt: skip

@@ -25,14 +25,14 @@ def report(reading: Reading, sketch: Any) -> None:
     skipped = f", {reading.skipped:,} of them skipped because a value is missing" if reading.skipped else ""
     say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
     if isinstance(sketch, Accumulator):
-        _report_cut(sketch.cut, sketch.spec.unit)
+        _report_cut(sketch.cut, sketch.spec.unit, sketch.cut_of)
 
 
-def _report_cut(cut: Cut, unit: Unit) -> None:
+def _report_cut(cut: Cut, unit: Unit, what: str) -> None:
     """Tell the data holder, and nobody else, how much the bounds of the unit cut."""
     if cut.left_out:
         share = _percent(cut.left_out / cut.records)
-        say(f"For your eyes: {share} of the records were cut by --max-keys {unit.max_keys}.")
+        say(f"For your eyes: {share} of the {what} were cut by --max-keys {unit.max_keys}.")
     if cut.counted < cut.offered:
         share = _percent(1 - cut.counted / cut.offered)
         if unit.level == "record":

@@ -160,7 +160,8 @@ def _command(found: Proposal, max_keys: int | None) -> str:
     parts = ["dpsketch run", KINDS[found.kind].command or found.kind, "SOURCE…"]
     if max_keys is not None:
         parts.append(f"--user COLUMN --max-keys {max_keys}")
-    parts += [f"--{name.replace('_', '-')} {value}" for name, value in found.shape.items()]
+    for name, value in found.shape.items():
+        parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
     amounts = (("epsilon", found.budget["epsilon"]), ("delta", found.budget["delta"]), ("rho", found.budget["rho"]))
     parts += [f"--{name} {value:g}" for name, value in amounts if value is not None]
     if found.needs_list:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Euclidean, Gaussian
@@ -11,7 +12,7 @@ from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, Shape, out_of_reach
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width
-from dpsketch.sketches.distinct import DistinctSketch
+from dpsketch.sketches.distinct import DistinctSetSpec, DistinctSketch
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.histogram.predict import listed
 from dpsketch.sketches.moment import MomentSketch
@@ -168,21 +169,28 @@ def _series(
 
 
 def plan_distinct(amount: Amount, guess: Guess, *, target_error: float | None, memory: int) -> Proposal:
-    """Propose the buckets of a distinct count."""
+    """Propose to hold every key where that fits, and else, or where less will do, the buckets of a bitmap."""
+    wanted = math.inf if target_error is None else target_error
     errors = {
         buckets: DistinctSpec(buckets, amount.unit).preview(**amount.budget, distinct=guess.keys).predicted_error
         for buckets in (1 << bits for bits in range(4, 21))
         if 8 * buckets <= memory
     }
-    buckets = _smallest(errors, target_error, memory)
-    spec = DistinctSpec(buckets, amount.unit)
+    less_will_do = target_error is not None and min(errors.values(), default=math.inf) <= wanted
+    error = DistinctSetSpec(amount.unit).preview(**amount.budget).predicted_error
+    # Where users are protected, who has which key is held: at most a pair for each record.
+    room = math.ceil(8 * guess.keys if amount.unit.level == "record" else 16 * guess.records)
+    shape: dict[str, Any] = {"exact": True}
+    if less_will_do or room > memory or error > wanted:
+        buckets = _smallest(errors, target_error, memory)
+        shape, error, room = {"buckets": buckets}, errors[buckets], 8 * buckets
     return Proposal(
         kind="distinct",
-        shape={"buckets": buckets},
+        shape=shape,
         budget=amount.budget,
-        error=errors[buckets],
+        error=error,
         error_of="the number of distinct keys, standard deviation",
-        memory=spec.memory,
-        seconds=seconds_for(DistinctSketch.from_spec(spec), guess.records),
-        also={"relative_error": errors[buckets] / guess.keys},
+        memory=room,
+        seconds=seconds_for(DistinctSketch(**shape, unit=amount.unit), guess.records),
+        also={"relative_error": error / guess.keys},
     )

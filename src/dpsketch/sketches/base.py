@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut
@@ -35,6 +35,8 @@ class Accumulator(Partial, Generic[SpecT]):
     # merges, and published nowhere: the spec has a type only if the caller or a column's own type states it.
     _seen: KeyType | None = None
     _cut: Cut = Cut()
+    # What the bounds cut, in a word.
+    cut_of: ClassVar[str] = "records"
     # Whether something that was drawn before the release came from a seeded source, as in tests.
     _for_tests: bool = False
     # Whether anything was ever added: from then on a key is what it is.

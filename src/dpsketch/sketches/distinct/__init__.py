@@ -11,14 +11,26 @@ most one bit, whatever the stream. That makes two releases possible, both pure a
   bitmaps is again one, of the union, so releases of parties that do not trust each other merge *after* the fact. It
   costs about a factor 3 in error.
 
+Where every key can be held, eight bytes each, noise is the only error there need be: ``exact=True`` (``exact.py``).
+With many keys a user it also counts far more of them than a bitmap of some keys of each (``matching.py``).
+
 Flajolet and Martin's bitmap was chosen over HyperLogLog (one key can move a register by any amount), over the sketch of
 maxima that is private by a secret hash (Smith, Song and Thakurta 2020: approximate privacy only, and one release a
 secret) and over bottom-k samples (they publish hashes of keys).
 """
 
+from dpsketch.sketches.distinct.exact import DistinctSet, DistinctSetSpec, PrivateDistinctCount
 from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.sketch import DistinctSketch
 from dpsketch.sketches.distinct.spec import DistinctSpec
 
-__all__ = ["DistinctSketch", "DistinctSpec", "PrivateDistinct", "PrivateDistinctBitmap"]
+__all__ = [
+    "DistinctSet",
+    "DistinctSetSpec",
+    "DistinctSketch",
+    "DistinctSpec",
+    "PrivateDistinct",
+    "PrivateDistinctBitmap",
+    "PrivateDistinctCount",
+]

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.errors import InvalidInput
 from dpsketch.sketches.distinct.sketch import DistinctSketch
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.privacy import Unit
+    from dpsketch.sketches.distinct.exact import DistinctSet
 
 __all__ = ["start"]
 
 
-def start(unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None) -> DistinctSketch:
-    """Start a bitmap of the stated number of buckets."""
-    return DistinctSketch(**given, unit=unit, key_type=key_type)
+def start(
+    unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None
+) -> DistinctSketch | DistinctSet:
+    """Start a bitmap of the stated number of buckets, or a set."""
+    shape = dict(given)
+    if shape.get("exact"):
+        if "buckets" in shape:
+            raise InvalidInput("an exact count has no bitmap: leave --buckets out, or --exact.")
+        shape.pop("seed", None)  # which may have been drawn without knowing that nothing would be hashed
+    started: DistinctSketch | DistinctSet = DistinctSketch(**shape, unit=unit, key_type=key_type)
+    return started

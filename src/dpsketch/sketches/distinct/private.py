@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dpsketch.ledger import Charge
+    from dpsketch.sketches.distinct.exact import DistinctSetSpec
 
 __all__ = ["PrivateDistinct"]
 
@@ -38,7 +39,7 @@ class DistinctRelease(Release):
     if TYPE_CHECKING:
 
         @property
-        def spec(self) -> DistinctSpec:
+        def spec(self) -> DistinctSpec | DistinctSetSpec:
             """The public spec."""
 
     @property

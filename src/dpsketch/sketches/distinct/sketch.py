@@ -10,11 +10,12 @@ import numpy as np
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
 from dpsketch.bounding import Cut, bound, cut_of_users
-from dpsketch.errors import FileRefused
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
+from dpsketch.sketches.distinct.exact import DistinctSet
 from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
@@ -39,6 +40,9 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
         Size of the bitmap, eight bytes each; the relative error is about 0.7/√buckets, 1.1% by default.
     seed : int, optional
         Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
+    exact : bool, optional
+        Remember every key by eight bytes instead of a bitmap, so that noise is the only error: what is started is a
+        :class:`~dpsketch.DistinctSet`. The best wherever the keys can be held.
     key_type : {"int", "text"}, optional
         What the keys are; a column's own type states it if it is not given. A release does not say it.
 
@@ -63,8 +67,32 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
 
     kind: ClassVar[str] = "distinct"
 
+    def __new__(
+        cls,
+        *,
+        unit: Unit | None = None,
+        buckets: int | None = None,
+        seed: int | None = None,
+        exact: bool = False,
+        key_type: KeyType | None = None,
+    ) -> Any:
+        """Start a bitmap, or a set where the count is to be exact."""
+        if not exact:
+            return super().__new__(cls)
+        if buckets is not None or seed is not None:
+            raise InvalidInput("an exact count has no bitmap: leave buckets= and seed= out, or exact=.")
+        if unit is None:
+            raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
+        return DistinctSet(unit=unit, key_type=key_type)
+
     def __init__(
-        self, *, unit: Unit, buckets: int = 4096, seed: int = DEFAULT_SEED, key_type: KeyType | None = None
+        self,
+        *,
+        unit: Unit,
+        buckets: int = 4096,
+        seed: int = DEFAULT_SEED,
+        exact: bool = False,
+        key_type: KeyType | None = None,
     ) -> None:
         self._start(DistinctSpec(buckets, unit, seed, key_type))
 

@@ -18,7 +18,7 @@ from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additiv
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec"]
+__all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec", "calibrate_number"]
 
 DEFAULT_SEED = 1
 LEVELS = 64
@@ -76,18 +76,8 @@ class DistinctSpec(StoredSpec):
         return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))
 
     def calibrate(self, budget: Budget) -> Calibration:
-        """Calibrate the noise on the number of ones.
-
-        For (ε, δ) it is the quieter of discrete Laplace, which is ε-private without a δ, and Gaussian noise.
-        """
-        ones = Share(ONES, self.sensitivity)
-        calibrated = additive(budget, ones)
-        match budget.cost:
-            case ApproximateCost(asked, _):
-                pure = additive(Budget(asked, 0), ones)
-                return pure if pure.law(ONES).variance <= calibrated.law(ONES).variance else calibrated
-            case PureCost() | ZcdpCost():
-                return calibrated
+        """Calibrate the noise on the number of ones."""
+        return calibrate_number(budget, Share(ONES, self.sensitivity))
 
     def preview(
         self,
@@ -131,6 +121,20 @@ class DistinctSpec(StoredSpec):
     def _log_missed(self) -> npt.NDArray[np.float64]:
         """The logarithm of the probability that a key misses a given bit, for each level."""
         return np.log1p(-np.ldexp(1.0, -np.arange(1, LEVELS + 1)) / self.buckets)
+
+
+def calibrate_number(budget: Budget, number: Share) -> Calibration:
+    """Calibrate the noise on one number.
+
+    For (ε, δ) it is the quieter of discrete Laplace, which is ε-private without a δ, and Gaussian noise.
+    """
+    calibrated = additive(budget, number)
+    match budget.cost:
+        case ApproximateCost(asked, _):
+            pure = additive(Budget(asked, 0), number)
+            return pure if pure.law(number.name).variance <= calibrated.law(number.name).variance else calibrated
+        case PureCost() | ZcdpCost():
+            return calibrated
 
 
 def _root(function: Any) -> float:

@@ -1,0 +1,332 @@
+"""The exact distinct count: every key is remembered by its fingerprint, and noise is the only error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import files
+from dpsketch.bounding import CountedUsers, Cut
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.numbers import probability
+from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.sketches.account import Account
+from dpsketch.sketches.base import PlainSketch
+from dpsketch.sketches.distinct.matching import owned_keys
+from dpsketch.sketches.distinct.private import DistinctRelease
+from dpsketch.sketches.distinct.spec import calibrate_number
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
+from dpsketch.sketches.specs import Sensitivity, StoredSpec, fingerprint_of, hold_key_columns
+from dpsketch.sketches.weights import WeightGrid
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Charge
+
+__all__ = ["KEYS", "DistinctSet", "DistinctSetSpec", "PrivateDistinctCount"]
+
+Words = npt.NDArray[np.uint64]
+
+KEYS = "the number of keys"
+_FEW = 1 << 16  # rows that are worth putting in order with the others
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctSetSpec(StoredSpec):
+    """All that two exact distinct counts must share to merge. Public.
+
+    Attributes
+    ----------
+    unit : Unit
+        Whose presence a release hides; of its bounds only ``max_keys`` matters.
+    key_type : {"int", "text"} or None
+        What the keys are, as the caller or a column's own type states it.
+    key_columns : tuple of str
+        The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
+    """
+
+    unit: Unit
+    key_type: KeyType | None = None
+    key_columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        hold_key_columns(self)
+
+    @property
+    def memory(self) -> int:
+        """Bytes before anything is counted; eight more for each key, or sixteen for each pair of a user and a key."""
+        return 0
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How a user's records of one key count: once."""
+        return WeightGrid(1, 1)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one unit moves the number: by ``max_keys``, which is 1 for a record.
+
+        Replacing is no worse than adding: both streams have the keys of what they share, and at most so many more.
+        """
+        return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))
+
+    def calibrate(self, budget: Budget) -> Calibration:
+        """Calibrate the noise on the number of keys."""
+        return calibrate_number(budget, Share(KEYS, self.sensitivity))
+
+    def preview(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> ReleasePreview:
+        """Say what a release would promise, and its standard error."""
+        calibrated = self.calibrate(Budget(epsilon, delta, rho))
+        error = math.sqrt(calibrated.law(KEYS).variance)
+        return ReleasePreview(calibrated.guarantee(self.unit), error, error)
+
+
+class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
+    """The sensitive set of distinct keys: ``dps.DistinctSketch(exact=True)`` starts one.
+
+    Use it wherever eight bytes a key can be held: its error is the noise alone. A key is remembered by 64 bits of its
+    hash, so that among a hundred million keys two meet with a chance of about 1 in 4,000, and count as one.
+
+    Parameters
+    ----------
+    unit : Unit
+        ``dps.per_record()`` or ``dps.per_user(max_keys=…)``. Users may come in any order, over any number of updates
+        and partials: they are bounded when the count is released.
+    key_type : {"int", "text"}, optional
+        What the keys are; a column's own type states it if it is not given. A release does not say it.
+
+    Privacy
+    -------
+    A release is the number of keys with noise. Where the unit is a user it is the most keys that can be given owners,
+    each to a user who has it and at most ``max_keys`` to anybody (:mod:`~dpsketch.sketches.distinct.matching`): one
+    unit changes either by at most ``max_keys``, whatever the hash does. The noise is discrete Laplace, whose guarantee
+    has δ = 0, unless Gaussian noise is smaller, which takes a large δ.
+
+    Accuracy
+    --------
+    The standard error is √2·max_keys/ε keys. Keys that find no owner are missed; the data holder is told how many
+    (:attr:`cut`). Most keys of many users find one even with a small ``max_keys``.
+
+    Examples
+    --------
+    >>> from dpsketch.privacy import per_user
+    >>> keys = DistinctSet(unit=per_user(max_keys=1))
+    >>> keys.update([n % 500 for n in range(2_000)], users=[n // 4 for n in range(2_000)])
+    >>> private = keys.release(epsilon=1.0, delta=0)
+    >>> 450 < private.value < 550
+    True
+    """
+
+    kind: ClassVar[str] = "distinct-set"
+    cut_of: ClassVar[str] = "keys"
+
+    def __init__(self, *, unit: Unit, key_type: KeyType | None = None) -> None:
+        self._start(DistinctSetSpec(unit, key_type))
+
+    def _start(self, spec: DistinctSetSpec) -> None:
+        self._spec = spec
+        # Keys, with their users where the unit is one: in order, each once; and what came since, as it came.
+        self._rows = np.empty((0, len(_columns(spec))), np.uint64)
+        self._since: list[Words] = []
+
+    def __repr__(self) -> str:
+        return f"<DistinctSet by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
+
+    @takes_frames
+    def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
+        """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor")``.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. In any order.
+        disjoint_users : bool, optional
+            Goes with other sketches, and means nothing here: users may be in any number of batches.
+        """
+        batch = fingerprint(keys, self._key_type)
+        counted, skipped = self._counted, batch.skipped
+        if self._protects_users(users, disjoint_users):
+            owners = fingerprint(users, counted.user_type)
+            n = len(batch.fingerprints) + batch.skipped
+            if len(owners.fingerprints) + owners.skipped != n:
+                raise InvalidInput("users must have one entry a key; this column has another length.")
+            pairs = np.stack([_spread(each.fingerprints, each.kept) for each in (owners, batch)], axis=1)
+            rows = pairs[_all(owners.kept, n) & _all(batch.kept, n)]
+            counted, skipped = CountedUsers(user_type=counted.user_type or owners.key_type), n - len(rows)
+        else:
+            rows = batch.fingerprints[:, None]
+        self._begin_change()
+        self._counted = counted
+        self._since.append(_ordered(rows))
+        if sum(map(len, self._since)) > max(_FEW, len(self._rows)):
+            self._gather()
+        self._skipped += skipped
+        self._note_type(batch.key_type, batch.declared)
+
+    def _gather(self) -> Words:
+        """Return all that came, in order and each once."""
+        if self._since:
+            self._rows = _ordered(np.concatenate([self._rows, *self._since]))
+            self._since = []
+        return self._rows
+
+    @property
+    def _number(self) -> int:
+        """How many keys count."""
+        rows = self._gather()
+        return len(rows) if rows.shape[1] == 1 else owned_keys(rows[:, 0], rows[:, 1], self._spec.unit.max_keys)
+
+    @property
+    def cut(self) -> Cut:
+        """How many keys there are, and how many of them have no owner. Sensitive: for the data holder's eyes only."""
+        with self._turn:
+            if self._spec.unit.level == "record":
+                return Cut(len(self._gather()))
+            keys = len(np.unique(self._gather()[:, 1]))
+            return Cut(keys, keys - self._number)
+
+    def _note_cut(self, cut: Cut) -> None:
+        """Take no note: what counts is known once all records are there."""
+
+    def _absorb(self, other: Self) -> None:
+        self._since.append(other._gather())
+        self._gather()
+
+    def _release(self, budget: Budget, account: Account) -> PrivateDistinctCount:
+        calibrated = self._spec.calibrate(budget)
+        number = np.array([self._number], np.int64)  # before the charge: what cannot be counted costs nothing
+        permit = self._obtain(calibrated, account)
+        noisy = int(permit.add_noise(number, KEYS)[0])
+        return PrivateDistinctCount(
+            replace(self._spec, key_type=None), noisy, calibrated.law(KEYS), permit.guarantee(), permit.charge
+        )
+
+    def _to_document(self) -> files.Document:
+        columns = zip(_columns(self._spec), self._gather().T, strict=True)
+        arrays: dict[str, files.Array] = {name: np.ascontiguousarray(column) for name, column in columns}
+        return files.Document(self.kind, True, {"spec": self._spec.to_json()}, arrays)
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        sketch = cls.from_spec(DistinctSetSpec.from_json(document.header["spec"]))
+        columns = [document.arrays[name] for name in _columns(sketch._spec)]
+        for column in columns:
+            good = isinstance(column, np.ndarray) and column.dtype == np.uint64 and column.ndim == 1
+            if not good or len(column) != len(columns[0]):
+                raise FileRefused("the file's keys are not as its spec prescribes.")
+        # Put in order again: a forger may have written a pair twice.
+        sketch._rows = _ordered(np.stack(columns, axis=1))
+        return sketch
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrivateDistinctCount(DistinctRelease):
+    """A released exact distinct count: public, for ever.
+
+    Attributes
+    ----------
+    spec : DistinctSetSpec
+        The public spec.
+    count : int
+        The noisy number of keys: all that was released.
+    noise : Noise
+        The law of the noise in it.
+    guarantee : Guarantee
+        What was promised; print it.
+    charge : Charge or None
+        The ledger's row, where a ledger was charged.
+    """
+
+    kind: ClassVar[str] = "distinct-set"
+
+    spec: DistinctSetSpec
+    count: int
+    noise: Noise
+    guarantee: Guarantee
+    charge: Charge | None = None
+
+    @property
+    def value(self) -> float:
+        """The number of distinct keys; where users are protected, of those that have an owner."""
+        return float(max(0, self.count))
+
+    @property
+    def error(self) -> float:
+        """The standard error of :attr:`value`."""
+        return math.sqrt(self.noise.variance)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for the number of distinct keys."""
+        reach = _reach(self.noise, (1 - probability("confidence", confidence)) / 2)
+        return float(max(0, self.count - reach)), float(max(0, self.count + reach))
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        more = {"count": self.count, "noise": self.noise.to_json()}
+        return files.Document(
+            self.kind, False, release_header(self.spec.to_json(), self.guarantee, self.charge, **more), {}
+        )
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file."""
+        header = document.header
+        if type(header["count"]) is not int:
+            raise FileRefused("the file's count is not one that dpsketch writes.")
+        spec, noise = DistinctSetSpec.from_json(header["spec"]), noise_from_json(header["noise"])
+        return cls(spec, header["count"], noise, read_guarantee(document), read_charge(document))
+
+
+def _columns(spec: DistinctSetSpec) -> tuple[str, ...]:
+    return ("keys",) if spec.unit.level == "record" else ("owners", "keys")
+
+
+def _reach(noise: Noise, tail: float) -> int:
+    """Return the least whole q with P(Z > q) ≤ ``tail``."""
+    match noise:
+        case DiscreteLaplace(epsilon, sensitivity):
+            rate = epsilon / sensitivity
+            return max(0, math.ceil(-(math.log(tail) + math.log1p(math.exp(-rate))) / rate) - 1)
+        case RoundedGaussian(sigma):
+            from statistics import NormalDist
+
+            return max(0, math.ceil(-sigma * NormalDist().inv_cdf(tail) - 0.5))
+        case never:
+            assert_never(never)
+
+
+def _ordered(rows: Words) -> Words:
+    """Return rows in order, each once."""
+    rows = np.sort(rows, axis=0) if rows.shape[1] == 1 else rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return rows[new]
+
+
+def _spread(prints: Words, kept: npt.NDArray[np.bool_] | None) -> Words:
+    """Return one number for each record again, 0 where there was none."""
+    if kept is None:
+        return prints
+    spread = np.zeros(len(kept), np.uint64)
+    spread[kept] = prints
+    return spread
+
+
+def _all(kept: npt.NDArray[np.bool_] | None, n: int) -> npt.NDArray[np.bool_]:
+    return np.ones(n, np.bool_) if kept is None else kept

@@ -1,0 +1,212 @@
+"""Exact distinct counts: how far a unit moves them, what they count, and how often their intervals hold."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.sketches.distinct.exact import KEYS
+from dpsketch.sketches.distinct.matching import owned_keys
+
+RECORD = dps.per_record()
+NO_NOISE = {"epsilon": 1e5, "delta": 0.0}
+
+
+def exact(keys: Any, users: Any = None, *, most: int | None = None, **given: Any) -> dps.DistinctSet:
+    unit = RECORD if most is None else dps.per_user(max_keys=most)
+    sketch = dps.DistinctSketch(exact=True, **{"unit": unit, **given})
+    assert isinstance(sketch, dps.DistinctSet)
+    sketch.update(keys, **({} if users is None else {"users": users}))
+    return sketch
+
+
+def number(sketch: dps.DistinctSet) -> int:
+    """What is counted, through the release, with a noise that is always 0."""
+    return sketch.release(**NO_NOISE).count
+
+
+def owned_slowly(held: dict[int, set[int]], most: int) -> int:
+    """Try every way in which users may own keys."""
+    if not held:
+        return 0
+    user, *others = held
+    rest = {each: held[each] for each in others}
+    ways = [set(way) for size in range(most + 1) for way in itertools.combinations(sorted(held[user]), size)]
+    return max(len(way) + owned_slowly({each: keys - way for each, keys in rest.items()}, most) for way in ways)
+
+
+def draw(rng: np.random.Generator, users: int, keys: int) -> dict[int, set[int]]:
+    return {user: set(rng.integers(0, keys, rng.integers(0, 5)).tolist()) for user in range(users)}
+
+
+def columns(held: dict[int, set[int]]) -> tuple[list[int], list[int]]:
+    pairs = [(user, key) for user, keys in held.items() for key in sorted(keys)]
+    return [key for _, key in pairs], [user for user, _ in pairs]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_most_keys_are_owned(most: int) -> None:
+    rng = np.random.default_rng(most)
+    for _ in range(40):
+        held = draw(rng, 4, 9)
+        keys, users = columns(held)
+        assert number(exact(np.array(keys, int), np.array(users, int), most=most)) == owned_slowly(held, most)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_no_user_moves_the_count_by_more_than_is_paid_for(most: int, relation: Any) -> None:
+    """Each user of random crowds removed, first and last, replaced by others, by one without keys and by one who has
+    the number of another. Some move it by all that is paid for."""
+    rng, moved = np.random.default_rng(7), set()
+    unit = dps.per_user(max_keys=most, neighbours=relation)
+    for _ in range(60):
+        held = draw(rng, 6, 14)
+        without = {user: keys for user, keys in held.items() if user}
+        others = [without] if relation == "add_remove" else []
+        others += [{**held, 0: set(rng.integers(0, 14, 4).tolist())}, {**held, 0: set()}]
+        others += [{**without, 1: held[1] | held[0]}]  # user 0 and user 1 share a number
+        crowds = [columns(each) for each in (held, *others)]
+        counts = [number(exact(np.array(keys, int), np.array(users, int), unit=unit)) for keys, users in crowds]
+        moved |= {abs(count - counts[0]) for count in counts[1:]}
+    assert max(moved) == most
+    assert dps.DistinctSet(unit=unit).spec.sensitivity.l1 == most
+
+
+def test_a_record_moves_the_count_by_one_at_most() -> None:
+    for keys in itertools.product([1, 2, 3, None], repeat=3):
+        whole = number(exact(list(keys)))
+        assert whole == len({key for key in keys if key is not None})
+        for changed in ([*keys[1:]], [*keys[:-1]], [9, *keys[1:]], [None, *keys[1:]]):
+            assert abs(number(exact(changed)) - whole) <= 1
+
+
+def test_many_keys_of_a_user_need_a_small_bound_only() -> None:
+    """A bitmap counts some keys of each user; here nearly every key finds an owner."""
+    rng = np.random.default_rng(3)
+    keys, users = rng.integers(0, 2_000, 60_000), rng.integers(0, 3_000, 60_000)
+    capped = dps.DistinctSketch(unit=dps.per_user(max_keys=1), buckets=4096)
+    order = np.argsort(users)
+    capped.update(keys[order], users=users[order])
+    assert number(exact(keys, users, most=1)) > 1_990
+    assert capped.release(**NO_NOISE).value < 1_700
+
+
+@pytest.mark.parametrize("most", [None, 2])
+def test_any_split_counts_the_same(most: int | None) -> None:
+    rng = np.random.default_rng(5)
+    keys, users = rng.integers(0, 300, 2_000), None if most is None else rng.integers(0, 90, 2_000)
+    whole = exact(keys, users, most=most)
+    part = whole.empty_like()
+    for start in range(0, 2_000, 117):
+        rows = slice(start, start + 117)
+        given = {} if users is None else {"users": users[rows]}
+        if start % 2:
+            part.update(keys[rows], **given)
+        else:
+            other = whole.empty_like()
+            other.update(keys[rows], **given)
+            part.merge(other)
+    np.testing.assert_array_equal(part._gather(), whole._gather())
+    assert number(part) == number(whole)
+
+
+def test_nulls_are_skipped_and_users_may_come_again() -> None:
+    sketch = exact(["a", None, "b", "a"], ["ann", "ann", None, "bob"], most=1)
+    assert sketch.skipped_nulls == 2
+    sketch.update(["c"], users=["ann"])
+    assert number(sketch) == 2
+    assert (sketch.cut.records, sketch.cut.left_out) == (2, 0)
+    sketch.update(["d", "e"], users=["ann", "ann"])
+    assert (number(sketch), sketch.cut.left_out) == (2, 2)
+
+
+def test_users_of_two_types_are_refused() -> None:
+    """7 and "7" may be one person, who would own twice as many keys."""
+    sketch = exact(["a"], [7], most=1)
+    with pytest.raises(SpecMismatch, match="integer"):
+        sketch.update(["b"], users=["7"])
+    with pytest.raises(SpecMismatch, match="users of one"):
+        sketch.merge(exact(["b"], ["7"], most=1))
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(1.0, 3), DiscreteLaplace(0.1, 1), DiscreteLaplace(9.0, 1)])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_intervals_hold_as_often_as_they_say_by_the_law_itself(law: DiscreteLaplace, confidence: float) -> None:
+    release = exact([]).release(**NO_NOISE)
+    stated = dps.PrivateDistinctCount(release.spec, 10**6, law, release.guarantee)
+    low, high = stated.interval(confidence)
+    rate, reach = law.epsilon / law.sensitivity, int(high) - 10**6
+    assert low == 10**6 - reach
+
+    def outside(q: int) -> float:
+        return float(2 * np.exp(-rate * (q + 1)) / (1 + np.exp(-rate)))
+
+    assert outside(reach) <= 1 - confidence
+    assert reach == 0 or outside(reach - 1) > 1 - confidence
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("budget", [{"epsilon": 0.5, "delta": 0.0}, {"rho": 0.05}])
+def test_intervals_hold_for_releases(budget: dict[str, float]) -> None:
+    """False-positive rate below 1e-6: fewer hold than 95 in 100 would ever give."""
+    sketch = exact(np.arange(500), np.arange(500) % 50, most=2)
+    with seeded_noise_for_tests_only(3):
+        held = sum(low <= 100 <= high for low, high in (sketch.release(**budget).interval() for _ in range(1_000)))
+    assert held > binom.ppf(1e-6, 1_000, 0.95)
+    assert held < 1_000  # and one that always holds would be too wide
+
+
+def test_the_law_is_the_quieter_one() -> None:
+    spec = exact([1]).spec
+    assert spec.calibrate(dps.Budget(1.0, 1e-6)).law(KEYS) == DiscreteLaplace(1.0, 1)
+    assert isinstance(spec.calibrate(dps.Budget(rho=0.1)).law(KEYS), RoundedGaussian)
+
+
+def test_a_forged_pair_that_stands_twice_counts_once_and_odd_arrays_are_refused(tmp_path: Path) -> None:
+    sketch = exact([1, 2, 3], [1, 1, 2], most=1)
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    twice = {name: np.concatenate([array, array]) if name in ("keys", "owners") else array
+             for name, array in document.arrays.items()}  # fmt: skip
+    again = dps.DistinctSet.from_document(files.Document(document.kind, True, document.header, twice))
+    np.testing.assert_array_equal(again._gather(), sketch._gather())
+    for wrong in (np.arange(3), np.arange(2, dtype=np.uint64), np.zeros((3, 1), np.uint64)):
+        odd = files.Document(document.kind, True, document.header, {**document.arrays, "keys": wrong})
+        with pytest.raises(FileRefused, match="keys"):
+            dps.DistinctSet.from_document(odd)
+    sketch.save_sensitive(tmp_path / "keys.sketch")
+    with pytest.raises(SensitiveData):
+        dps.load(tmp_path / "keys.sketch")
+
+
+def test_what_goes_with_a_bitmap_is_refused() -> None:
+    for more in ({"buckets": 64}, {"seed": 1}):
+        with pytest.raises(InvalidInput, match="no bitmap"):
+            dps.DistinctSketch(unit=RECORD, exact=True, **more)
+    with pytest.raises(InvalidInput, match="unit="):
+        dps.DistinctSketch(exact=True)
+    with pytest.raises(InvalidInput, match="one entry a key"):
+        dps.DistinctSet(unit=dps.per_user(max_keys=1)).update([1, 2], users=[1])
+    assert owned_keys(np.array([], np.uint64), np.array([], np.uint64), 1) == 0
+
+
+def test_a_release_is_written_and_answers() -> None:
+    release = exact(["a", "b", None]).release(**NO_NOISE)
+    again = dps.PrivateDistinctCount.from_document(
+        files.decode(files.encode(release.to_document()), allow_sensitive=False)
+    )
+    assert (again.value, again.interval(), again.error) == (2.0, (2.0, 2.0), release.error)
+    assert again.spec.key_type is None
+    assert dps.PrivateDistinctCount(again.spec, -3, again.noise, again.guarantee).value == 0
+    forged = files.Document("distinct-set", False, {**release.to_document().header, "count": 2.5}, {})
+    with pytest.raises(FileRefused, match="count"):
+        dps.PrivateDistinctCount.from_document(forged)
