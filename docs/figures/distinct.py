@@ -28,8 +28,8 @@ Integers = npt.NDArray[np.int64]
 def pairs_of(file: str) -> tuple[Integers, Integers]:
     """Return users and keys of a file, each pair once."""
     path = Path(os.environ["DPSKETCH_DATA"]) / "sets" / f"{file}.xz"
-    lines = lzma.open(path, "rt").read().splitlines()
-    held = [sorted({int(key) for key in line.split()}) for line in lines]
+    with lzma.open(path, "rt") as lines:
+        held = [sorted({int(key) for key in line.split()}) for line in lines]
     users = np.repeat(np.arange(len(held)), [len(keys) for keys in held])
     return users, np.array([key for keys in held for key in keys])
 
