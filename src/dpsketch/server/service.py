@@ -189,9 +189,11 @@ class Visitor:
         """Whether they have neither a token nor a ticket."""
         return not self.known and self.mark is None
 
-    async def answer(self, name: bytes, work: Callable[[], Response], version: int = 0) -> Response:
-        """Answer a question, from what is kept or at the visitor's cost."""
-        return await self.service.answers.answer(self.key, self.known, name, work, version)
+    async def answer(
+        self, name: bytes, work: Callable[[], Response], version: int = 0, within: float = 0.0
+    ) -> Response:
+        """Answer a question, from what is kept or at the visitor's cost; ``within`` is how old it may be."""
+        return await self.service.answers.answer(self.key, self.known, name, work, version, within)
 
 
 def service_of(request: Request) -> Service:
