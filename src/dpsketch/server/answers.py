@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from dpsketch.server.limits import Rate
 from dpsketch.server.metrics import Metrics
+from dpsketch.server.priority import give_way
 from dpsketch.server.refusals import Refused
 from dpsketch.server.spooled import LARGE, Spooled
 
@@ -62,7 +63,7 @@ class Answers:
     def __init__(self, compute_rate: float, timeout: float, metrics: Metrics) -> None:
         self._timeout = timeout
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "dpsketch-answer")
+        self._threads = ThreadPoolExecutor(_THREADS, "dpsketch-answer", initializer=give_way)
         self._public = asyncio.Semaphore(_PUBLIC_THREADS)
         self._turns: dict[str, asyncio.Lock] = {}
         self._rate = Rate(compute_rate, what="seconds of computing", seconds=_SECONDS, least=_SECONDS / 4)
