@@ -190,3 +190,13 @@ def test_where_there_is_no_room_for_a_large_answer_it_is_said(monkeypatch: pytes
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
     with pytest.raises(StorageFailed, match="temporary files"):
         spooled.Spooled(b"x", {})
+
+
+def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:
+    now = 100.0
+    pace = spooled.Pace(1000.0, clock=lambda: now)
+    assert [pace.wait(500) for _ in range(4)] == [0.0, 0.5, 1.0, 1.5]
+    now = 101.0
+    assert pace.wait(500) == 1.0
+    now = 200.0
+    assert pace.wait(500) == 0.0, "what was not used is not saved up"

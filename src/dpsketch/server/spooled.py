@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
@@ -14,10 +15,34 @@ from starlette.types import Receive, Scope, Send
 
 from dpsketch.server.refusals import StorageFailed
 
-__all__ = ["LARGE", "Spooled", "file_response"]
+__all__ = ["LARGE", "Pace", "Spooled", "file_response"]
 
 LARGE = 4 << 20  # bytes from which on an answer goes to a file
 _PIECE = 1 << 18
+_RATE = 16 << 20  # bytes a second, of all large answers together
+
+
+class Pace:
+    """Turns at sending: all who send together keep to one rate, because the loop that sends takes reports too."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._next = 0.0
+
+    def wait(self, size: int) -> float:
+        """Take the next turn to send so many bytes, and return how many seconds it is off."""
+        now = self._clock()
+        turn = max(now, self._next)
+        self._next = turn + size / self._rate
+        return turn - now
+
+    async def turn(self, size: int) -> None:
+        """Wait for one's turn."""
+        await asyncio.sleep(self.wait(size))
+
+
+_PACE = Pace(_RATE)  # of the process, as the loop is
 
 
 def file_response(content: bytes, headers: Mapping[str, str]) -> Response:
@@ -57,6 +82,6 @@ class Spooled(Response):
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         for start in range(0, self._size, _PIECE):
+            await _PACE.turn(_PIECE)
             # In the loop: the file is so new that the system has it in memory, and a thread would cost more.
             yield os.pread(self._file, _PIECE, start)
-            await asyncio.sleep(0)  # whoever takes it quickly is not to keep the others waiting
