@@ -200,3 +200,17 @@ def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:
     assert pace.wait(500) == 1.0
     now = 200.0
     assert pace.wait(500) == 0.0, "what was not used is not saved up"
+
+
+def test_a_running_service_is_not_looked_through_for_garbage(tmp_path: Path) -> None:
+    """All that was there at its start is left out, and taken up again when it ends."""
+    app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
+    before = gc.get_freeze_count()
+
+    async def work() -> None:
+        async with app.router.lifespan_context(app):
+            assert gc.get_freeze_count() > 10_000
+            assert len(gc.get_objects()) < gc.get_freeze_count() / 10
+
+    asyncio.run(work())
+    assert gc.get_freeze_count() <= before
