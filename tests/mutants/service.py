@@ -7,6 +7,7 @@ from tests.mutants.gate import Mutant
 _ATTACKS = "tests/integration/test_server_attacks.py -k"
 _LIMITS = "tests/unit/test_server_limits.py -k"
 _TICKETS = "tests/integration/test_server_tickets.py -k"
+_EXPORTS = "tests/unit/test_server_exports.py -k"
 _PRODUCTION = "tests/integration/test_server_production.py -k"
 
 STRANGERS = [
@@ -113,5 +114,37 @@ STRANGERS = [
         "if False and mark in self._marks:",
         "tests/unit/test_server_parts.py -k at_once_with_one_ticket",
         "reports that come at once with one ticket all count",
+    ),
+    Mutant(
+        "copies-share-room",
+        "local/growing.py",
+        "return Growing(self.rows())",
+        "return self",
+        f"{_EXPORTS} own_way",
+        "reports that come later are written into what was taken as a snapshot",
+    ),
+    Mutant(
+        "every-export-is-made-anew",
+        "server/collection_routes.py",
+        "within = SPOOLED_SECONDS if large",
+        "within = 0.0 if large",
+        f"{_EXPORTS} strangers_share_it",
+        "strangers who ask for a large export at once each have it computed",
+    ),
+    Mutant(
+        "a-closed-collections-export-is-old",
+        "server/collection_routes.py",
+        " and not aggregate.is_closed() else 0.0",
+        " else 0.0",
+        f"{_EXPORTS} strangers_share_it",
+        "the export of a collection that is closed lacks its last reports",
+    ),
+    Mutant(
+        "cells-of-the-last-part",
+        "local/hashed.py",
+        "sizes += np.bincount(",
+        "sizes = np.bincount(",
+        f"{_EXPORTS} cells_are",
+        "of many reports only the last part is counted",
     ),
 ]

@@ -141,11 +141,18 @@ def subset_hashing(
 
 @kernel
 def hashed_support(
-    starts: Integers, buckets: npt.NDArray[np.uint32], keys: Words, width: int, prints: Words, support: Integers
+    starts: Integers,
+    buckets: npt.NDArray[np.uint32],
+    sizes: Integers,
+    keys: Words,
+    width: int,
+    prints: Words,
+    support: Integers,
 ) -> None:
     """Add to each key's support the number of reports that name its bucket.
 
-    The reports of hash function s are ``buckets[starts[s]:starts[s + 1]]``.
+    The buckets that reports of hash function s name are ``buckets[starts[s]:starts[s + 1]]``; ``sizes`` says how many
+    name each.
     """
     w = np.uint64(width)
     table = np.zeros(width, np.int64)
@@ -156,7 +163,7 @@ def hashed_support(
             if starts[s] == starts[s + 1]:
                 continue
             for r in range(starts[s], starts[s + 1]):
-                table[buckets[r]] += 1
+                table[buckets[r]] += sizes[r]
             key = keys[s]
             for x in range(len(block)):
                 counts[x] += table[np.uint64(bucket_of(block[x], key, w))]

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from dpsketch._compiled import local as kernels
 from dpsketch.hashing import row_keys
 from dpsketch.local.protocol import LARGEST_SEED, OneItem, SupportProtocol
-from dpsketch.local.sets import People, offsets_of
+from dpsketch.local.sets import People
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
 from dpsketch.numbers import hold_whole
@@ -37,6 +37,7 @@ from dpsketch.privacy import Unit, per_user
 __all__ = ["HashedProtocol", "OptimalLocalHashing", "SubsetHashing", "optimal_width"]
 
 LARGEST_WIDTH = 1 << 22
+_FEW = 1 << 18  # pairs of a hash function and a bucket, or reports
 
 
 def optimal_width(odds: float, max_items: int) -> int:
@@ -53,6 +54,14 @@ def optimal_width(odds: float, max_items: int) -> int:
     linear = cap * (odds + 2)
     root = math.sqrt(linear**2 + 4 * cap**2 * (odds - 1) - 8 * cap * odds)
     return min(LARGEST_WIDTH, max(cap + 1, round((linear + root) / 2)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """How many reports name each bucket of each hash function, where any does: s · width + bucket, ascending."""
+
+    numbers: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
 
 
 class HashedProtocol(SupportProtocol):
@@ -134,19 +143,38 @@ class HashedProtocol(SupportProtocol):
 
     def support(self, tally: Any, fingerprints: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], float]:
         """Count the reports that support each key, and estimate τ."""
-        columns = tally.columns()
-        return self.supporters(columns, fingerprints), self.spread(columns)
+        cells = self.cells(tally.columns())
+        return self.supporters(cells, fingerprints), self.spread(cells)
 
-    def supporters(self, columns: Columns, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Count the reports that support each key, in time O(n + min(n, pool) · keys)."""
-        order = np.argsort(columns["seed"], kind="stable")
-        starts = offsets_of(np.bincount(columns["seed"], minlength=self.seeds))
-        buckets = columns["bucket"][order].astype(np.uint32)
+    def cells(self, columns: Columns) -> Cells:
+        """Count how often each bucket of each hash function was reported.
+
+        Where all pairs are no more than the reports, or few, they are counted without sorting and a part at a time: a
+        question about millions of reports takes neither long nor much memory.
+        """
+        users, pairs = len(columns["seed"]), self.seeds * self.buckets
+
+        def numbers(part: slice) -> npt.NDArray[np.int64]:
+            return columns["seed"][part].astype(np.int64) * self.buckets + columns["bucket"][part]
+
+        if pairs > max(users, _FEW):
+            return Cells(*np.unique(numbers(slice(None)), return_counts=True))
+        sizes = np.zeros(pairs, np.int64)
+        step = max(pairs, _FEW)
+        for first in range(0, users, step):
+            sizes += np.bincount(numbers(slice(first, first + step)), minlength=pairs)
+        named = np.flatnonzero(sizes)
+        return Cells(named, sizes[named])
+
+    def supporters(self, cells: Cells, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Count the reports that support each key, in time O(cells + min(cells, pool) · keys)."""
+        starts = np.searchsorted(cells.numbers, np.arange(self.seeds + 1) * self.buckets)
+        buckets = (cells.numbers % self.buckets).astype(np.uint32)
         counts = np.zeros(len(fingerprints), np.int64)
-        kernels.hashed_support(starts, buckets, self.keys, self.buckets, fingerprints, counts)
+        kernels.hashed_support(starts, buckets, cells.sizes, self.keys, self.buckets, fingerprints, counts)
         return counts
 
-    def spread(self, columns: Columns) -> float:
+    def spread(self, cells: Cells) -> float:
         """Estimate τ, the variance of C/n for an absent key that sharing hash functions adds.
 
         An absent key falls on a random bucket of each hash function. Two reports under one function support it together
@@ -154,12 +182,9 @@ class HashedProtocol(SupportProtocol):
         So the covariances of all pairs add up to (pairs of equal reports − pairs/g)/g, which the reports show without
         bias.
         """
-        users = len(columns["seed"])
-        cells = columns["seed"].astype(np.int64) * self.buckets + columns["bucket"]
-        _, counts = np.unique(cells, return_counts=True)
-        sizes = np.bincount(columns["seed"], minlength=self.seeds).astype(np.float64)
-        equal, pairs = float(np.sum(counts * (counts - 1.0))), float(np.sum(sizes * (sizes - 1)))
-        return max(0.0, equal - pairs / self.buckets) / self.buckets / users**2
+        sizes = np.bincount(cells.numbers // self.buckets, cells.sizes, self.seeds)
+        equal, pairs = float(np.sum(cells.sizes * (cells.sizes - 1.0))), float(np.sum(sizes * (sizes - 1)))
+        return max(0.0, equal - pairs / self.buckets) / self.buckets / int(cells.sizes.sum()) ** 2
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,8 @@ class PrefixHeavyHitters(HashedProtocol):
         reports = len(part["seed"])
         if reports == 0:
             raise InvalidInput("there are no reports about one of the lengths yet; collect more.")
-        support, spread = self.supporters(part, fingerprints), self.spread(part)
+        cells = self.cells(part)
+        support, spread = self.supporters(cells, fingerprints), self.spread(cells)
         p_true, p_false = self.chances
         # P(Poisson ≥ count): for small counts its tail is heavier than the normal's. People who share a hash function
         # support a key together, in lots of about this size.

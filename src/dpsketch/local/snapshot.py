@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from dpsketch import files
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.local.consistency import Consistency, make_consistent
+from dpsketch.local.ids import in_order
 from dpsketch.local.intervals import Frequencies
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.numbers import probability, whole_number
@@ -31,18 +34,36 @@ class Snapshot:
         The protocol of the reports.
     tally : Tally
         What was kept of them.
-    users : int
-        How many they are.
+    ids : numpy.ndarray
+        Their identifiers.
     guarantee : Guarantee
         What each promised its sender.
+    for_tests : bool
+        Whether some were made with a seed for tests.
     """
 
     kind: ClassVar[str] = "local"
 
     protocol: LocalProtocol
     tally: Any
-    users: int
+    ids: npt.NDArray[np.uint64]
     guarantee: Guarantee
+    for_tests: bool
+
+    @property
+    def users(self) -> int:
+        """How many reports they are."""
+        return len(self.ids)
+
+    def to_document(self) -> files.Document:
+        """Return the reports as a document of the file format, from which a collector goes on."""
+        header = {
+            "spec": self.protocol.to_json(),
+            "users": self.users,
+            "noise_for_tests": self.for_tests,
+            "guarantee": self.guarantee.to_json(),
+        }
+        return files.Document(self.kind, False, header, {"ids": in_order(self.ids), **self.tally.arrays()})
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import FileRefused
+from dpsketch.local.growing import Growing
 from dpsketch.local.wire import Columns, Field
 
 __all__ = ["CountTables", "KeptReports", "Tables", "Tally"]
@@ -46,38 +47,33 @@ class KeptReports:
     def __init__(self, fields: tuple[Field, ...], plausible: Callable[[Columns], npt.NDArray[np.bool_]]) -> None:
         self._fields = fields
         self._plausible = plausible
-        self._parts: list[Columns] = []
+        self._columns = {
+            field.name: Growing(np.empty((0, field.size) if field.raw else 0, field.dtype)) for field in fields
+        }
 
     @property
     def memory(self) -> int:
         """Bytes in use."""
-        return sum(array.nbytes for part in self._parts for array in part.values())
+        return sum(column.memory for column in self._columns.values())
 
     def add(self, columns: Columns) -> None:
         """Add checked reports."""
-        if len(columns["id"]):
-            self._parts.append({field.name: columns[field.name] for field in self._fields})
+        for name, column in self._columns.items():
+            column.add(columns[name])
 
     def merge(self, other: Self) -> None:
         """Add another tally of the same spec."""
-        self._parts.extend(other._parts)
+        self.add(other.columns())
 
     def copy(self) -> Self:
-        """Return a tally that later reports do not change; the arrays are shared, since none is ever written to."""
+        """Return a tally that later reports do not change, at no cost: what is there is never written to again."""
         same = type(self)(self._fields, self._plausible)
-        same._parts = [self.columns()]
+        same._columns = {name: column.copy() for name, column in self._columns.items()}
         return same
 
     def columns(self) -> Columns:
         """Return all fields as whole columns."""
-        if len(self._parts) != 1:
-            self._parts = [
-                {
-                    field.name: np.concatenate([self._empty(field), *(part[field.name] for part in self._parts)])
-                    for field in self._fields
-                }
-            ]
-        return self._parts[0]
+        return {name: column.rows() for name, column in self._columns.items()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the content for a file, in an order that says nothing about when the reports came."""
@@ -99,11 +95,7 @@ class KeptReports:
             columns[field.name] = array
         if not bool(np.all(self._plausible(columns))):
             raise FileRefused("the file holds a report that its spec does not allow.")
-        self._parts = [columns]
-
-    @staticmethod
-    def _empty(field: Field) -> npt.NDArray[Any]:
-        return np.empty((0, field.size) if field.raw else 0, field.dtype)
+        self._columns = {name: Growing(values) for name, values in columns.items()}
 
 
 class CountTables:

@@ -34,7 +34,8 @@ _FIRST_POINT = 64
 class Aggregate:
     """One collection: its row, its collector, its chunks in the store, and what was refused.
 
-    One thread counts reports; any thread may take a snapshot.
+    One thread counts reports; any thread may take a snapshot, which copies no reports: nobody waits for who estimates
+    or exports.
     """
 
     def __init__(self, row: CollectionRow) -> None:
@@ -73,7 +74,7 @@ class Aggregate:
             self.reports = self._collector.users
 
     def snapshot(self) -> Snapshot:
-        """Return what is known now, to be asked while reports come in."""
+        """Return what is known now, to be asked and exported while reports come in."""
         with self._lock:
             return self._collector.snapshot()
 
@@ -82,11 +83,6 @@ class Aggregate:
         """Bytes in use for its reports: identifiers, and what the protocol keeps."""
         with self._lock:
             return self._collector.memory
-
-    def copy(self) -> Collector:
-        """Return the whole collector as it is now."""
-        with self._lock:
-            return self._collector.copy()
 
     def add_chunk(self, chunk: Chunk) -> None:
         """Note a chunk of the collection that is in the store."""

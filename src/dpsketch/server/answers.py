@@ -3,7 +3,7 @@
 What a release says never changes, and what a collection says changes only with its reports. So an answer is kept under
 what was asked, as the bytes that are sent, with the number of reports where it depends on them. Computing is the
 dearest thing a stranger can ask for: each caller has an allowance of it in seconds, and all who have no token compute
-one answer at a time.
+one answer at a time. What is large is made once in a while, and strangers who ask for it meanwhile share what there is.
 """
 
 from __future__ import annotations
@@ -15,25 +15,29 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from starlette.responses import Response
 
 from dpsketch.server.limits import Rate
 from dpsketch.server.metrics import Metrics
+from dpsketch.server.priority import give_way
 from dpsketch.server.refusals import Refused
+from dpsketch.server.spooled import LARGE, Spooled
 
-__all__ = ["Answers", "question"]
+__all__ = ["SPOOLED_SECONDS", "Answers", "question"]
 
 T = TypeVar("T")
 
 _THREADS = 4
 _PUBLIC_THREADS = 1
 _KEPT = 16 << 20  # bytes of answers
-_LARGEST = 4 << 20
 _BESIDE = 4 << 10  # bytes that an answer takes beside its body: its name, its headers, its place
 _SECONDS = 20.0  # seconds' worth of its allowance that a caller may spend at once
 _WAITING = 64  # questions that may wait for a thread
+
+SPOOLED_SECONDS = 30.0
+"""For how long an answer that is on the disk is kept there."""
 
 
 def question(*parts: object) -> bytes:
@@ -45,17 +49,25 @@ def question(*parts: object) -> bytes:
     return digest.digest()
 
 
+class _Kept(NamedTuple):
+    """An answer, what it is of, and when it was asked for."""
+
+    version: int
+    since: float
+    found: Response
+
+
 class Answers:
     """Computes answers, and keeps them."""
 
     def __init__(self, compute_rate: float, timeout: float, metrics: Metrics) -> None:
         self._timeout = timeout
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "dpsketch-answer")
+        self._threads = ThreadPoolExecutor(_THREADS, "dpsketch-answer", initializer=give_way)
         self._public = asyncio.Semaphore(_PUBLIC_THREADS)
         self._turns: dict[str, asyncio.Lock] = {}
         self._rate = Rate(compute_rate, what="seconds of computing", seconds=_SECONDS, least=_SECONDS / 4)
-        self._kept: OrderedDict[bytes, tuple[int, Response]] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._size = 0
         self._pending: dict[tuple[bytes, int], asyncio.Task[Response]] = {}
         self._waiting = 0
@@ -77,7 +89,13 @@ class Answers:
             raise _slow() from None
 
     async def answer(
-        self, caller: str, known: bool, name: bytes, work: Callable[[], Response], version: int = 0
+        self,
+        caller: str,
+        known: bool,
+        name: bytes,
+        work: Callable[[], Response],
+        version: int = 0,
+        within: float = 0.0,
     ) -> Response:
         """Return a kept answer, or one that is being computed, or compute it at the caller's cost.
 
@@ -93,18 +111,22 @@ class Answers:
             What computes it, in a thread.
         version : int
             What it is of, where that changes; an older answer is not kept beside a newer one.
+        within : float
+            For how many seconds an answer of another version will do, from when it was asked for.
         """
         kept = self._kept.get(name)
-        if kept is not None and kept[0] == version:
+        if kept is not None and (kept.version == version or time.monotonic() < kept.since + within):
             self._kept.move_to_end(name)
             self._metrics.answers.labels("kept").inc()
-            return kept[1]
+            return kept.found
         task = self._pending.get((name, version))
+        if task is None and within:
+            task = next((each for (asked, _), each in self._pending.items() if asked == name), None)
         if task is None:
             self._rate.take(caller, 0.0)
             if self._waiting >= _WAITING:
                 raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
-            keep = partial(self._keep, name, version)
+            keep = partial(self._keep, name, version, time.monotonic())
             task = asyncio.create_task(self._compute(caller, known, work, keep))
             self._pending[name, version] = task
             task.add_done_callback(lambda _: self._pending.pop((name, version), None))
@@ -151,16 +173,25 @@ class Answers:
         keep(found)
         return found
 
-    def _keep(self, name: bytes, version: int, found: Response) -> None:
-        _, before = self._kept.pop(name, (0, None))
-        self._size -= 0 if before is None else _size(before)
-        if len(found.body) > _LARGEST:
+    def _keep(self, name: bytes, version: int, since: float, found: Response) -> None:
+        self._drop(name)
+        if len(found.body) > LARGE:
             return
-        self._kept[name] = version, found
+        self._kept[name] = _Kept(version, since, found)
         self._size += _size(found)
+        if isinstance(found, Spooled):  # the disk is not to hold for long what nobody asks for, or was deleted
+            asyncio.get_running_loop().call_later(SPOOLED_SECONDS, self._drop_this, name, found)
         while self._size > _KEPT:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self._size -= _size(dropped)
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, name: bytes) -> None:
+        before = self._kept.pop(name, None)
+        self._size -= 0 if before is None else _size(before.found)
+
+    def _drop_this(self, name: bytes, found: Response) -> None:
+        kept = self._kept.get(name)
+        if kept is not None and kept.found is found:
+            self._drop(name)
 
     def stop(self) -> None:
         """End the threads; what they compute is dropped."""

@@ -11,13 +11,14 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dpsketch import files
 from dpsketch.answers import answer, top
 from dpsketch.errors import InvalidInput
 from dpsketch.local import Snapshot
 from dpsketch.local.tickets import new_key
 from dpsketch.results import Estimates
 from dpsketch.server.aggregates import Aggregate
-from dpsketch.server.answers import question
+from dpsketch.server.answers import SPOOLED_SECONDS, question
 from dpsketch.server.commits import Outcome
 from dpsketch.server.models import (
     FAILURES,
@@ -38,7 +39,6 @@ from dpsketch.server.models import (
 )
 from dpsketch.server.plausibility import doubts_of
 from dpsketch.server.refusals import Refused
-from dpsketch.server.releases import document_of
 from dpsketch.server.replies import estimates_reply, finite, reply
 from dpsketch.server.reports import LARGE, REPORTS_BODY, Sorted, sort_body
 from dpsketch.server.service import (
@@ -51,6 +51,8 @@ from dpsketch.server.service import (
     reading_caller,
     service_of,
 )
+from dpsketch.server.spooled import LARGE as LARGE_ANSWER
+from dpsketch.server.spooled import file_response
 from dpsketch.server.streams import stream_response
 from dpsketch.server.tables import Plan, Ticketing
 from dpsketch.server.tickets import spent_ticket
@@ -63,6 +65,7 @@ Reading = Annotated[Visitor, Depends(reading_caller)]
 Changing = Annotated[Visitor, Depends(administrator)]
 Fetching = Annotated[Visitor, Depends(device)]
 
+_IDENTIFIER = 16  # bytes of a report in an export, at least
 _JSON_OVERHEAD = 512  # bytes of names and numbers in the JSON form of a report, beside its raw fields
 
 
@@ -351,15 +354,19 @@ async def stream(identifier: str, visitor: Reading) -> Response:
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def export(identifier: str, visitor: Reading) -> Response:
-    """Return the collection as a .dps file, from which anyone may estimate."""
+    """Return the collection as a .dps file, from which anyone may estimate.
+
+    A large one that is open is made for callers without a token once in half a minute: it may be that old.
+    """
     aggregate = visitor.service.aggregates.get(identifier)
 
     def work() -> Response:
-        name = f'attachment; filename="{aggregate.row.id}.dps"'
-        content = document_of(aggregate.copy())
-        return Response(content, media_type="application/octet-stream", headers={"Content-Disposition": name})
+        content = files.encode(aggregate.snapshot().to_document())
+        return file_response(content, {"Content-Disposition": f'attachment; filename="{aggregate.row.id}.dps"'})
 
-    return await visitor.answer(question("export", identifier), work, aggregate.reports)
+    large = aggregate.reports * _IDENTIFIER >= LARGE_ANSWER
+    within = SPOOLED_SECONDS if large and visitor.stranger and not aggregate.is_closed() else 0.0
+    return await visitor.answer(question("export", identifier), work, aggregate.reports, within)
 
 
 @router.get("/{identifier}/counters", response_model=Counters)

@@ -12,11 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpsketch import files
 from dpsketch.answers import describe
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.kinds import KINDS, Kind, load
-from dpsketch.local import Collector
 from dpsketch.release import Release
 from dpsketch.server.logs import log
 from dpsketch.server.refusals import Refused
@@ -241,8 +239,3 @@ class Releases:
         with self._lock:
             self._all.pop(identifier, None)
             self._changes += 1
-
-
-def document_of(collector: Collector) -> bytes:
-    """Return the bytes of a collection as a release file."""
-    return files.encode(collector.to_document())

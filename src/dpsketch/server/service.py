@@ -25,7 +25,7 @@ from dpsketch.server.auth import SCOPES, Caller, Scope, Tokens, require
 from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.limits import Body, Quota, Rate
 from dpsketch.server.logs import log
-from dpsketch.server.memory import return_what_is_freed
+from dpsketch.server.memory import return_what_is_freed, settled
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases
@@ -189,9 +189,11 @@ class Visitor:
         """Whether they have neither a token nor a ticket."""
         return not self.known and self.mark is None
 
-    async def answer(self, name: bytes, work: Callable[[], Response], version: int = 0) -> Response:
-        """Answer a question, from what is kept or at the visitor's cost."""
-        return await self.service.answers.answer(self.key, self.known, name, work, version)
+    async def answer(
+        self, name: bytes, work: Callable[[], Response], version: int = 0, within: float = 0.0
+    ) -> Response:
+        """Answer a question, from what is kept or at the visitor's cost; ``within`` is how old it may be."""
+        return await self.service.answers.answer(self.key, self.known, name, work, version, within)
 
 
 def service_of(request: Request) -> Service:
@@ -346,7 +348,8 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             log("warning", "nobody may use the service yet: make a token with `dpsketch serve token create`")
         log("info", "started", releases=len(releases), collections=sum(1 for _ in aggregates))
         try:
-            yield service
+            with settled():
+                yield service
         finally:
             housekeeping.cancel()
             await collecting.stop()

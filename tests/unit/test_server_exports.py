@@ -1,0 +1,216 @@
+"""Exports beside reports: who exports or estimates copies no report and stops none, and a large export is made once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import tempfile
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from dpsketch import files, local
+from dpsketch.local import hashed
+from dpsketch.local.growing import Growing
+from dpsketch.server import collection_routes, spooled
+from dpsketch.server.app import create_app
+from dpsketch.server.refusals import StorageFailed
+from dpsketch.server.service import Service
+from dpsketch.server.settings import Settings
+
+PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
+RNG = np.random.default_rng(7)
+
+
+def compact(number: int) -> bytes:
+    return b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * number)))
+
+
+def users_of(exported: bytes) -> int:
+    return local.Collector.from_document(files.decode(exported, allow_sensitive=False)).users
+
+
+class Encoding:
+    """The encoding of an export, which waits to be let go on, and counts how often it was begun."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, document: files.Document) -> bytes:
+        self.begun += 1
+        self.reached.set()
+        assert self.go_on.wait(20)
+        return files.encode(document)
+
+
+def test_reports_are_stored_while_an_export_is_made_and_strangers_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The export stops in its middle until reports have come, been stored and been acknowledged."""
+    encoding = Encoding()
+    monkeypatch.setattr(collection_routes, "files", type("files", (), {"encode": encoding}))
+    for module, name in ((spooled, "LARGE"), (collection_routes, "LARGE_ANSWER")):
+        monkeypatch.setattr(module, name, 1000)
+    app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
+
+    async def work() -> None:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            service: Service = app.state.service
+            aggregate = service.aggregates.create("c", PROTOCOL.to_json(), ["a"])
+            assert (await service.store(aggregate, compact(500))).accepted == 500
+            address = f"/v1/collections/{aggregate.row.id}/export"
+            first = asyncio.create_task(client.get(address))
+            assert await asyncio.to_thread(encoding.reached.wait, 20)
+
+            assert (await service.store(aggregate, compact(700))).accepted == 700
+            assert aggregate.reports == 1200
+            second = asyncio.create_task(client.get(address))
+            await asyncio.sleep(0)
+            encoding.go_on.set()
+            bodies = [(await asked).content for asked in (first, second)]
+            bodies.append((await client.get(address)).content)
+            assert encoding.begun == 1
+            assert len(set(bodies)) == 1
+            assert users_of(bodies[0]) == 500, "what was there when it was begun, whole"
+
+            await service.close(aggregate)
+            assert users_of((await client.get(address)).content) == 1200, "once it is closed, all of it"
+
+    asyncio.run(work())
+
+
+def test_a_small_export_is_never_old(tmp_path: Path) -> None:
+    app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
+
+    async def work() -> None:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            service: Service = app.state.service
+            aggregate = service.aggregates.create("c", PROTOCOL.to_json(), None)
+            for number in (1, 2, 3):
+                await service.store(aggregate, compact(10))
+                exported = await client.get(f"/v1/collections/{aggregate.row.id}/export")
+                assert users_of(exported.content) == 10 * number
+
+    asyncio.run(work())
+
+
+def test_a_snapshot_copies_no_report_and_stays_what_it_is() -> None:
+    collector = PROTOCOL.collector()
+    collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 900)))
+    snapshot = collector.snapshot()
+    now = collector._now()
+    assert np.shares_memory(snapshot.ids, now.ids)
+    for name, values in now.tally.columns().items():
+        assert np.shares_memory(snapshot.tally.columns()[name], values)
+    before = files.encode(snapshot.to_document())
+    assert before == files.encode(collector.to_document())
+    columns = PROTOCOL.form.from_bytes(compact(50))
+    collector.unseen(columns)  # enters them and takes them out again
+    assert files.encode(snapshot.to_document()) == before
+    for _ in range(3):
+        collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["b"]] * 900)))
+    assert files.encode(snapshot.to_document()) == before
+    assert collector.users == 3600
+
+
+def test_copies_of_a_growing_array_go_their_own_ways() -> None:
+    first = Growing(np.empty(0, np.int64))
+    first.add(np.arange(5))
+    second, view = first.copy(), first.rows()
+    first.add(np.array([50, 60]))
+    second.add(np.array([70]))
+    first.add(first.rows())
+    assert view.tolist() == [0, 1, 2, 3, 4]
+    assert second.rows().tolist() == [0, 1, 2, 3, 4, 70]
+    assert first.rows().tolist() == [0, 1, 2, 3, 4, 50, 60] * 2
+    assert first.memory == 14 * 8
+
+
+def test_a_copy_of_a_collector_goes_its_own_way() -> None:
+    first = PROTOCOL.collector()
+    reports = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 60))
+    first.receive(reports[:20])
+    second = first.copy()
+    first.receive(reports[20:40])
+    second.receive(reports[30:])
+    assert (first.users, second.users) == (40, 50)
+    assert first.receive(reports).repeated == 40
+    assert second.receive(reports).repeated == 50
+    assert files.encode(first.to_document()) == files.encode(second.to_document())
+
+
+@pytest.mark.parametrize("few", [1, 8, 1 << 18])
+def test_cells_are_how_often_each_bucket_was_named(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorted where pairs are more than the reports; counted, whole or a part at a time, where they are not."""
+    monkeypatch.setattr(hashed, "_FEW", few)
+    protocol: Any
+    for protocol in (PROTOCOL, local.OptimalLocalHashing(1.0, width=4, seeds=8)):
+        seeds, buckets = RNG.integers(0, protocol.seeds, 300), RNG.integers(0, protocol.buckets, 300)
+        cells = protocol.cells({"seed": seeds.astype(np.uint16), "bucket": buckets.astype(np.uint32)})
+        expected = Counter((seeds * protocol.buckets + buckets).tolist())
+        assert list(zip(cells.numbers.tolist(), cells.sizes.tolist(), strict=True)) == sorted(expected.items())
+
+
+def test_a_large_answer_is_a_file_without_a_name_that_is_gone_with_it(tmp_path: Path) -> None:
+    tempfile.tempdir = str(tmp_path)
+    try:
+        answer = spooled.Spooled(bytes(range(256)) * 4096, {"X": "y"})
+    finally:
+        tempfile.tempdir = None
+    assert list(tmp_path.iterdir()) == []
+    assert answer.headers["content-length"] == str(1 << 20)
+    number = answer._file
+
+    async def whole(answer: spooled.Spooled) -> bytes:
+        return b"".join([piece async for piece in answer._pieces()])
+
+    assert asyncio.run(whole(answer)) == bytes(range(256)) * 4096
+    del answer
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
+def test_where_there_is_no_room_for_a_large_answer_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
+    with pytest.raises(StorageFailed, match="temporary files"):
+        spooled.Spooled(b"x", {})
+
+
+def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:
+    now = 100.0
+    pace = spooled.Pace(1000.0, clock=lambda: now)
+    assert [pace.wait(500) for _ in range(4)] == [0.0, 0.5, 1.0, 1.5]
+    now = 101.0
+    assert pace.wait(500) == 1.0
+    now = 200.0
+    assert pace.wait(500) == 0.0, "what was not used is not saved up"
+
+
+def test_a_running_service_is_not_looked_through_for_garbage(tmp_path: Path) -> None:
+    """All that was there at its start is left out, and taken up again when it ends."""
+    app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
+    before = gc.get_freeze_count()
+
+    async def work() -> None:
+        async with app.router.lifespan_context(app):
+            assert gc.get_freeze_count() > 10_000
+            assert len(gc.get_objects()) < gc.get_freeze_count() / 10
+
+    asyncio.run(work())
+    assert gc.get_freeze_count() <= before
