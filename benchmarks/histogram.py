@@ -234,7 +234,7 @@ def page(
         "## The same form, the same cap",
         "",
         "Ours with `form=` forced to the rival's kind of noise: truncated Laplace beside Laplace, and Gaussian beside "
-        "Gaussian. The noise of Laplace forms has the same scale in all three libraries, and ours is "
+        "Gaussian; Tumult selects by Laplace noise only. Laplace forms have the same scale in all three, and ours is "
         "cut off besides. A lower threshold lists more keys that just pass, whose noise is upwards: errors of what is "
         "listed then are a little larger, though those of the same keys are not.",
         "",
@@ -269,7 +269,8 @@ def page(
         "## Seconds a release",
         "",
         "Of ours, OpenDP and PipelineDP without counting: ours counts once for all releases, they were given counts. "
-        "Beside them polars' grouping by key, without privacy. Tumult's are above.",
+        "Beside them polars' grouping by key, without privacy. Tumult's are above. They are by the clock of a machine "
+        "that does other work too: compare them within a row.",
         "",
         f"| data | unit | ε | {' | '.join(columns[:4])} | polars |",
         "|---|---|---|---|---|---|---|---|",
