@@ -208,7 +208,8 @@ def cases() -> Iterator[Case]:
     yield Case("flat", equal(2500, 50, 2500), 5, 1024, 1.0, True)
     for name in ("retail", "kosarak"):
         yield Baskets(f"{name} users", zipf(1.0), 5, 1024)
-        yield Baskets(f"{name} users", zipf(1.0), 3, 4096)
+        # Of retail's 30 heaviest 40 tables covered 93.8%, two standard errors below 95: as few as chance gives, or not.
+        yield Baskets(f"{name} users", zipf(1.0), 3, 4096, seeds=3 * SEEDS if name == "retail" else SEEDS)
     for rows in (3, 5):
         yield Case("Zipf 1.05, 10⁵ keys", zipf(1.05, 80_000), rows, 1024)
     yield Case("Zipf 1.05, 10⁶ keys", zipf(1.05, 800_000), 5, 1024, seeds=1)

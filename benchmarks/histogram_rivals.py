@@ -56,6 +56,7 @@ print(json.dumps([shown > 1.5 * claimed, claimed, shown]))
 
 PEER = """
 import json, math, time
+from functools import cache
 import numpy as np
 import opendp.prelude as dp
 from pipeline_dp import PartitionSelectionStrategy
@@ -72,6 +73,8 @@ def capped(users, keys, cap):
     rank = np.arange(len(whose)) - np.repeat(first, np.diff(np.r_[first, len(whose)]))
     return np.bincount(keys[order[rank < cap]])
 
+# What a budget asks for is worked out once for all data sets.
+@cache
 def laplace(epsilon, delta, m):
     def make(threshold):
         space = inputs, dp.l01inf_distance(dp.absolute_distance(T="i64"))
@@ -83,6 +86,7 @@ def laplace(epsilon, delta, m):
     threshold = dp.binary_search(fits, bounds=(1, 100_000_000), T=int) + {beyond!r}
     return make(threshold), threshold
 
+@cache
 def gaussian(epsilon, delta, m):
     # Distances are of the counts' type, and the root of m is no whole number: counts are floats here.
     floats = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=float, nan=False))
@@ -144,6 +148,7 @@ print(json.dumps(rows))
 
 TUMULT = """
 import json, os, sys, tempfile, time, warnings
+from functools import cache
 os.environ["PYSPARK_PYTHON"] = sys.executable
 warnings.filterwarnings("ignore")
 import numpy as np
@@ -165,6 +170,7 @@ def capped(users, keys, cap):
     rank = np.arange(len(whose)) - np.repeat(first, np.diff(np.r_[first, len(whose)]))
     return keys[order[rank < cap]]
 
+@cache
 def selection(epsilon, delta, m):
     return create_partition_selection_measurement(
         SparkDataFrameDomain({{"key": SparkIntegerColumnDescriptor()}}),

@@ -255,6 +255,14 @@ INTERVALS = [
         "in a narrow table, where keys share two cells, messages are taken for held out",
     ),
     Mutant(
+        "decoding-never-asks-anew",
+        "sketches/countsketch/decoding.py",
+        "_RESTARTS = 2",
+        "_RESTARTS = 0",
+        "tests/unit/test_decoding.py -k anothers_place",
+        "an absent key that took a heavy one's place keeps it, although cells around them are not explained",
+    ),
+    Mutant(
         "decoding-one-look",
         "sketches/heavy/search.py",
         "_LOOKS = 4",

@@ -221,7 +221,7 @@ def test_a_moment_key_has_the_same_variates_in_every_batch(p: float) -> None:
 PUBLIC = {
     "sketches/bounds.py",
     "sketches/continual/designs.py",
-    "sketches/countsketch/decoding.py",
+    "sketches/countsketch/exchange.py",
     "sketches/countsketch/linear.py",
     "sketches/density/intervals.py",
     "sketches/density/private.py",

@@ -193,6 +193,20 @@ def test_threads_and_progress_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert len(told) <= told[0][1]
 
 
+def test_a_key_that_took_anothers_place_gives_it_back() -> None:
+    """Fifty keys of 20,000 among 5,000 candidates in three rows. One of them shares two cells, with equal signs, with a
+    candidate that is absent, and others lie in their third cells: at first the absent one has the whole count, without
+    any doubt, and neighbours have cells that nothing explains."""
+    rng = np.random.default_rng(30_020)
+    keys, counts = rng.choice(2**48, 5000, replace=False), np.append(np.full(50, 20_000), np.zeros(4950, np.int64))
+    sketch = dps.CountSketch(rows=3, width=256, unit=dps.per_record(), seed=30_020)
+    sketch.update(keys[:50], counts=counts[:50])
+    with noise.seeded_noise_for_tests_only(30_020):
+        found = sketch.release(rho=0.028).decode(keys)
+    assert np.sqrt(np.mean((found.value - counts) ** 2)) < 10
+    assert np.abs(found.value - counts).max() < 50
+
+
 def test_more_candidates_go_on_from_what_was_decoded() -> None:
     rng = np.random.default_rng(2)
     prints = rng.integers(0, 2**64, 1000, dtype=np.uint64)

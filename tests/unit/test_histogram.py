@@ -421,6 +421,26 @@ def test_what_was_not_found_may_count_up_to_its_ceiling() -> None:
         assert np.all(private.estimate(missing).high >= people * unit.max_weight * min(1, 10 / keys))
 
 
+@pytest.mark.parametrize("keys", [110, 1000])
+def test_the_ceiling_of_what_was_not_found_is_hardly_above_the_exact_one(keys: int) -> None:
+    """A user with more keys than take part gives one its weight with a chance. Of so many who hold it, as few as the
+    noise may have hidden do with a probability below a half of that allowed."""
+    from scipy.special import bdtr
+    from scipy.stats import norm
+
+    histogram = dps.Histogram(unit=dps.per_user(keys), key_type="int")
+    histogram.update([1], users=["a"])
+    private = histogram.release(epsilon=0.5, delta=1e-6, form="weighted")
+    finding = private.mechanism.finding
+    assert finding is not None
+    reach = finding.laws[-1].sigma * norm.isf(0.025 / 2)
+    hidden = (finding.cutoffs[-1] + reach) / (2**20 / 10)
+    holders = np.arange(1, 20_000)
+    least = holders[bdtr(np.floor(hidden), holders, 100 / keys) <= 0.025 / 2][0]
+    high = private.estimate([7]).high[0]
+    assert least <= high <= 1.1 * least
+
+
 def test_names_alone_come_without_counts() -> None:
     histogram = dps.Histogram(unit=dps.per_user(2))
     histogram.update(["a"] * 500, users=list(range(500)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy.typing as npt
 import pytest
 
 import dpsketch as dps
+from dpsketch import files
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.histogram.intervals import log_reaching, misfit, prior_exponent, sum_width
+from dpsketch.sketches.histogram.intervals import log_reaching, misfit, posterior_is_cheap, prior_exponent, sum_width
+from dpsketch.sketches.histogram.thresholds import gaussian, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
 
 Integers = npt.NDArray[np.int64]
@@ -85,6 +88,23 @@ def test_posterior_sums_enter_the_count_of_all_others() -> None:
     assert found.posterior is not None
     assert found.to_json()["posterior"] == found.posterior
     assert private.others.value == pytest.approx(private.rest - found.posterior)
+
+
+@pytest.mark.parametrize("cutoff", [10**6, 10**15])
+def test_a_cutoff_that_nobody_needs_costs_a_reader_nothing(cutoff: int) -> None:
+    """A file with a far higher cutoff keeps its promise; cells for every count below it would fill any memory."""
+    document = histogram(np.full(50, 10**16)).release(epsilon=1.0, delta=1e-6, others=True).to_document()
+    mechanism = document.header["mechanism"]
+    forged = {**mechanism, "finding": {**mechanism["finding"], "cutoff": cutoff}}
+    private = dps.load(files.encode(replace(document, header={**document.header, "mechanism": forged})))
+    assert private.sum().posterior is None
+    assert private.facts()["threshold"] == cutoff
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 10.0])
+def test_every_cutoff_that_a_budget_asks_for_has_posterior_means(epsilon: float) -> None:
+    for found in (truncated_laplace(epsilon, 1e-15, 1, True), gaussian(epsilon, 1e-15, 10, 7, True)):
+        assert posterior_is_cheap(found.law, found.cutoff)
 
 
 def test_a_list_has_no_threshold_to_take_back() -> None:

@@ -180,7 +180,7 @@ MADE = {
     "ClassSpec EmbeddingMap Finding Layout OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
-    "Flips Floor Memory Part Prepared Spread Terms TooLow _Attempt Prediction SharedNoise LocalProtocol",
+    "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",
     "_Weighed AutoBound BoundCurve Choice",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",

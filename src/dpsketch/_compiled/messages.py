@@ -71,6 +71,17 @@ def _median(values: Floats, order: npt.NDArray[np.int64], skip: int) -> float:
 
 
 @kernel
+def _weighed(value: float, precision: float, centre: float, freedom: float) -> tuple[float, float, float]:
+    """Return a reading's distance from a centre, the square of that over its variance, and its weight.
+
+    The weight is that of Student's law with so many degrees of freedom; without any it is 1.
+    """
+    gap = value - centre
+    square = gap * gap * precision
+    return gap, square, (freedom + 1.0) / (freedom + square) if freedom > 0.0 else 1.0
+
+
+@kernel
 def _locate(
     values: Floats, precisions: Floats, order: npt.NDArray[np.int64], skip: int, freedom: float
 ) -> tuple[float, float]:
@@ -106,9 +117,7 @@ def _locate(
     strayed = 0.0
     for j in range(len(values)):
         if j != skip:
-            gap = values[j] - centre
-            square = gap * gap * precisions[j]
-            weight = (freedom + 1.0) / (freedom + square) if freedom > 0.0 else 1.0
+            _, square, weight = _weighed(values[j], precisions[j], centre, freedom)
             total += weight * precisions[j]
             strayed += weight * square
     return centre, max(1.0, strayed / (count - 1)) / total
@@ -125,6 +134,7 @@ def _without_each(
     taken for each of them, so that a row's own need only be subtracted.
     """
     rows = len(values)
+    freedom = freedom if rows > 3 else 0.0
     middle = rows // 2
     for side in range(3):
         start = 0 if side == 0 else middle + side - 1
@@ -136,17 +146,13 @@ def _without_each(
         moved = 0.0
         strayed = 0.0
         for r in range(rows):
-            gap = values[r] - centre
-            square = gap * gap * precisions[r]
-            weight = (freedom + 1.0) / (freedom + square) if rows > 3 else 1.0
+            gap, square, weight = _weighed(values[r], precisions[r], centre, freedom)
             total += weight * precisions[r]
             moved += weight * precisions[r] * gap
             strayed += weight * square
         for place in range(start, stop):
             r = order[place]
-            gap = values[r] - centre
-            square = gap * gap * precisions[r]
-            weight = (freedom + 1.0) / (freedom + square) if rows > 3 else 1.0
+            gap, square, weight = _weighed(values[r], precisions[r], centre, freedom)
             rest = max(total - weight * precisions[r], 1e-12 * total)
             shift = (moved - weight * precisions[r] * gap) / rest
             found[r] = centre + shift
@@ -155,22 +161,28 @@ def _without_each(
 
 @kernel
 def _readings(
+    key: int,
     cells: Cells,
     signs: Signs,
-    base: float,
+    bases: Floats,
     offsets: Shorts,
     variances: Shorts,
     own: float,
-    residuals: Floats,
-    spreads: Floats,
-    least: float,
+    left: tuple[Floats, Floats, float],
     values: Floats,
     precisions: Floats,
+    order: npt.NDArray[np.int64],
 ) -> None:
-    """Fill in what one key reads in each row, and the reciprocals of the variances."""
-    for r in range(len(cells)):
-        values[r] = signs[r] * residuals[cells[r]] + (base + offsets[r])
-        precisions[r] = 1.0 / max(spreads[cells[r]] - own * variances[r], least)
+    """Fill in what one key reads in each row, the reciprocals of the variances, and the order of the readings.
+
+    ``left`` is what is left of the cells, its variances, and the least of these that a reading can have.
+    """
+    residuals, spreads, least = left
+    for r in range(len(values)):
+        cell = cells[key, r]
+        values[r] = signs[key, r] * residuals[cell] + (bases[key] + offsets[key, r])
+        precisions[r] = 1.0 / max(spreads[cell] - own * variances[key, r], least)
+    _sorted(values, order)
 
 
 @kernel
@@ -200,6 +212,7 @@ def sweep(
     most ``limit``, in its second the others.
     """
     rows = cells.shape[1]
+    left = (residuals, spreads, least)
     values = np.empty(rows)
     precisions = np.empty(rows)
     order = np.empty(rows, np.int64)
@@ -216,20 +229,7 @@ def sweep(
         n = len(piece)
         for j in range(n):
             i = piece[j]
-            _readings(
-                cells[i],
-                signs[i],
-                bases[i],
-                offsets[i],
-                variances[i],
-                1.0,
-                residuals,
-                spreads,
-                least,
-                values,
-                precisions,
-            )
-            _sorted(values, order)
+            _readings(i, cells, signs, bases, offsets, variances, 1.0, left, values, precisions, order)
             readings[j], errors[j] = _locate(values, precisions, order, -1, freedom)
             _without_each(values, precisions, order, freedom, others, other_errors)
             for r in range(rows):
@@ -279,25 +279,13 @@ def read(
     No degrees of freedom stand for the mean, and −1 for the median.
     """
     n, rows = cells.shape
+    left = (residuals, spreads, least)
     values = np.empty(rows)
     precisions = np.empty(rows)
     order = np.empty(rows, np.int64)
     for i in range(n):
         for part in (own, 1.0):
-            _readings(
-                cells[i],
-                signs[i],
-                bases[i],
-                offsets[i],
-                variances[i],
-                part,
-                residuals,
-                spreads,
-                least,
-                values,
-                precisions,
-            )
-            _sorted(values, order)
+            _readings(i, cells, signs, bases, offsets, variances, part, left, values, precisions, order)
             if freedom < 0.0:
                 found[i] = _median(values, order, -1)
                 error = 1.0 / float(np.sum(precisions))

@@ -23,7 +23,7 @@ from dpsketch.truncated import Law, TruncatedLaplace
 __all__ = [
     "either_side", "half_width", "highest", "least_listed", "log_reaching", "lowest", "mean_beyond", "misfit",
     "most_missed", "ordinary",
-    "posterior_means", "prior_exponent", "selective", "sum_width",
+    "posterior_is_cheap", "posterior_means", "prior_exponent", "selective", "sum_width",
 ]  # fmt: skip
 
 Integers = npt.NDArray[np.int64]
@@ -35,6 +35,8 @@ _ROUNDING = 1e-9
 _CELLS = 64
 _NEAR = 40
 _EXPONENTS = (1.01, 6.0)
+# A cutoff needs no more cells than this unless it is far higher than its noise asks for, as nobody's but a forger's is.
+_MOST_CELLS = 1 << 13
 
 
 def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
@@ -226,6 +228,11 @@ def posterior_means(counts: Integers, law: Law, cutoff: int) -> Floats:
     return means
 
 
+def posterior_is_cheap(law: Law, cutoff: int) -> bool:
+    """Say whether posterior means take little time and memory. A file may state any cutoff that keeps its promise."""
+    return _PriorCells.number(law, cutoff) <= _MOST_CELLS
+
+
 def misfit(counts: Integers, law: Law, cutoff: int) -> float:
     """Return how far the listed counts are from what the prior of :func:`prior_exponent` predicts of them.
 
@@ -245,16 +252,26 @@ class _PriorCells:
     """The true counts from 1 on in cells of equal width, up to where the noise sees the prior as straight."""
 
     def __init__(self, law: Law, cutoff: int) -> None:
-        deviation = math.sqrt(law.variance)
         self._law, self._cutoff = law, cutoff
-        self._width = width = 2 * int(deviation / _CELLS / 2) + 1  # odd, so that a cell has a middle
-        self.last = cutoff + int(_NEAR * deviation) + 1
-        below = int(20 * deviation / width) + 2
-        self._size = self.last // width + 1 + below
+        width, self.last, below = self._shape(law, cutoff)
+        self._width, self._size = width, self.number(law, cutoff)
         self.middles: Floats = np.arange(self._size, dtype=np.float64) * width + (width + 1) / 2
         offsets = np.arange(-below, self._size + 1) * width - (width - 1) // 2
         self._noise = -np.diff(np.exp(log_reaching(law, offsets)))
         self._below = below
+
+    @staticmethod
+    def _shape(law: Law, cutoff: int) -> tuple[int, int, int]:
+        """Return the width of a cell, the last count of interest, and how many cells noise reaches down."""
+        deviation = math.sqrt(law.variance)
+        width = 2 * int(deviation / _CELLS / 2) + 1  # odd, so that a cell has a middle
+        return width, cutoff + int(_NEAR * deviation) + 1, int(20 * deviation / width) + 2
+
+    @classmethod
+    def number(cls, law: Law, cutoff: int) -> int:
+        """Return how many cells there are."""
+        width, last, below = cls._shape(law, cutoff)
+        return last // width + 1 + below
 
     @property
     def ends(self) -> Floats:

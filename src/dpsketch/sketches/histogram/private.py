@@ -266,10 +266,12 @@ class PrivateHistogram(NamedCounts):
                 return float(cutoff + intervals.half_width(law, tail))
             case WeightedRounds(laws, cutoffs, cap):
                 # Whoever counts on it gives it the least weight at least, and what the last round summed did not pass.
-                # Of users with more keys than the cap some give it none: as many more may hold it.
+                # A user with more keys than the cap gives it its weight with a chance of 1 over ``left_out`` at least.
+                # Where μ are expected to, fewer than μ − √(2μ·ln(1/p)) do with probability p at most (Chernoff).
                 holders = (cutoffs[-1] + intervals.half_width(laws[-1], tail / 2)) / int(unit_weights(cap)[-1])
                 left_out = max(1.0, self.spec.unit.max_keys / cap)
-                spare = 0.0 if left_out == 1 else math.sqrt(2 * math.log(2 / tail) * holders * left_out)
+                rare = 0.0 if left_out == 1 else math.log(2 / tail)
+                spare = rare + math.sqrt(rare * (rare + 2 * holders))
                 return (holders + spare) * left_out * mechanism.reach.units
             case never:
                 assert_never(never)

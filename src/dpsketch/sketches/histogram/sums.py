@@ -63,7 +63,9 @@ class Passed:
 
     def posterior(self, places: Integers) -> float | None:
         """Return the sum of the posterior means of the counts at these places, where a power law fits them all."""
-        if not len(self.counts) or intervals.misfit(self.counts, self.law, self.cutoff) > _LARGEST_MISFIT:
+        if not len(self.counts) or not intervals.posterior_is_cheap(self.law, self.cutoff):
+            return None
+        if intervals.misfit(self.counts, self.law, self.cutoff) > _LARGEST_MISFIT:
             return None
         return float(intervals.posterior_means(self.counts, self.law, self.cutoff)[places].sum())
 

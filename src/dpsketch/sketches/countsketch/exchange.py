@@ -1,0 +1,339 @@
+"""Messages between candidate keys and the cells of a table, renewed sweep by sweep.
+
+Every key sends each of its cells the expectation of its count given its *other* rows, under a prior that is learned
+from all keys: a mixture of a zero and half-normal laws of all scales (normal ones where counts may be negative). What
+is left of a cell without its keys' messages is what rows that were held out leave; see ``decoding``, which judges it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import threads
+from dpsketch._compiled import countsketch as kernels
+from dpsketch._compiled import expectation, messages
+from dpsketch.sketches.countsketch.location import pseudo_places, root_mean_square
+
+__all__ = ["CHUNK", "LEAST_SCALE", "ROUND", "Attempt", "Exchange", "Messages", "Prior", "places_of", "read_off"]
+
+Floats = npt.NDArray[np.float64]
+Shorts = npt.NDArray[np.float32]
+Prints = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int32]
+Signs = npt.NDArray[np.int8]
+
+# A message moves by this part of the way in one sweep; all of it lets three rows swing for ever.
+_STEP = 0.5
+# Messages have settled when they still move by this part of an estimate's error. A key whose messages move by less than
+# so many times the square of that is visited every fourth sweep only, when the whole is judged as well.
+_SETTLED = 0.02
+ROUND = 4
+_MOVING = 16.0
+# Degrees of freedom of the law by which readings are weighted: in messages, and, to be chosen from, in the end.
+# 0 is the mean and −1 the median.
+_FREEDOM = 10.0
+_READINGS: tuple[float, ...] = (0.0, 4.0, 1.5, -1.0)
+# A later reading must promise this much less error.
+_READING_GAIN = 0.99
+# The prior's scales grow by this factor, and so much of it is zero to begin with.
+_RATIO = 4.0
+_ZERO_SHARE = 0.9
+# The median of the square of a standard normal variable.
+_MEDIAN_SQUARE = 0.4549
+# How much of the variance of a key's own messages its reading is free of. All of it is, where keys share no two cells.
+_OWN = 0.75
+# Noise that rounds to nothing still has to be divided by.
+LEAST_SCALE = 1e-4
+# A cell this many standard deviations from nothing has a key that is not listed, or keys that took each other's place.
+# The latter are few cells; and around them only what stands out so far can have taken a place.
+_UNEXPLAINED = 8.0
+_FEW, _SHARE = 8, 0.01
+_STANDS_OUT = 5.0
+# Keys whose cells are worked out at a time. They are not kept: to hash again costs less than to hold.
+CHUNK = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """What each key's other rows say of its count, in each row, and the variance of that: bases + offsets, variances.
+
+    This is all that is held of a key between sweeps: 8 bytes, and 8 more a row.
+    """
+
+    bases: Floats
+    offsets: Shorts
+    variances: Shorts
+
+    @classmethod
+    def silent(cls, keys: int, rows: int) -> Messages:
+        """Return messages that say nothing yet."""
+        return cls(np.zeros(keys), np.zeros((keys, rows), np.float32), np.zeros((keys, rows), np.float32))
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+    def __getitem__(self, part: slice) -> Messages:
+        return Messages(self.bases[part], self.offsets[part], self.variances[part])
+
+    def copy_to(self, other: Messages) -> None:
+        """Write these messages over those of the first keys of another exchange."""
+        other.bases[: len(self)] = self.bases
+        other.offsets[: len(self)] = self.offsets
+        other.variances[: len(self)] = self.variances
+
+    def forget(self, which: npt.NDArray[np.int64]) -> None:
+        """Let some keys say nothing again."""
+        self.bases[which] = 0.0
+        self.offsets[which] = 0.0
+        self.variances[which] = 0.0
+
+
+def places_of(prints: Prints, row_keys: Prints, width: int) -> tuple[Places, Signs]:
+    """Return the cells of keys, numbered row after row, and their signs there."""
+    buckets, signs = kernels.cells(prints, row_keys, width)
+    return buckets + np.arange(len(row_keys), dtype=np.int32) * np.int32(width), signs
+
+
+def read_off(
+    places: Places,
+    signs: Signs,
+    sent: Messages,
+    own: float,
+    remaining: Floats,
+    spreads: Floats,
+    noise_scale: float,
+    freedom: float,
+) -> tuple[Floats, Floats]:
+    """Read keys off what is left of a table: values, and variances if they are free of so much of their messages'."""
+    values, variances = np.empty(len(places)), np.empty(len(places))
+    state = (sent.bases, sent.offsets, sent.variances)
+    left = (remaining.ravel(), spreads.ravel(), noise_scale**2)
+    messages.read(places, signs, *state, own, *left, freedom, values, variances)
+    return values, variances
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """The law of counts: a mixture of a zero and of normal laws, or of their sizes where counts are not negative."""
+
+    weights: Floats
+    scales: Floats
+    signed: bool
+
+    @classmethod
+    def of(cls, counters: Floats, noise_scale: float, signed: bool) -> Prior:
+        """Return the law to begin with: all scales that the counters could tell."""
+        noise_scale = max(noise_scale, LEAST_SCALE)
+        largest = max(float(np.abs(counters).max()), 4 * noise_scale)
+        finest = 0.5 * noise_scale / math.sqrt(len(counters))
+        parts = math.ceil(math.log(largest / finest) / math.log(_RATIO)) + 1
+        scales = np.append(0.0, np.geomspace(finest, largest, parts) ** 2)
+        return cls(np.append(_ZERO_SHARE, np.full(parts, (1 - _ZERO_SHARE) / parts)), scales, signed)
+
+    def learned(self, keys: Floats) -> Prior:
+        """Return the law in which each part has its share of the keys."""
+        return replace(self, weights=(keys + 0.5) / (keys.sum() + 0.5 * len(keys)))
+
+    def expect(self, readings: Floats, variances: Floats) -> tuple[Floats, Floats]:
+        """Return the mean of each count given its reading, and how many keys each part has."""
+        means, keys = np.empty(len(readings)), np.zeros(len(self.weights))
+        for start in range(0, len(readings), CHUNK):
+            part = slice(start, start + CHUNK)
+            some = readings[part].copy()
+            shares = np.empty((len(keys), len(some)))
+            law = (self.weights, self.scales, self.signed)
+            expectation.expect(some, variances[part], *law, means[part], np.empty(len(some)), shares)
+            keys += shares.sum(axis=1)
+        return means, keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """What is left of the table after some sweep, and how pseudo-keys are best read off it."""
+
+    remaining: Floats
+    spreads: Floats
+    freedom: float
+    seen: Floats
+    scores: Floats
+    error: float
+    prior: Prior
+
+
+class Exchange:
+    """Messages between candidates and cells, renewed sweep by sweep.
+
+    Attributes
+    ----------
+    sweeps, sweeps_in_all : int
+        How many there were since keys were last asked anew, and since the beginning.
+    scale : float
+        Standard deviation of the noise in one counter.
+    """
+
+    def __init__(self, counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> None:
+        self.sweeps = self.sweeps_in_all = 0
+        self._counters = counters
+        self._prints, self._row_keys = prints, row_keys
+        self.scale = max(noise_scale, LEAST_SCALE)
+        self._pseudo = pseudo_places(*counters.shape)
+        self._messages = Messages.silent(len(prints), len(counters))
+        self._kept: Messages | None = None
+        self._changes = np.full(len(prints), np.inf, np.float32)
+        self._moving = 0.0
+        self._prior = Prior.of(counters, self.scale, signed)
+        # How many keys of each part of the prior a chunk has: among those that moved last time, and among the others.
+        self._chunks = [slice(start, start + CHUNK) for start in range(0, len(prints), CHUNK)]
+        self._keys = np.zeros((len(self._chunks), 2, len(self._prior.weights)))
+        self._clear()
+
+    def resume(self, sent: Messages) -> None:
+        """Go on from what some of the candidates, the first ones, have sent before."""
+        sent.copy_to(self._messages)
+        self._clear()
+
+    def _places(self, chunk: slice) -> tuple[Places, Signs]:
+        return places_of(self._prints[chunk], self._row_keys, self._counters.shape[1])
+
+    def _clear(self) -> None:
+        """Clear the cells of the messages, and find the spread of what is left: noise, messages, and unlisted keys."""
+        means, known = np.zeros(self._counters.shape), np.zeros(self._counters.shape)
+
+        def gather(rows: slice) -> None:
+            for chunk in self._chunks:
+                places, signs = places_of(self._prints[chunk], self._row_keys[rows], self._counters.shape[1])
+                sent = self._messages[chunk]
+                state = (sent.bases, sent.offsets[:, rows], sent.variances[:, rows])
+                messages.gather(places, signs, *state, means[rows].ravel(), known[rows].ravel())
+
+        # A row is added up by one thread, so that the bits do not depend on their number.
+        threads.run([partial(gather, part) for part in threads.parts(len(self._row_keys), 1)])
+        self._remaining = self._counters - means
+        spreads = self.scale**2 + known
+        unlisted = float(np.median(self._remaining**2 / _MEDIAN_SQUARE - spreads))
+        self._spreads = spreads + max(0.0, unlisted)
+
+    def _tolerance(self) -> float:
+        """Return the mean square by which messages may still move."""
+        crowd = max(1.0, float(len(self._prints) / self._counters.shape[1]))
+        variance = float(np.mean(self._spreads)) / len(self._counters)
+        return _SETTLED**2 * variance / crowd
+
+    def sweep(self) -> None:
+        """Renew the messages, all of them once in a round and otherwise those that still move."""
+        everyone = self.sweeps < ROUND or self.sweeps % ROUND == 0
+        limit = _MOVING * self._tolerance()
+        if everyone:
+            self._changes[:] = np.inf
+            self._keys[:] = 0.0
+
+        def renew(part: slice) -> None:
+            for chunk, keys in zip(self._chunks[part], self._keys[part], strict=True):
+                changes, sent = self._changes[chunk], self._messages[chunk]
+                keys[1] = 0.0
+                messages.sweep(
+                    *self._places(chunk),
+                    sent.bases,
+                    sent.offsets,
+                    sent.variances,
+                    np.flatnonzero(changes > self._moving),
+                    self._remaining.ravel(),
+                    self._spreads.ravel(),
+                    self.scale**2,
+                    self._prior.weights,
+                    self._prior.scales,
+                    self._prior.signed,
+                    _FREEDOM,
+                    1.0 if self.sweeps == 0 else _STEP,
+                    limit,
+                    changes,
+                    keys,
+                )
+
+        # Every key writes its own messages only, so that the bits do not depend on the number of threads.
+        threads.run([partial(renew, part) for part in threads.parts(len(self._chunks), 1)])
+        self._moving = limit
+        self._prior = self._prior.learned(self._keys.sum(axis=(0, 1)))
+        self.sweeps += 1
+        self.sweeps_in_all += 1
+        self._clear()
+
+    def has_settled(self) -> bool:
+        """Whether the messages have stopped moving."""
+        return self.sweeps > ROUND and float(np.mean(self._changes, dtype=np.float64)) < self._tolerance()
+
+    def attempt(self) -> Attempt:
+        """Find the reading that suits what is left of the table, by pseudo-keys."""
+        places, signs = self._pseudo
+        silent = Messages.silent(len(places), len(self._counters))
+        left = (self._remaining, self._spreads, self.scale)
+        tried: dict[float, tuple[Floats, Floats]] = {}
+
+        def attempt(part: slice) -> None:
+            for freedom in _READINGS[part]:
+                tried[freedom] = read_off(places, signs, silent, 1.0, *left, freedom)
+
+        threads.run([partial(attempt, part) for part in threads.parts(len(_READINGS), 1)])
+        best: tuple[float, float] | None = None
+        for freedom in _READINGS:
+            error = root_mean_square(tried[freedom][0])
+            if best is None or error < _READING_GAIN * best[0]:
+                best = error, freedom
+        assert best is not None
+        error, freedom = best
+        seen, variances = tried[freedom]
+        return Attempt(self._remaining, self._spreads, freedom, seen, seen / np.sqrt(variances), error, self._prior)
+
+    def keep(self, attempt: Attempt) -> Attempt:
+        """Keep the messages of this attempt, which later sweeps change."""
+        if self._kept is None:
+            self._kept = Messages.silent(len(self._messages), len(self._counters))
+        self._messages.copy_to(self._kept)
+        return attempt
+
+    def doubt(self, kept: Attempt) -> bool:
+        """Let keys speak anew around the cells that the attempt kept cannot explain; say whether there are such.
+
+        An absent key that shares two cells with a heavy one may have taken its count: then both are sure of it, and
+        what does not fit shows in cells of their neighbours. So what was said is forgotten by all who share a cell with
+        a key that stands out and is in such a cell.
+        """
+        assert self._kept is not None
+        unexplained = (kept.remaining**2 > _UNEXPLAINED**2 * kept.spreads).ravel()
+        if not 0 < np.count_nonzero(unexplained) <= max(_FEW, _SHARE * unexplained.size):
+            return False
+        around = np.zeros(unexplained.size, bool)
+        usual = kept.spreads.ravel() / len(self._counters)
+        for chunk in self._chunks:
+            places, _ = self._places(chunk)
+            far = self._kept.bases[chunk] ** 2 > _STANDS_OUT**2 * usual[places].max(axis=1)
+            around[places[far & unexplained[places].any(axis=1)]] = True
+        if not around.any():
+            return False
+        self._kept.copy_to(self._messages)
+        for chunk in self._chunks:
+            self._messages[chunk].forget(np.flatnonzero(around[self._places(chunk)[0]].any(axis=1)))
+        self._prior, self.sweeps = kept.prior, 0
+        self._clear()
+        return True
+
+    def read(self, kept: Attempt) -> tuple[Floats, Floats, Messages]:
+        """Read the candidates off what the attempt that was kept has left: values, standard errors, and messages."""
+        assert self._kept is not None
+        self._messages = self._kept  # lets go of the last sweep's
+        sent, left = self._kept, (kept.remaining, kept.spreads, self.scale)
+        values, errors = np.empty(len(self._prints)), np.empty(len(self._prints))
+
+        def read(part: slice) -> None:
+            for chunk in self._chunks[part]:
+                places, signs = self._places(chunk)
+                values[chunk], variances = read_off(places, signs, sent[chunk], _OWN, *left, kept.freedom)
+                errors[chunk] = np.sqrt(variances)
+
+        threads.run([partial(read, part) for part in threads.parts(len(self._chunks), 1)])
+        return values, errors, sent
