@@ -42,7 +42,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-floors-unpaid",
-        f"{_CONTINUAL}/designs.py",
+        f"{_CONTINUAL}/recurrence.py",
         "math.nextafter(filtered + floors, math.inf)",
         "math.nextafter(filtered, math.inf)",
         f"{_DESIGNS} floors",
@@ -50,7 +50,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-buffers-twice",
-        f"{_CONTINUAL}/designs.py",
+        f"{_CONTINUAL}/recurrence.py",
         "(state.sum(axis=0) >> self.guard)",
         "2 * (state.sum(axis=0) >> self.guard)",
         f"{_DESIGNS} decoded",
@@ -58,7 +58,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-user-as-record",
-        f"{_CONTINUAL}/designs.py",
+        f"{_CONTINUAL}/recurrence.py",
         "squared = self.column_squared(unit.days, unit.apart)",
         "squared = self.column_squared(1, unit.apart)",
         f"{_DESIGNS} no_pair",

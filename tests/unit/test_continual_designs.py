@@ -13,7 +13,8 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.privacy import Budget
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.choice import DAILY, choose_design, design_from_json
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Recurrence
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design
+from dpsketch.sketches.continual.recurrence import Recurrence
 
 ONE = Contribution(1, 1, 1)
 GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)

@@ -20,7 +20,8 @@ from dpsketch import accounting, kernels, ledger, local, noise, plan, privacy, s
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Banded, Contribution, Recurrence
+from dpsketch.sketches.continual.designs import Banded, Contribution
+from dpsketch.sketches.continual.recurrence import Recurrence
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec

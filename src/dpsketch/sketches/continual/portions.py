@@ -26,6 +26,7 @@ from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.continual.designs import Contribution
+from dpsketch.sketches.continual.publications import Publications
 from dpsketch.sketches.continual.stretches import Stretch
 
 if TYPE_CHECKING:
@@ -144,12 +145,9 @@ class Layout:
             start += each.size
         return found
 
-    def window(
-        self, vector: Floats, stretch: Stretch, guarantee: Guarantee, charge: Charge | None, *, signed: bool = False
-    ) -> Window:
-        """Return what a decoded vector tells."""
-        laws = {each.name: window_law(stretch, scale) for each, scale in zip(self.portions, self.scales, strict=True)}
-        return Window(self.split(vector), laws, stretch, guarantee, charge, signed)
+    def laws(self, stretch: Stretch) -> dict[str, Noise]:
+        """Return the law of the noise in a cell of each table of a decoded vector."""
+        return {each.name: window_law(stretch, scale) for each, scale in zip(self.portions, self.scales, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +162,8 @@ class Window:
         Which noise of the stream that is.
     guarantee, charge
         Those of the stream.
+    published : Publications
+        What it is made of.
     signed : bool
         Whether it is the difference of two windows.
     """
@@ -173,6 +173,7 @@ class Window:
     stretch: Stretch
     guarantee: Guarantee
     charge: Charge | None
+    published: Publications
     signed: bool = False
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.names import NamedStream
 from dpsketch.sketches.continual.portions import Layout, Portion, Window
 from dpsketch.sketches.continual.stream import Stream
@@ -37,7 +38,7 @@ class DailyHistogram(Adapter):
     Privacy
     -------
     A record of a listed key adds at most w to one count, any other record nothing. A user has at most m listed keys of
-    w each a day: w·√m in L2.
+    w each a day, and no more than the list has: w·√m in L2.
     """
 
     kind: ClassVar[str] = "histogram"
@@ -99,8 +100,8 @@ class DailyHistogram(Adapter):
         return pc.if_else(pc.is_in(column, self._listed), column, None)
 
     def portions(self) -> tuple[Portion, ...]:
-        """Return the counts, and how far one unit, added on one day, moves them."""
-        weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
+        """Return the counts, and how far one unit, added on one day, moves them: no more keys than are listed."""
+        weight, keys = self.spec.weight_grid.max_units, min(self.spec.unit.max_keys, len(self.keys))
         return (Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)
 
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
@@ -128,7 +129,6 @@ class FoundHistogram(Adapter):
                 "keys=[…]: a day without records must not differ from others by its type."
             )
         super().__init__(spec)
-        self._stream: NamedStream | None = None
 
     @classmethod
     def of(cls, sketch: Any, keys: Any) -> Self:
@@ -159,16 +159,9 @@ class FoundHistogram(Adapter):
             raise FileRefused("the file's tables are not those of its kind.")
         return self.layout(pure=False)
 
-    def begin(self, budget: Any, design: Any, contribution: Any, horizon: int, shape: Any, **given: Any) -> Stream:
-        """Charge for all days, and start a stream."""
-        self._stream = NamedStream.open(budget, design, contribution, horizon, **given)
-        return self._stream
-
-    def resume(self, promise: Any, law: Any, design: Any, *given: Any) -> Stream:
-        """Return an empty stream that goes on after a day."""
-        *rest, _ = given
-        self._stream = NamedStream.resumed(promise, law, design, *rest)
-        return self._stream
+    def stream_class(self, design: Design) -> type[Stream]:
+        """Return what publishes it."""
+        return NamedStream
 
     def counted(self, today: Any) -> dict[Any, int]:
         """Return the exact counts of a day. Sensitive."""
@@ -177,16 +170,16 @@ class FoundHistogram(Adapter):
 
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window, of the keys that were found by now."""
-        assert self._stream is not None
+        published = window.published
         return PrivateDailyHistogram(
             self.spec,
-            [named(key) for key in self._stream.found],
+            [named(key) for key in published.names or ()],
             window.tables[ENTRIES],
             window.stretch,
             window.guarantee,
             window.charge,
             signed=window.signed,
-            ceiling=self._stream.ceiling,
+            ceiling=published.ceiling,
         )
 
 
