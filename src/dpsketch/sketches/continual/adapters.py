@@ -97,7 +97,7 @@ class Adapter(ABC):
         found: Estimates = release.estimate([asked], confidence=confidence)
         return found
 
-    def asked(self, text: str, key_type: KeyType | None) -> Any:
+    def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a question as :meth:`read` takes it, from how the command line and the service write it."""
         (key,) = typed_keys([text], getattr(self.spec, "key_type", None), key_type)
         return key

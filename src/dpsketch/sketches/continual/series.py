@@ -279,7 +279,7 @@ class PrivateSeries(Release):
         )
         return Estimates(list(self.calendar.names(days)), value, low, high, confidence, found[0].counts)
 
-    def question(self, text: str, key_type: KeyType | None = None) -> Any:
+    def question(self, text: str | int, key_type: KeyType | None = None) -> Any:
         """Return what :meth:`curve` and :meth:`change` take, as the command line and the service write it."""
         return self.adapter.asked(text, key_type)
 

@@ -70,9 +70,9 @@ class DailyDensity(Adapter):
         table, laws = window.tables[TABLE], window.laws
         return PrivateDensity(self.spec, table, number, laws[TABLE], laws[COUNT], window.guarantee, window.charge)
 
-    def asked(self, text: str, key_type: KeyType | None) -> Any:
+    def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a point, as in 1.5,2."""
-        return point_of(text, self.spec.dim)
+        return point_of(str(text), self.spec.dim)
 
     def read(self, release: PrivateDensity, asked: Any, confidence: float) -> Estimates:
         """Return the kernel sum at a point."""

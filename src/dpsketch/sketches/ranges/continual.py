@@ -70,9 +70,9 @@ class DailyRanges(Adapter):
         noise = TreeNoise(total=dense, dense=dense, inner=table, leaf=table)
         return PrivateRanges(spec, window.tables[DENSE], tables, noise, window.guarantee, window.charge)
 
-    def asked(self, text: str, key_type: KeyType | None) -> Any:
+    def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a share, or a pair (low, high), as in 50% or 10:20."""
-        return range_or_share(text)
+        return range_or_share(str(text))
 
     def read(self, release: PrivateRanges, asked: Any, confidence: float) -> Estimates:
         """Return the quantile of a share, or how many lie in a range."""
