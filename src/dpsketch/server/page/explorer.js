@@ -14,7 +14,7 @@ import { statementCard } from "./statement.js";
 
 /** Which card asks which question, in the order shown. */
 const CARDS = [
-  ["curve", curveCard],
+  ["curve", curveCard], // before the choice of days, which it does not follow
   ["statement", statementCard],
   ["density", densityCard],
   ["range", rangesCard],
@@ -133,7 +133,7 @@ export async function showRelease(place, { id, signal }) {
     h(
       "div",
       { class: "split" },
-      h("div", { class: "stack" }, days.field, cards),
+      h("div", { class: "stack" }, days.field === null ? cards : [cards[0], days.field, cards.slice(1)]),
       h("aside", { class: "stack" }, guaranteeCard(release.guarantee), budget, recordCard(release, others, context.path, signal), factsCard(release)),
     ),
   );

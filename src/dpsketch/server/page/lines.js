@@ -22,10 +22,10 @@ function titles(width, height, left, across, up) {
   ];
 }
 
-/** A figure of {x, value, low, high}: the estimate as a line, its intervals as a band; `write` names a place on x. */
-export function curveFigure(name, what = "density", write = tick) {
+/** A figure of {x, value, low, high}: the estimate as a line, its intervals as a band; `named` names whole x, as days. */
+export function curveFigure(name, what = "density", named = null) {
   const shown = figure([name, what, "low", "high"]);
-  const place = (x) => (write === tick ? quantity(x) : write(x));
+  const place = named ?? quantity;
 
   function draw(width, { x, value, low, high }) {
     const height = heightFor(width);
@@ -33,14 +33,17 @@ export function curveFigure(name, what = "density", write = tick) {
     const ends = [...low, ...high, ...value];
     const up = linear(Math.min(0, ...ends), Math.max(...ends), bottom, top, 5);
     const left = leftRoom(up.ticks.map((value) => tick(value, up.step)));
-    const along = linear(x[0], x.at(-1), left, width - 12, Math.max(3, width / 90));
+    const along = linear(x[0], x.at(-1), left, width - 12, named === null ? Math.max(3, width / 90) : Math.max(1, width / 150));
+    if (named !== null) {
+      along.ticks = along.ticks.filter(Number.isInteger);
+    }
     const at = (values) => values.map((number, index) => [along.place(x[index]), up.place(number)]);
     const highest = x[value.indexOf(Math.max(...value))];
     return drawing(
       width,
       height,
       `Line chart of the ${what} along ${name}, highest near ${place(highest)}; the table below has the numbers.`,
-      bottomAxis(along, { width, top, bottom, write }),
+      bottomAxis(along, { width, top, bottom, write: named ?? tick }),
       leftAxis(up, { left, right: width - 12, write: tick }),
       s("path", { class: "band", d: `${path(at(high))}${path(at(low).reverse()).replace("M", "L")}Z` }),
       s("path", { class: "line", d: path(at(value)) }),
