@@ -35,16 +35,16 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dpsketch import accounting, files
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import Noise, RoundedGaussian, random_id
 from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee
 from dpsketch.sketches.continual.designs import Contribution, Design, Filter
 from dpsketch.sketches.continual.publications import Publications
-from dpsketch.sketches.continual.stream import PUBLICATIONS, Stream, Terms
+from dpsketch.sketches.continual.stream import PUBLICATIONS, Stream, Terms, unpaid
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.permit import Calibration, Part, Permit
 
-__all__ = ["Finding", "NamedStream", "read_keys", "stored_keys"]
+__all__ = ["Finding", "NamedStream", "not_of_days", "read_keys", "stored_keys"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -155,7 +155,7 @@ class NamedStream(Stream):
             asked = Finding.calibrated(promise.epsilon, promise.delta, design, terms.contribution, terms.horizon)
             if law.sigma >= asked.noise.sigma * (1 - _ROUNDING) and promise.costs == asked.costs:
                 return _calibration(replace(asked, noise=law), terms.horizon, promise.mechanism)
-        raise FileRefused("the file's guarantee is not that of a stream with its noise.")
+        raise unpaid()
 
     @classmethod
     def drawn(cls, design: Design, day: int) -> list[tuple[str, Hashable]]:
@@ -258,8 +258,7 @@ class NamedStream(Stream):
 
         Without marks: while no key is found there is nothing to tell copies by.
         """
-        if self._day == 0:
-            raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
+        self._refuse_before_the_first()
         shown, noise = self._shown(), self._finding.noise
         tables, none = [table[shown] for table in self._tables], np.zeros(0, np.uint64)
         return Publications(self.name, self._design, self._day, noise, tables, none, self.found, self.ceiling)
@@ -276,13 +275,13 @@ class NamedStream(Stream):
         """Take up a stream where a file left it."""
         names, salt = read_keys(document), document.arrays.get("salt")
         if not isinstance(salt, list) or len(salt) != 1 + day or not all(isinstance(each, bytes) for each in salt):
-            raise FileRefused("the file's keys are not those of a stream.")
+            raise not_of_days()
         self._state = integer_array(document, "state", (self._design.buffers, len(names)))
         self._refuse_other_state()
         self._tables = list(integer_array(document, "published", (day, len(names))))
         self._passed = integer_array(document, "passed", (len(names),))
         if np.any((self._passed < 0) | (self._passed > day)):
-            raise FileRefused("the file's keys are not those of a stream.")
+            raise not_of_days()
         self._names, self._places = names, {name: place for place, name in enumerate(names)}
         first, *nonces = [each for each in salt or [] if isinstance(each, bytes)]
         self._salt, self._nonces = first.hex(), nonces
@@ -300,8 +299,13 @@ def read_keys(document: files.Document) -> list[Any]:
     names: list[Any] = stored.tolist() if isinstance(stored, np.ndarray) else list(stored or [])
     known = all(isinstance(each, int | bytes) for each in names) and len({type(each) for each in names}) <= 1
     if not known or len(set(names)) < len(names):
-        raise FileRefused("the file's keys are not those of a stream.")
+        raise not_of_days()
     return names
+
+
+def not_of_days() -> FileRefused:
+    """Return the refusal of a file whose days or keys no stream has published."""
+    return FileRefused("the file's days and keys are not those of a stream.")
 
 
 def _serves(design: Design) -> TypeGuard[Filter]:

@@ -32,7 +32,7 @@ from dpsketch.sketches.continual.stretches import Stretch
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
-__all__ = ["Layout", "Portion", "Window", "window_law"]
+__all__ = ["Layout", "Portion", "Window", "other_tables", "window_law"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -105,7 +105,7 @@ class Layout:
     def stored(cls, portions: Sequence[Portion], scales: Any) -> Self:
         """Return the layout of a file, which may have been written by anyone."""
         if not isinstance(scales, list) or len(scales) != len(portions):
-            raise FileRefused("the file's tables are not those of its kind.")
+            raise other_tables()
         return cls(tuple(portions), tuple(whole_number("a scale", each, low=1, high=_MOST_STEPS) for each in scales))
 
     @property
@@ -175,6 +175,11 @@ class Window:
     charge: Charge | None
     published: Publications
     signed: bool = False
+
+
+def other_tables() -> FileRefused:
+    """Return the refusal of a file whose tables are not a kind's."""
+    return FileRefused("the file's tables are not those of its kind.")
 
 
 def window_law(stretch: Stretch, scale: int = 1) -> Noise:

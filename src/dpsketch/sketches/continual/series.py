@@ -25,7 +25,7 @@ from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.choice import design_from_json
 from dpsketch.sketches.continual.designs import LONGEST, Design
-from dpsketch.sketches.continual.names import read_keys, stored_keys
+from dpsketch.sketches.continual.names import not_of_days, read_keys, stored_keys
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.publications import Publications, mark_of
 from dpsketch.sketches.continual.stream import Terms, checked_days
@@ -345,7 +345,7 @@ class PrivateSeries(Release):
         name, ceiling = header["stream"], _ceiling(header["ceiling"])
         names = None if ceiling is None else read_keys(document)
         if not isinstance(name, str) or (ceiling is None) is not bool(layout.portions[0].size):
-            raise FileRefused("the file's days are not those of a stream.")
+            raise not_of_days()
         shape = layout.shape if names is None else (len(names),)
         tables = list(integer_array(document, "published", (design.published(day), *shape)))
         marks = np.array([mark_of(table) for table in tables] if names is None else [], np.uint64)
@@ -365,10 +365,9 @@ def stored_adapter(header: dict[str, Any]) -> tuple[Adapter, Layout]:
 def _ceiling(stored: Any) -> tuple[float, float] | None:
     if stored is None:
         return None
-    if not isinstance(stored, list) or len(stored) != 2 or not all(isinstance(each, float) for each in stored):
-        raise FileRefused("the file's keys are not those of a stream.")
-    if not np.isfinite(stored).all():
-        raise FileRefused("the file's keys are not those of a stream.")
+    pair = isinstance(stored, list) and len(stored) == 2 and all(isinstance(each, float) for each in stored)
+    if not pair or not np.isfinite(stored).all():
+        raise not_of_days()
     return stored[0], stored[1]
 
 

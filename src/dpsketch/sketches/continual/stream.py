@@ -29,7 +29,7 @@ from dpsketch.sketches.continual.stretches import Stretch
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive
 
-__all__ = ["PUBLICATIONS", "STATE", "SeizableStream", "Stream", "Terms", "checked_days"]
+__all__ = ["PUBLICATIONS", "STATE", "SeizableStream", "Stream", "Terms", "checked_days", "unpaid"]
 
 PUBLICATIONS = "the publications"
 STATE = "the state"
@@ -111,7 +111,7 @@ class Stream:
         part = Part(PUBLICATIONS, law, share.bound, pieces=share.pieces)
         found = cls._drawing(Calibration.stated(promise, part), law, terms)
         if not found.sound:
-            raise FileRefused("the file's guarantee is not that of a stream with its noise.")
+            raise unpaid()
         return found
 
     @classmethod
@@ -206,6 +206,10 @@ class Stream:
                 "another sketch, at its own price."
             )
 
+    def _refuse_before_the_first(self) -> None:
+        if self._day == 0:
+            raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
+
     def take(self, records: Integers) -> None:
         """Add records of today as they come, where :attr:`counts_at_once`; within a change of the owner."""
         raise NotImplementedError
@@ -219,8 +223,7 @@ class Stream:
 
     def published(self) -> Publications:
         """Return all that was published so far. Public."""
-        if self._day == 0:
-            raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
+        self._refuse_before_the_first()
         self._marks += [mark_of(table) for table in self._tables[len(self._marks) :]]
         noise = self.noise_of(self._permit.calibration)
         marks = np.array(self._marks, np.uint64)
@@ -313,6 +316,11 @@ class SeizableStream(Stream):
         super().end_day(today)
         if self._day < self._horizon:
             self._await(len(self._state) - 1, self._day + len(self._state))
+
+
+def unpaid() -> FileRefused:
+    """Return the refusal of a file whose noise does not pay for its promise."""
+    return FileRefused("the file's guarantee is not that of a stream with its noise.")
 
 
 def checked_days(days: int | None) -> int | None:

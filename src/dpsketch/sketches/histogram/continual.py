@@ -15,7 +15,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.names import NamedStream
-from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.portions import Layout, Portion, Window, other_tables
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.histogram.day import NamedDay, key_column, named
 from dpsketch.sketches.histogram.mechanism import ENTRIES
@@ -25,7 +25,22 @@ from dpsketch.sketches.histogram.window import PrivateDailyHistogram
 __all__ = ["DailyHistogram"]
 
 
-class DailyHistogram(Adapter):
+class _Named(Adapter):
+    """A histogram in a stream, counted by name."""
+
+    kind: ClassVar[str] = "histogram"
+
+    @staticmethod
+    def read_spec(value: dict[str, Any]) -> HistogramSpec:
+        """Rebuild the spec from a file."""
+        return HistogramSpec.from_json(value)
+
+    def start(self) -> NamedDay:
+        """Return an empty sketch for a day's records."""
+        return NamedDay.from_spec(self.spec)
+
+
+class DailyHistogram(_Named):
     """A histogram of a public list in a stream.
 
     Parameters
@@ -40,8 +55,6 @@ class DailyHistogram(Adapter):
     A record of a listed key adds at most w to one count, any other record nothing. A user has at most m listed keys of
     w each a day, and no more than the list has: w·√m in L2.
     """
-
-    kind: ClassVar[str] = "histogram"
 
     def __init__(self, spec: HistogramSpec, keys: list[Any]) -> None:
         super().__init__(spec)
@@ -77,11 +90,6 @@ class DailyHistogram(Adapter):
             raise FileRefused("the file's list of keys has one of them twice.")
         return cls(held, keys)
 
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> HistogramSpec:
-        """Rebuild the spec from a file."""
-        return HistogramSpec.from_json(value)
-
     def options(self) -> list[Any]:
         """Return the list, texts as hexadecimal digits: they need not be UTF-8."""
         return [key.hex() if isinstance(key, bytes) else key for key in self.keys]
@@ -89,10 +97,6 @@ class DailyHistogram(Adapter):
     def counts_keys(self, keys: Any) -> bool:
         """Say whether this is the public list, whatever its order."""
         return set(key_column(keys, self.spec.key_type).to_pylist()) == set(self.keys)
-
-    def start(self) -> NamedDay:
-        """Return an empty sketch for a day's records."""
-        return NamedDay.from_spec(self.spec)
 
     def records(self, records: Any) -> pa.Array:
         """Return keys without those that are not on the list, which count for nothing."""
@@ -117,10 +121,8 @@ class DailyHistogram(Adapter):
         )
 
 
-class FoundHistogram(Adapter):
+class FoundHistogram(_Named):
     """A histogram whose keys are found day by day (see :mod:`dpsketch.sketches.continual.names`)."""
-
-    kind: ClassVar[str] = "histogram"
 
     def __init__(self, spec: HistogramSpec) -> None:
         if spec.key_type is None:
@@ -135,15 +137,6 @@ class FoundHistogram(Adapter):
         """Return the adapter of an empty histogram."""
         return cls(sketch.spec)
 
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> HistogramSpec:
-        """Rebuild the spec from a file."""
-        return HistogramSpec.from_json(value)
-
-    def start(self) -> NamedDay:
-        """Return an empty sketch for a day's records."""
-        return NamedDay.from_spec(self.spec)
-
     def portions(self) -> tuple[Portion, ...]:
         """Return the counts of all keys there are, and how far one unit, added on one day, moves them."""
         weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
@@ -156,7 +149,7 @@ class FoundHistogram(Adapter):
     def stored_layout(self, scales: Any) -> Layout:
         """Return the layout of a file, which has one table that enters once."""
         if scales != [1]:
-            raise FileRefused("the file's tables are not those of its kind.")
+            raise other_tables()
         return self.layout(pure=False)
 
     def stream_class(self, design: Design) -> type[Stream]:
