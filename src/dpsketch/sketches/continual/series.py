@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Calendar", "PrivateSeries", "stored_adapter"]
 
 # Of windows that were asked, so many bytes are kept, and so many windows at least.
-_KEPT, _LEAST_KEPT = 2**27, 8
+_KEPT, _LEAST_KEPT = 2**26, 8
 # A curve's intervals that hold for all days at once are widened as those of a top are.
 _TAIL_MARGIN = 4
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity", "point_of"]
+__all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity"]
 
 DensityEstimator = Literal["mean", "median_of_means"]
 Floats = npt.NDArray[np.float64]
@@ -282,7 +282,7 @@ class PrivateDensity(Release):
         if estimator not in (None, "density", "sum"):
             raise InvalidInput("of a density the estimator is density, a mean similarity, or sum, that of all records.")
         written = [str(one) for one in asked]
-        points = [point_of(text, self.spec.dim) for text in written]
+        points = [_point(text, self.spec.dim) for text in written]
         if estimator == "sum":
             return replace(self.estimate(points, confidence=confidence), key=written)
         found = self.density(points, confidence=confidence)
@@ -428,8 +428,7 @@ def _asked(points: Any, batch: VectorBatch | SetBatch) -> list[Any]:
     return list(batch.values[:, 0].tolist() if batch.values.shape[1] == 1 else batch.values.tolist())
 
 
-def point_of(text: str, dim: int) -> list[float]:
-    """Read a point, as in 1.5,2."""
+def _point(text: str, dim: int) -> list[float]:
     try:
         point = [float(part) for part in text.split(",")]
     except ValueError:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateRanges", "Quantile", "level_keys", "range_or_share"]
+__all__ = ["PrivateRanges", "Quantile", "level_keys"]
 
 # Queries a round; their paths fill a few megabytes.
 _CHUNK = 1 << 14
@@ -222,7 +222,7 @@ class PrivateRanges(Release):
         """Answer ranges (low:high) by counts and percentages (50%) by quantiles: all of each in one search."""
         require_keys(asked)
         written = [str(one) for one in asked]
-        wanted = [range_or_share(text) for text in written]
+        wanted = [_range_or_share(text) for text in written]
         pairs = [one for one in wanted if isinstance(one, tuple)]
         counts = self.ranges([low for low, _ in pairs], [high for _, high in pairs], confidence=confidence)
         counted = zip(counts.value, counts.low, counts.high, strict=True)
@@ -281,7 +281,7 @@ def _share(share: Any) -> float:
     return float(number)
 
 
-def range_or_share(text: str) -> tuple[int, int] | float:
+def _range_or_share(text: str) -> tuple[int, int] | float:
     """Read low:high, or a percentage as a share."""
     try:
         if text.endswith("%"):
