@@ -84,7 +84,22 @@ def _others() -> dict[str, Callable[[], Any]]:
         protocol = local.SubsetHashing(epsilon=2.0, max_items=2, width=16)
         return protocol.collector().add(protocol.report([["a"], ["a", "b"], ["b"]]))
 
+    def days(sketch: Any, **users: Any) -> Any:
+        sketch.day(KEYS, **users)
+        sketch.day(KEYS[:3], **({"users": USERS[:3]} if users else {}))
+        return sketch.series()
+
+    def seized() -> Any:
+        listed = dps.Histogram(unit=RECORD, key_type="int")
+        return days(dps.ContinualSketch(listed, keys=[1, 2, 7], days=4, design="pan-private", **BUDGET))
+
     return {
+        "series": lambda: days(dps.ContinualCountSketch(days=4, first_day="2026-11-15", **TABLE, **BUDGET)),
+        "series-found": lambda: days(
+            dps.ContinualSketch(dps.Histogram(unit=USER, key_type="int"), days=4, user_days=2, epsilon=90.0, delta=0.1),
+            users=USERS,
+        ),
+        "series-pan-private": seized,
         "counts-share": lambda: sketches["counts"]().release(**BUDGET, share=dps.Share(3, 1.0, 1)),
         "distinct-bitmap": lambda: sketches["distinct"]().release_mergeable(epsilon=1.0),
         "local": reports,
@@ -111,6 +126,9 @@ def answers(release: Any) -> dict[str, Any]:
         found["quantiles"] = [[q.value, q.low, q.high, q.rank_error] for q in release.quantiles()]
     elif isinstance(release, dps.PrivateMomentProfile):
         found["moments"] = [moment.value for moment in release]
+    elif isinstance(release, dps.PrivateSeries):
+        found["curve"] = release.curve(1, window=1).to_json()
+        found["change"] = release.change(1, (2, 2), (1, 1)).to_json()
     elif hasattr(release, "interval"):
         found["statement"] = [release.value, *release.interval(0.95)]
     elif hasattr(release, "estimate"):

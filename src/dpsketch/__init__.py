@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpsketch.seeds import keyed as keyed
     from dpsketch.seeds import random_key as random_key
     from dpsketch.seeds import random_seed as random_seed
+    from dpsketch.sketches.continual.series import PrivateSeries as PrivateSeries
     from dpsketch.sketches.continual.sketch import ContinualSketch as ContinualSketch
     from dpsketch.sketches.countsketch import ContinualCountSketch as ContinualCountSketch
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
@@ -110,6 +111,7 @@ __all__ = [
     "PrivateMomentProfile",
     "PrivateQuantiles",
     "PrivateRanges",
+    "PrivateSeries",
     "PrivateSparseHistogram",
     "PrivateVoteHistogram",
     "Quantile",
@@ -156,6 +158,7 @@ if not TYPE_CHECKING:
             "ledger": "Ledger",
             "privacy": "Budget Guarantee Unit per_record per_user",
             "results": "Estimate Estimates",
+            "sketches.continual.series": "PrivateSeries",
             "sketches.continual.sketch": "ContinualSketch",
             "sketches.countsketch": (
                 "ContinualCountSketch CountSketch LocalCountSketch PanPrivateCountSketch "

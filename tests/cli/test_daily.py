@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,52 @@ def test_days_go_on_and_gaps_are_published(dpsketch) -> None:
     assert change.noise_scale == pytest.approx(sketch.between(2, 4).noise_scale)
     [entry] = dps.Ledger("budget.db").history("web")
     assert "30 days" in entry.note
+
+
+@pytest.mark.usefixtures("visits")
+def test_all_days_in_one_file_are_asked_and_drawn_over_time(dpsketch) -> None:
+    Path("published").mkdir()
+    series = ["--series", "published/web.dps"]
+    for day in ("2026-11-15", "2026-11-17"):
+        assert dpsketch(*command(day, f"{day}.dps", *series)).code == 0
+    file, stream = "published/web.dps", StreamFolder("state").load()
+    curve = json.loads(dpsketch("query", file, "/a", "--curve", "1", "--json").out)
+    assert [each["key"] for each in curve["estimates"]] == ["2026-11-15", "2026-11-16", "2026-11-17"]
+    values = stream.curve("/a", window=1).value
+    assert [each["value"] for each in curve["estimates"]] == pytest.approx(values.tolist())
+    for days, (first, last) in {"2:3": (2, 3), "3": (3, 3)}.items():
+        (found,) = json.loads(dpsketch("query", file, "/a", "--days", days, "--json").out)["estimates"]
+        assert found["value"] == pytest.approx(stream.between(first, last).estimate(["/a"]).value[0])
+    Path("keys.txt").write_text("/a\n/b\n", encoding="utf-8")
+    assert "/a" in dpsketch("top", file, "--candidates", "keys.txt", "--days", "1:3").out
+    assert "/a" in dpsketch("top", file, "--candidates", "keys.txt").out
+    assert dpsketch("plot", file, "--key", "/a", "--curve", "total", "-o", "time.svg").code == 0
+    assert "day" in Path("time.svg").read_text(encoding="utf-8")
+    facts = json.loads(dpsketch("inspect", file, "--json").out)
+    assert (facts["days_published"], facts["last_day"]) == (3, "2026-11-17")
+    refusals = {
+        "one key": ["query", file, "/a", "/b", "--curve", "7"],
+        "number of days": ["query", file, "/a", "--curve", "week"],
+        "as in 8:14": ["query", file, "/a", "--days", "first"],
+        "published days": ["query", "2026-11-15.dps", "/a", "--days", "1"],
+        "go together": ["plot", file, "--key", "/a", "-o", "other.svg"],
+        "another folder": command("2026-11-18", "c.dps", "--series", "state/web.dps"),
+        "name that as well": ["run", "counts", "visits.csv", "--key", "url", *BUDGET, "-o", "d.dps", *series],
+    }
+    for words, asked in refusals.items():
+        refused = dpsketch(*asked)
+        assert refused.code != 0
+        assert words in " ".join(refused.err.split())
+
+
+@pytest.mark.usefixtures("visits")
+def test_a_state_that_may_be_seized(dpsketch) -> None:
+    stream = ["--continual", "days=30,design=pan-private", "--state", "state", "--width", "64", "--rows", "3"]
+    assert dpsketch(*command("2026-11-15", "a.dps", stream=stream)).code == 0
+    assert "seizure" in dpsketch(*command("2026-11-16", "b.dps", stream=stream)).err
+    sketch = StreamFolder("state").load()
+    assert (sketch.design.name, sketch.days_published, sketch.skipped_nulls) == ("pan-private", 2, 0)
+    assert "another design" in dpsketch(*command("2026-11-17", "c.dps")).err
 
 
 @pytest.mark.usefixtures("visits")

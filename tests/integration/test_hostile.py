@@ -94,10 +94,12 @@ def documents() -> dict[str, tuple[bytes, bool]]:
     release = with_days.day(["a", "c"])
     made["continual sensitive"] = (with_days.to_sensitive_bytes(), True)
     made["continual released"] = (files.encode(release.to_document()), False)
+    made["series released"] = (files.encode(with_days.series().to_document()), False)
     finding = dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="text"), days=3, epsilon=1.0, delta=1e-6)
     release = finding.day(["a"] * 500)
     made["found sensitive"] = (finding.to_sensitive_bytes(), True)
     made["found released"] = (files.encode(release.to_document()), False)
+    made["found series released"] = (files.encode(finding.series().to_document()), False)
     made["local released"] = (files.encode(_collector().to_document()), False)
     kinds = {files.decode(data, allow_sensitive=True).kind for data, _ in made.values()}
     # The tree of days and the pan-private state have no release of their own form.

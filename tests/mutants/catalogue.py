@@ -14,6 +14,7 @@ MUTANTS: list[Mutant] = [
     *releases.OTHERS,
     *classes.CLASSES,
     *streams.DESIGNS,
+    *streams.SEIZED,
     *streams.STATE,
     *streams.KINDS,
     *names.HISTOGRAMS,

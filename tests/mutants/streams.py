@@ -11,6 +11,7 @@ _STREAM = "tests/unit/test_continual.py -k"
 _FOLDER = "tests/unit/test_stream_folder.py -k"
 _KINDS = "tests/unit/test_continual_kinds.py -k"
 _NAMES = "tests/privacy/test_discovered_names.py"
+_SEIZED = "tests/privacy/test_seized_stream.py -k"
 
 DESIGNS = [
     Mutant(
@@ -42,7 +43,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-floors-unpaid",
-        f"{_CONTINUAL}/designs.py",
+        f"{_CONTINUAL}/recurrence.py",
         "math.nextafter(filtered + floors, math.inf)",
         "math.nextafter(filtered, math.inf)",
         f"{_DESIGNS} floors",
@@ -50,7 +51,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-buffers-twice",
-        f"{_CONTINUAL}/designs.py",
+        f"{_CONTINUAL}/recurrence.py",
         "(state.sum(axis=0) >> self.guard)",
         "2 * (state.sum(axis=0) >> self.guard)",
         f"{_DESIGNS} decoded",
@@ -58,7 +59,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-user-as-record",
-        f"{_CONTINUAL}/designs.py",
+        f"{_CONTINUAL}/recurrence.py",
         "squared = self.column_squared(unit.days, unit.apart)",
         "squared = self.column_squared(1, unit.apart)",
         f"{_DESIGNS} no_pair",
@@ -106,20 +107,55 @@ DESIGNS = [
     ),
 ]
 
+SEIZED = [
+    Mutant(
+        "seized-state-without-noise",
+        f"{_CONTINUAL}/stream.py",
+        "self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)",
+        "0 * self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)",
+        f"{_SEIZED} no_adversary",
+        "the sums for coming days begin at zero, so that a seized state is exact",
+    ),
+    Mutant(
+        "seized-state-begins-with-one-draw",
+        f"{_CONTINUAL}/stream.py",
+        "            self._await(place, place + 1)\n",
+        "            self._await(place, place + 1)\n            self._state[place] = self._state[0]\n",
+        "tests/contract/test_promise_parts.py -k of_a_stream␣and␣add_remove",
+        "the sums for all coming days begin with the same noise, whose differences are exact",
+    ),
+    Mutant(
+        "seized-state-keeps-today",
+        f"{_CONTINUAL}/sketch.py",
+        "today = self._adapter.start() if at_once else self._today",
+        "today = self._today",
+        f"{_SEIZED} nothing_else",
+        "today's exact counts are kept beside a state that may be seized",
+    ),
+    Mutant(
+        "seized-state-of-users",
+        f"{_CONTINUAL}/stored.py",
+        'if design.keeps_noise and unit.level == "user":',
+        "if False:",
+        f"{_SEIZED} cannot_do",
+        "a state that may be seized lists the users who came",
+    ),
+]
+
 STATE = [
     Mutant(
         "stream-forgets-what-was-drawn",
-        f"{_CONTINUAL}/adapters.py",
-        "contribution, horizon), drawn_pieces(design, day))",
-        "contribution, horizon), [])",
+        f"{_CONTINUAL}/stored.py",
+        "drawn=stream.drawn(design, published),",
+        "drawn=[],",
         f"{_STREAM} never_drawn_again",
         "a stream that was loaded may draw a day again",
     ),
     Mutant(
         "stream-believes-its-file",
         f"{_CONTINUAL}/stream.py",
-        "    if not found.sound:\n",
-        "    if False:\n",
+        "        if not found.sound:\n",
+        "        if False:\n",
         f"{_STREAM} does_not_pay",
         "a state is taken at its word that its noise pays for its promise",
     ),

@@ -17,7 +17,8 @@ import pytest
 from scipy.special import ndtr
 
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Banded, Contribution, Design, Recurrence
+from dpsketch.sketches.continual.designs import Banded, Contribution, Design
+from dpsketch.sketches.continual.recurrence import Recurrence
 
 MU = 4.0
 EPSILON = 6.0

@@ -162,3 +162,16 @@ def test_a_micro_batch_is_counted_once_whatever_ends_a_day_without_one(tmp_path:
     daily([1] * 3, 1)
     assert counted == [7, 3]
     assert daily._state.load().days_published == 3
+
+
+@pytest.mark.parametrize(("factor", "taken"), [(1 - 1e-14, True), (1.5, True), (1 - 1e-9, False), (0.5, False)])
+def test_found_names_go_on_with_noise_that_another_machine_calibrated(factor: float, taken: bool) -> None:
+    """Logarithms differ in their last bits from machine to machine; less noise than that is refused."""
+    sketch = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), days=9, epsilon=1.0, delta=1e-6)
+    document = sketch._to_document()
+    document.header["noise"]["sigma"] *= factor
+    if taken:
+        assert dps.ContinualSketch.from_document(document).days_published == 0
+    else:
+        with pytest.raises(FileRefused, match="guarantee"):
+            dps.ContinualSketch.from_document(document)

@@ -13,7 +13,9 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.privacy import Budget
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.choice import DAILY, choose_design, design_from_json
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Recurrence
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design
+from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.sketches.continual.recurrence import Recurrence
 
 ONE = Contribution(1, 1, 1)
 GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)
@@ -22,7 +24,16 @@ YEAR = Recurrence((815474, 1039150), (17687928, 6449628), 14, 12)
 COARSE = Recurrence((815474, 1039150), (4318, 1575), 10, 4)
 # Coarse enough for tables of a few hundred outcomes, as the exact audits need.
 SHORT = Recurrence((524288, 786432), (12, 6), 4, 2)
-DESIGNS = [DAILY, Banded((9, 5, 5, 2)), YEAR, COARSE, SHORT, Blocks((1, 3, 6)), Blocks.tree(9)]
+DESIGNS = [
+    DAILY,
+    Banded((9, 5, 5, 2)),
+    PanPrivate((9, 5, 5, 2)),
+    YEAR,
+    COARSE,
+    SHORT,
+    Blocks((1, 3, 6)),
+    Blocks.tree(9),
+]
 
 
 def run(design: Design, days: list[np.ndarray]) -> np.ndarray:
@@ -194,21 +205,37 @@ TABLE = {
     (10_000, "totals"): (3.79, 4.10, 3.06, 2.19),
     (365, "windows"): (6.52, 9.13, 1.84, 1.35),
 }
+# Of a state that may be seized: √2 times the errors of 32 bands, of 64 and of 7.
+SEIZABLE = {
+    (30, "balanced"): (2.82, 3.05, 3.22, 2.33),
+    (365, "balanced"): (5.11, 6.75, 3.31, 2.36),
+    (365, "totals"): (4.34, 5.45, 3.47, 2.47),
+    (365, "windows"): (9.22, 12.92, 2.60, 1.91),
+    (10_000, "balanced"): (23.4, 33.0, 3.31, 2.36),
+}
 
 
 @pytest.mark.parametrize(("days", "objective"), TABLE, ids=str)
 def test_errors_of_the_designs_that_are_chosen(days: int, objective: str) -> None:
     unit = Contribution(5, 5, 5)
     design = choose_design(GAUSSIAN, unit, days, objective=objective)  # type: ignore[arg-type]
-    noise = design.sensitivity(unit, days).l2 / math.sqrt(5)
+    assert errors(design, unit, days) == pytest.approx(TABLE[days, objective], abs=0.0065)
+
+
+@pytest.mark.parametrize(("days", "objective"), SEIZABLE, ids=str)
+def test_errors_where_the_state_may_be_seized(days: int, objective: str) -> None:
+    unit = Contribution(5, 5, 5)
+    design = choose_design(GAUSSIAN, unit, days, objective=objective, name="pan-private")  # type: ignore[arg-type]
+    found = [math.sqrt(2) * each for each in errors(design, unit, days)]
+    assert found == pytest.approx(SEIZABLE[days, objective], rel=0.005)
+
+
+def errors(design: Design, unit: Contribution, days: int) -> tuple[float, float, float, float]:
+    """The errors of totals, on average and at worst, of weeks and of days, by the noise of one draw."""
+    noise = design.sensitivity(unit, days).l2 / math.sqrt(unit.squared)
     totals = noise * np.sqrt(design.errors(days))
-    found = (
-        math.sqrt(np.mean(totals**2)),
-        totals.max(),
-        noise * math.sqrt(np.mean(design.errors(days, 7))),
-        noise * math.sqrt(np.mean(design.errors(days, 1))),
-    )
-    assert found == pytest.approx(TABLE[days, objective], abs=0.0065)
+    week, day = (noise * math.sqrt(np.mean(design.errors(days, window))) for window in (7, 1))
+    return math.sqrt(np.mean(totals**2)), float(totals.max()), week, day
 
 
 def test_what_is_chosen() -> None:
@@ -225,7 +252,7 @@ def test_what_is_chosen() -> None:
     assert chosen(GAUSSIAN, Contribution(1, 1, 1, 365), 365) == DAILY
     assert len(chosen(GAUSSIAN, Contribution(1, 1, 1, 12, 30), 365).bands) == 30  # type: ignore[attr-defined]
     assert chosen(GAUSSIAN, Contribution(1, 1, 1, 2), 365) == YEAR
-    for name in ("recurrence", "banded"):
+    for name in ("recurrence", "banded", "pan-private"):
         with pytest.raises(InvalidInput, match="delta > 0"):
             chosen(PURE, ONE, 365, name=name)
     with pytest.raises(InvalidInput, match="need an end"):

@@ -191,9 +191,9 @@ def test_the_noise_of_a_window_is_what_its_release_says(name: str) -> None:
     for _ in range(DAYS):
         sketch.publish_day()
     vector, stretch = sketch._stream.answer(2, 5)
-    window = sketch._layout.window(vector, stretch, sketch.guarantee, None)
-    for part, table in window.tables.items():
-        cells, law = table.size, window.laws[part]
+    laws = sketch._layout.laws(stretch)
+    for part, table in sketch._layout.split(vector).items():
+        cells, law = table.size, laws[part]
         if cells >= 8:
             slack = 5.3 * math.sqrt(2 / cells)
             assert abs(float(np.mean(table**2)) / law.variance - 1) < slack, part
@@ -322,11 +322,31 @@ def test_a_public_list_with_a_key_twice_counts_it_once_and_others_for_nothing() 
         release.estimate(["x"])
 
 
+def test_a_value_outside_the_domain_keeps_no_day_from_coming() -> None:
+    """One record would stop a stream for everyone to see: it counts as the nearest end, of a stream and its parts."""
+    sketch = dps.ContinualSketch(dps.RangeSketch(bits=4, unit=dps.per_record()), days=9, rho=1e6)
+    sketch.day([3, 10**6, -5])
+    assert sketch.spec.outside == sketch.empty_day().spec.outside == "clamp"
+    assert sketch.total().ranges([0, 3, 15], [0, 3, 15]).value.round().tolist() == [1, 1, 1]
+
+
+def test_a_user_has_no_more_listed_keys_than_the_list_has() -> None:
+    """Ten keys a user of a list of two: noise for two."""
+    unit = dps.per_user(max_keys=10)
+    noise = [
+        dps.ContinualSketch(
+            dps.Histogram(unit=one, key_type="text"), keys=["a", "b"], days=9, epsilon=1.0, delta=1e-6
+        )._stream.law.sigma
+        for one in (unit, dps.per_user(max_keys=2))
+    ]
+    assert noise[0] == noise[1]
+
+
 def test_a_refused_update_leaves_users_free_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["ranges"]
     sketch = begun(case, dps.per_user(max_keys=2), user_days=1)
     with pytest.raises(InvalidInput):
-        sketch.update([1, 10**6], users=["me", "me"])  # outside the domain
+        sketch.update([1, 2], users=["me", "me"], weights=["heavy", "light"])
     sketch.publish_day()
     sketch.update([1], users=["me"])
     assert sketch.dropped_records == 0

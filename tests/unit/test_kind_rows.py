@@ -52,8 +52,16 @@ def _continual() -> Release:
     return _counted(stream).publish_day()
 
 
+def _series() -> Release:
+    stream = dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="int"), keys=range(4), days=3, **BUDGET)
+    stream.day(KEYS)
+    stream.day(KEYS)
+    return stream.series()
+
+
 MADE: dict[str, Any] = {
     "continual": _continual,
+    "series": _series,
     "histogram": lambda: _counted(dps.Histogram(unit=RECORD)).release(**BUDGET),
     "histogram-votes": lambda: _counted(dps.Histogram(unit=RECORD, max_counters=64)).release(**BUDGET),
     "counts": _counts,

@@ -20,7 +20,9 @@ from dpsketch import accounting, kernels, ledger, local, noise, plan, privacy, s
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Banded, Contribution, Recurrence
+from dpsketch.sketches.continual.designs import Banded, Contribution
+from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.sketches.continual.recurrence import Recurrence
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -165,6 +167,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     local.SVIM: {"epsilon": 0.7, "top": 4},
     Contribution: {"l1": 3, "squared": 5, "cells": 3, "days": 2, "apart": 4, "most": 2, "moved": 5},
     Banded: {"bands": (9, 5, 2)},
+    PanPrivate: {"bands": (9, 5, 2)},
     Recurrence: {"rates": (7, 9), "gains": (5, 6), "scale": 4, "guard": 2},
     Blocks: {"sizes": (1, 3, 6)},
     privacy.Budget: {"epsilon": 1, "delta": 0.1},
@@ -184,7 +187,7 @@ MADE = {
     "_Weighed AutoBound BoundCurve Choice",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
-    "Passed Sum PrivateDistinctCount",
+    "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)

@@ -22,7 +22,7 @@ __all__ = ["Continual", "run_day"]
 
 # A longer gap is rather a mistake in a date.
 _LONGEST_GAP = 31
-_NAMES = {"days": int, "objective": str, "user_days": int, "days_apart": int}
+_NAMES = {"days": int, "objective": str, "user_days": int, "days_apart": int, "design": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Continual:
             name = name.strip().replace("-", "_")
             if name not in _NAMES or name in given or not value:
                 raise InvalidInput(
-                    "--continual takes days=365, and objective=totals, user-days=12, days-apart=30 after commas."
+                    "--continual takes days=365, and objective=totals, user-days=12, days-apart=30, design=pan-private "
+                    "after commas."
                 )
             given[name] = _read(name, value.strip())
         if "days" not in given:
@@ -82,6 +83,7 @@ def run_day(
     output: Path,
     *,
     overwrite: bool,
+    series: Path | None,
     report: Callable[[Reading, Any], None],
 ) -> tuple[Any, bool]:
     """Publish a day: begin the stream where there is none, read the day's records, and write the total so far.
@@ -103,6 +105,8 @@ def run_day(
         raise InvalidInput(
             "--continual takes one column as --key. Join several in one, as in --key \"concat(a, ' ', b)\"."
         )
+    if series is not None and series.resolve().parent == asked.state.resolve():
+        raise InvalidInput("--series is public and --state is not: write it to another folder, which may be served.")
     folder = StreamFolder(asked.state, ledger=target.ledger)
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
         began = not folder.exists
@@ -132,6 +136,9 @@ def run_day(
             report(replace(reading, skipped=reading.skipped - before), sketch)
             private = folder.publish(sketch)
         _write(private, spool)
+        if series is not None:
+            # As a whole, in the place of the one of the day before: a service that reads the folder sees either.
+            sketch.series().save(series)
     return private, began
 
 
@@ -200,6 +207,8 @@ def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Bud
         wrong.append("key-type")
     limits = {"days": sketch.days, "user_days": sketch.user_days, "days_apart": sketch.days_apart}
     wrong += [name.replace("_", "-") for name, held in limits.items() if asked.given.get(name, held) != held]
+    if (asked.given.get("design") == "pan-private") is not sketch.design.keeps_noise:
+        wrong.append("design")
     stated = {"epsilon": promise.epsilon, "delta": promise.delta, "rho": promise.rho}
     wrong += [name for name, value in budget.amount.items() if value is not None and value != stated[name]]
     if wrong:
@@ -218,7 +227,9 @@ def _differing(sketch: Any, flags: SketchFlags, budget: Budget) -> list[str]:
         return [name for name, value in flags.shape.items() if getattr(spec, name, value) != value]
     stated = new_sketch(_seeded(flags, getattr(spec, "seed", 0)))
     ours, theirs = spec.to_json(), stated.spec.to_json()
-    wrong = [name for name in ours if name not in ("unit", "key_type") and ours[name] != theirs.get(name)]
+    # A stream counts values outside a domain as its ends, whatever it is given.
+    free = ("unit", "key_type", "outside")
+    wrong = [name for name in ours if name not in free and ours[name] != theirs.get(name)]
     listed = _listed(budget, flags, stated)
     if listed and not sketch.counts_keys(**listed):
         wrong.append("list of keys")

@@ -37,6 +37,15 @@ EstimatorOption = Annotated[
 ]
 
 
+DaysOption = Annotated[
+    str | None, typer.Option("--days", help="Of published days: which of them, as in 8:14, counted from 1; all if not.")
+]
+CurveOption = Annotated[
+    str | None,
+    typer.Option("--curve", help="Of published days: over time, by running totals (total) or sums of days (7)."),
+]
+
+
 @with_groups(forms=Forms)
 def query(
     forms: Forms,
@@ -50,6 +59,8 @@ def query(
     estimator: EstimatorOption = None,
     key_type: KeyTypeOption = None,
     decoded: DecodeOption = False,
+    days: DaysOption = None,
+    curve: CurveOption = None,
 ) -> None:
     """Ask a release: estimates with intervals, and the guarantee they come with.
 
@@ -59,9 +70,17 @@ def query(
     from dpsketch.kinds import load
 
     forms.check()
-    release = load(file)
+    release = _within(load(file), days)
     asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
     stated = _stated(key_type, release)
+    if curve is not None:
+        if len(asked) != 1 or decoded or estimator is not None:
+            raise InvalidInput("--curve follows one key, and takes neither --decode nor --estimator.")
+        series = _series(release)
+        found = series.curve(series.question(asked[0], stated), window=_window(curve), confidence=confidence)
+        forms.show(found, release.guarantee, ())
+        return
+    release = _total(release)
     if decoded and estimator is not None:
         raise InvalidInput("--decode is an estimator of its own: drop --estimator.")
     if decoded:
@@ -86,6 +105,7 @@ def top(
     confidence: Confidence = 0.95,
     key_type: KeyTypeOption = None,
     decoded: DecodeOption = False,
+    days: DaysOption = None,
 ) -> None:
     """List the most frequent keys, with intervals that hold for all of them at once.
 
@@ -95,7 +115,7 @@ def top(
     from dpsketch.kinds import load
 
     forms.check()
-    release = load(file)
+    release = _total(_within(load(file), days))
     if (names := release.bare_names) is not None:
         if threshold is not None or decoded:
             raise InvalidInput("this release has names and no counts: drop --threshold and --decode.")
@@ -162,6 +182,8 @@ def plot(
     ] = None,
     n: Annotated[int, typer.Option("-n", "--number", help="How many keys to draw.")] = 20,
     key_type: KeyTypeOption = None,
+    key: Annotated[str | None, typer.Option("--key", help="With --curve: what to follow over time.")] = None,
+    curve: CurveOption = None,
 ) -> None:
     """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
     from dpsketch import plots
@@ -169,11 +191,49 @@ def plot(
     from dpsketch.release import typed_keys
 
     release = load(file)
+    if (key is None) is not (curve is None):
+        raise InvalidInput("--key and --curve go together: what to follow over time, and sums of how many days.")
+    if key is not None and curve is not None:
+        series = _series(release)
+        plots.save(series.plot(series.question(key, _stated(key_type, release)), window=_window(curve)), output)
+        say(f"Wrote {output}.")
+        return
     listed = None
     if candidates is not None:
         listed = typed_keys(read_lines(candidates), release.key_type, _stated(key_type, release), release.key_columns)
     plots.save(release.picture(listed, n), output)
     say(f"Wrote {output}.")
+
+
+def _series(release: Release) -> Any:
+    """Return a release of published days, or refuse another."""
+    if not hasattr(release, "between"):
+        raise InvalidInput("--days and --curve ask the published days of a stream: a file that run --series wrote.")
+    return release
+
+
+def _within(release: Release, days: str | None) -> Release:
+    """Return the release of the days that --days names, or the release itself."""
+    if days is None:
+        return release
+    first, _, last = days.partition(":")
+    if not first.isdecimal() or not (last or first).isdecimal():
+        raise InvalidInput("--days takes the first and the last, counted from 1, as in 8:14; or one of them.")
+    found: Release = _series(release).between(int(first), int(last or first))
+    return found
+
+
+def _total(release: Release) -> Release:
+    """Return the total of published days; any other release is one."""
+    return _within(release, f"1:{release.days_published}") if hasattr(release, "days_published") else release
+
+
+def _window(curve: str) -> int | None:
+    if curve == "total":
+        return None
+    if not curve.isdecimal():
+        raise InvalidInput("--curve takes a number of days, or total.")
+    return int(curve)
 
 
 def _stated(key_type: KeyKind | None, release: Release) -> KeyType | None:

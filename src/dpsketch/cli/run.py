@@ -60,6 +60,9 @@ def run(
         Path | None, typer.Option("--state", help="The folder that keeps the stream of --continual; sensitive.")
     ] = None,
     day: Annotated[str | None, typer.Option("--day", help="The date to publish of --continual, as 2026-11-15.")] = None,
+    series: Annotated[
+        Path | None, typer.Option("--series", help="Write all days of --continual so far here as well (.dps).")
+    ] = None,
     overwrite: OverwriteOption = False,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
@@ -80,11 +83,15 @@ def run(
         if like is not None or part_by is not None or parts is not None or dry_run:
             raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
         target = budget.target(lambda: source_of(sources))
-        private, began = run_day(daily, flags, budget, target, output, overwrite=overwrite, report=report)
+        private, began = run_day(
+            daily, flags, budget, target, output, overwrite=overwrite, series=series, report=report
+        )
         # Charged when it began, whatever today's file would be charged to.
         held = replace(target, dataset=private.charge and private.charge.dataset)
         tell(private, held, output, as_json, charged=began or private.charge is None)
         return
+    if series is not None:
+        raise InvalidInput("--series writes the days of --continual: name that as well.")
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
     kind, key_type = KINDS[sketch.kind], stated_type(flags)
     options = budget.arguments(kind, sketch.spec, key_type)

@@ -10,10 +10,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, Str
 from dpsketch.server.tickets import Period
 
 __all__ = [
-    "FAILURES", "TABLE", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList", "CollectionStarted",
-    "CollectionView", "Counters", "DensityAnswer", "EstimatesAnswer", "Failure", "Form", "GridAnswer", "History",
-    "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView",
-    "SharesAnswer", "Status", "TopInAddress",
+    "FAILURES", "TABLE", "AskChange", "AskCurve", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList",
+    "CollectionStarted", "CollectionView", "Counters", "Day", "DensityAnswer", "EstimatesAnswer", "Failure", "Form",
+    "GridAnswer", "History", "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView", "ReleaseWhole",
+    "SessionView", "SharesAnswer", "Status", "TopInAddress",
 ]  # fmt: skip
 
 MOST_KEYS = 100_000
@@ -23,6 +23,9 @@ Confidence = Annotated[float, Field(gt=0, lt=1, description="Coverage of the int
 AskedType = Annotated[
     Literal["int", "text"] | None,
     Field(description='What the keys are, where the release does not say; else 5 is an integer and "5" is text.'),
+]
+Day = Annotated[
+    int | None, Field(ge=1, description="A day of a stream, counted from 1: the first or last that counts.")
 ]
 Form = Annotated[Literal["json", "csv"], Field(description="JSON with the guarantee, or the estimates as CSV.")]
 _PLAIN = r"^[^\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+$"
@@ -34,7 +37,14 @@ class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class AskKeys(_Asked):
+class _AskedOfDays(_Asked):
+    """What is asked of published days may name those that it is about; without, of all of them."""
+
+    first: Day = None
+    last: Day = None
+
+
+class AskKeys(_AskedOfDays):
     """Keys to look up."""
 
     keys: list[Key] = Field(default=[], max_length=MOST_KEYS)
@@ -44,7 +54,7 @@ class AskKeys(_Asked):
     format: Form = "json"
 
 
-class AskTop(_Asked):
+class AskTop(_AskedOfDays):
     """How many keys to list, and from which candidates."""
 
     n: StrictInt = Field(default=20, ge=1, le=10_000)
@@ -58,19 +68,43 @@ async def _top_in_address(
     n: Annotated[int, Query(ge=1, le=10_000)] = 20,
     confidence: Annotated[Confidence, Query()] = 0.95,
     format: Annotated[Form, Query()] = "json",
+    first: Annotated[Day, Query()] = None,
+    last: Annotated[Day, Query()] = None,
 ) -> AskTop:
-    return AskTop(n=n, confidence=confidence, format=format)
+    return AskTop(n=n, confidence=confidence, format=format, first=first, last=last)
 
 
 TopInAddress = Annotated[AskTop, Depends(_top_in_address)]
 """How many keys to list, as an address asks; candidates do not appear in one."""
 
 
-class AskDensity(_Asked):
+class AskDensity(_AskedOfDays):
     """Points to look up, each a list of coordinates."""
 
     points: list[list[float]] = Field(max_length=MOST_KEYS, min_length=1)
     confidence: Confidence = 0.95
+
+
+class AskCurve(_Asked):
+    """A question to follow over time: a key; of ranges low:high or 50%; of a density a point as in 1.5,2."""
+
+    key: Key
+    window: StrictInt | None = Field(default=None, ge=1, description="Sums of so many days; without, running totals.")
+    confidence: Confidence = 0.95
+    together: bool = Field(default=False, description="Whether the intervals are to hold for the whole curve at once.")
+    key_type: AskedType = None
+    format: Form = "json"
+
+
+class AskChange(_Asked):
+    """A question to two windows of days, each with its first and last day."""
+
+    key: Key
+    later: tuple[StrictInt, StrictInt]
+    earlier: tuple[StrictInt, StrictInt]
+    confidence: Confidence = 0.95
+    key_type: AskedType = None
+    format: Form = "json"
 
 
 class NewCollection(_Asked):

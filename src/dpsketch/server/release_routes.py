@@ -15,11 +15,14 @@ from dpsketch.server.answers import question
 from dpsketch.server.models import (
     FAILURES,
     TABLE,
+    AskChange,
+    AskCurve,
     AskDensity,
     AskedType,
     AskKeys,
     AskTop,
     Confidence,
+    Day,
     DensityAnswer,
     EstimatesAnswer,
     Form,
@@ -126,9 +129,13 @@ async def estimate(
     confidence: Annotated[Confidence, Query()] = 0.95,
     key_type: Annotated[AskedType, Query()] = None,
     format: Annotated[Form, Query()] = "json",
+    first: Annotated[Day, Query()] = None,
+    last: Annotated[Day, Query()] = None,
 ) -> Response:
     """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
-    asked = AskKeys(keys=list(key or []), confidence=confidence, key_type=key_type, format=format)
+    asked = AskKeys(
+        keys=list(key or []), confidence=confidence, key_type=key_type, format=format, first=first, last=last
+    )
     return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
 
 
@@ -142,7 +149,8 @@ async def _estimate(visitor: Visitor, served: Served, asked: AskKeys) -> Respons
     visitor.service.check_number(asked.keys)
 
     def work() -> Response:
-        found = answer(served.release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
+        release = served.within(asked.first, asked.last)
+        found = answer(release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
         return estimates_reply(found, served.release.guarantee, asked.format, joint=False)
 
     return await visitor.answer(question("estimate", served.id, repr(asked)), work)
@@ -167,7 +175,7 @@ async def _top(visitor: Visitor, served: Served, asked: AskTop) -> Response:
     visitor.service.check_number(candidates or [])
 
     def work() -> Response:
-        found = top(served.release, asked.n, candidates, asked.confidence, asked.key_type)
+        found = top(served.within(asked.first, asked.last), asked.n, candidates, asked.confidence, asked.key_type)
         return estimates_reply(found, served.release.guarantee, asked.format, joint=True)
 
     return await visitor.answer(question("top", served.id, repr(asked)), work)
@@ -184,7 +192,8 @@ async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     visitor.service.check_number(asked.keys)
 
     def work() -> Response:
-        found = decode_keys(served.release, list(asked.keys), asked.confidence, asked.key_type)
+        release = served.within(asked.first, asked.last)
+        found = decode_keys(release, list(asked.keys), asked.confidence, asked.key_type)
         return estimates_reply(found, served.release.guarantee, asked.format, joint=False)
 
     return await visitor.answer(question("decode", served.id, repr(asked)), work)
@@ -193,7 +202,7 @@ async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
 @router.post("/{identifier}/density", response_model=DensityAnswer)
 async def density(identifier: str, asked: AskDensity, visitor: Reading) -> Response:
     """Estimate the density at points."""
-    release = _density(visitor.service.releases.get(identifier))
+    release = _density(visitor.service.releases.get(identifier), asked.first, asked.last)
     visitor.service.check_number(asked.points)
     if any(len(point) != release.spec.dim for point in asked.points):
         raise InvalidInput(f"a point of this release has {release.spec.dim} coordinates.")
@@ -218,10 +227,12 @@ async def grid(
     visitor: Reading,
     size: Annotated[int, Query(ge=2, le=256)] = 64,
     confidence: Annotated[Confidence, Query()] = 0.95,
+    first: Annotated[Day, Query()] = None,
+    last: Annotated[Day, Query()] = None,
 ) -> Response:
     """Return a density for a picture: a grid of two columns (values[i][j] at row i from below), a curve of one."""
-    release = _density(visitor.service.releases.get(identifier))
-    name = question("grid", identifier, size, confidence)
+    release = _density(visitor.service.releases.get(identifier), first, last)
+    name = question("grid", identifier, size, confidence, first, last)
     return await visitor.answer(name, lambda: reply(_picture(release, size, confidence)))
 
 
@@ -249,7 +260,60 @@ def _picture(release: Any, size: int, confidence: float) -> dict[str, Any]:
     return shown
 
 
-def _density(served: Served) -> Any:
+def _density(served: Served, first: int | None, last: int | None) -> Any:
     if "density" not in served.questions:
         raise InvalidInput("this release has no density.")
+    return served.within(first, last)
+
+
+@router.get("/{identifier}/curve", response_model=EstimatesAnswer, responses=TABLE)
+async def curve(
+    identifier: str,
+    visitor: Reading,
+    key: Annotated[str, Query(max_length=1000)],
+    window: Annotated[int | None, Query(ge=1)] = None,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+    together: Annotated[bool, Query()] = False,
+    key_type: Annotated[AskedType, Query()] = None,
+    format: Annotated[Form, Query()] = "json",
+) -> Response:
+    """Follow one question over the published days of a stream: running totals, or sums of so many days."""
+    asked = AskCurve(key=key, window=window, confidence=confidence, together=together, key_type=key_type, format=format)
+    return await _curve(visitor, visitor.service.releases.get(identifier), asked)
+
+
+@router.post("/{identifier}/curve", response_model=EstimatesAnswer, responses=TABLE)
+async def curve_unnamed(identifier: str, asked: AskCurve, visitor: Reading) -> Response:
+    """Follow one question over the published days of a stream; it does not appear in an address."""
+    return await _curve(visitor, visitor.service.releases.get(identifier), asked)
+
+
+async def _curve(visitor: Visitor, served: Served, asked: AskCurve) -> Response:
+    series = _series(served)
+
+    def work() -> Response:
+        key = series.question(asked.key, asked.key_type)
+        found = series.curve(key, window=asked.window, confidence=asked.confidence, together=asked.together)
+        return estimates_reply(found, series.guarantee, asked.format, joint=asked.together)
+
+    return await visitor.answer(question("curve", served.id, repr(asked)), work)
+
+
+@router.post("/{identifier}/change", response_model=EstimatesAnswer, responses=TABLE)
+async def change(identifier: str, asked: AskChange, visitor: Reading) -> Response:
+    """Say how far an answer changed from one window of days to another, with the noise that both share taken off."""
+    served = visitor.service.releases.get(identifier)
+    series = _series(served)
+
+    def work() -> Response:
+        key = series.question(asked.key, asked.key_type)
+        found = series.change(key, asked.later, asked.earlier, confidence=asked.confidence)
+        return estimates_reply(found, series.guarantee, asked.format, joint=False)
+
+    return await visitor.answer(question("change", served.id, repr(asked)), work)
+
+
+def _series(served: Served) -> Any:
+    if "curve" not in served.questions:
+        raise InvalidInput("this release is not the published days of a stream, and has no curve.")
     return served.release

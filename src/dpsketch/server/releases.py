@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +22,13 @@ from dpsketch.server.refusals import Refused
 from dpsketch.server.replies import finite
 from dpsketch.server.storage import Storage
 from dpsketch.server.tables import ReleaseRow
+from dpsketch.sketches.kinds import row_of
 
 __all__ = ["Releases", "Served"]
 
 _EXAMPLES = 50
+# A folder that was changed so many nanoseconds ago may have been changed twice within one tick of its clock.
+_SETTLED = 5_000_000_000
 # What the routes call questions that the table of kinds has other names for.
 _ROUTES: dict[str, str] = {"keys": "estimate", "point": "density"}
 
@@ -57,7 +61,23 @@ class Served:
         """What can be asked of it, by the names of the routes."""
         if self.release.bare_names is not None:
             return []
-        return [_ROUTES.get(one, one) for one in self.row.answers]
+        # Of published days beside their own questions those of what they count.
+        return [_ROUTES.get(one, one) for one in dict.fromkeys((*self.row.answers, *self.counted.answers))]
+
+    @property
+    def counted(self) -> Kind:
+        """What it counts: its own kind, or that of each of its days."""
+        return row_of(self.release)
+
+    def within(self, first: int | None, last: int | None) -> Release:
+        """Return the release to ask: of published days those from ``first`` to ``last``, or all; else itself."""
+        series: Any = self.release
+        if "curve" not in self.row.answers:
+            if first is not None or last is not None:
+                raise InvalidInput("first and last are days of a stream, and this release is not one.")
+            return self.release
+        found: Release = series.between(1 if first is None else first, series.days_published if last is None else last)
+        return found
 
     @property
     def text(self) -> str:
@@ -67,7 +87,7 @@ class Served:
     @property
     def needs_candidates(self) -> bool:
         """Whether its keys can be listed only from a list that the caller brings."""
-        return "top" in self.row.answers and not (self.row.lists_keys and self.release.names_keys)
+        return "top" in self.counted.answers and not (self.counted.lists_keys and self.release.names_keys)
 
     def view(self) -> dict[str, Any]:
         """Return what the list says of it."""
@@ -87,7 +107,7 @@ class Served:
     def whole(self) -> dict[str, Any]:
         """Return all that is known of it."""
         facts = finite(describe(self.release, self.size))
-        space: Any = getattr(self.release, "spec", None) if "point" in self.row.answers else None
+        space: Any = getattr(self.release, "spec", None) if "point" in self.counted.answers else None
         return {
             **self.view(),
             "spec": facts["spec"],
@@ -122,6 +142,52 @@ def _examples(path: Path) -> tuple[str, ...]:
         return ()
 
 
+def _mounted(path: Path) -> Served | None:
+    """Read a file of a mounted folder; None where it is refused."""
+    try:
+        read = _read(path.read_bytes(), _name(path), path=path, added=path.stat().st_mtime)
+        return replace(read, examples=_examples(path))
+    except (DpsketchError, OSError) as error:
+        log("warning", "mounted file refused", file=f"{_name(path)}.dps", error=type(error).__name__)
+        return None
+
+
+def _holds_state(folder: Path) -> bool:
+    from dpsketch.sketches.continual.folder import holds_state
+
+    return holds_state(folder)
+
+
+class _Mount:
+    """A mounted folder: when it and its files were last changed, and what is served of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp = 0
+        self._stamps: dict[Path, tuple[int, int]] = {}
+        self.served: dict[Path, str] = {}
+
+    def news(self) -> Iterator[tuple[Path, tuple[int, int] | None]]:
+        """Yield the files that came or changed since, with their stamps, and those that went, with none."""
+        try:
+            stamp = self._folder.stat().st_mtime_ns
+            if stamp == self._stamp and time.time_ns() - stamp > _SETTLED:
+                return
+            # A state that was begun here since must not be served by its folder.
+            paths = [] if _holds_state(self._folder) else sorted(self._folder.glob("*.dps"))
+            found = {path: _stamp(path) for path in paths}
+        except OSError:
+            return  # asked again soon
+        self._stamp, before, self._stamps = stamp, self._stamps, found
+        yield from ((path, None) for path in before if path not in found)
+        yield from ((path, each) for path, each in found.items() if before.get(path) != each)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
 class Releases:
     """All releases of a service, by their ids: the first digits of the SHA-256 of the file."""
 
@@ -130,6 +196,7 @@ class Releases:
         self._all: dict[str, Served] = {}
         self._lock = threading.Lock()
         self._changes = 0
+        self._mounted: list[_Mount] = []
 
     def load(self, mounts: tuple[Path, ...]) -> None:
         """Read what the store holds and what lies in the mounted folders; a file that is refused is left out."""
@@ -137,12 +204,28 @@ class Releases:
         for folder in mounts:
             if not folder.is_dir():
                 raise InvalidInput(f"{folder} is not a folder; --mount takes a folder of .dps files.")
-            for path in sorted(folder.glob("*.dps")):
-                try:
-                    read = _read(path.read_bytes(), _name(path), path=path, added=path.stat().st_mtime)
-                    self._put(replace(read, examples=_examples(path)))
-                except (DpsketchError, OSError) as error:
-                    log("warning", "mounted file refused", file=f"{_name(path)}.dps", error=type(error).__name__)
+            if _holds_state(folder):
+                raise InvalidInput(
+                    f"{folder} holds the state of a stream, which is sensitive. Mount a folder of what was published: "
+                    "save its series there, as a .dps file."
+                )
+            self._mounted.append(_Mount(folder))
+        self.look()
+
+    def look(self) -> None:
+        """Take note of files of the mounted folders that came, went or were replaced as a whole."""
+        for mount in self._mounted:
+            for path, stamp in mount.news():
+                before = mount.served.pop(path, None)
+                read = None if stamp is None else _mounted(path)
+                if read is not None:
+                    mount.served[path] = read.id
+                    self._put(read)
+                others = {each for one in self._mounted for each in one.served.values()}
+                if before is not None and before not in others:
+                    with self._lock:
+                        self._all.pop(before, None)
+                        self._changes += 1
 
     def refresh(self) -> None:
         """Take note of what was uploaded to the store, or deleted there."""
@@ -234,7 +317,7 @@ class Releases:
     def remove(self, identifier: str) -> None:
         """Forget an uploaded release."""
         if self.get(identifier).mounted:
-            raise Refused(409, "mounted", "This release lies in a mounted folder: take its file away and start again.")
+            raise Refused(409, "mounted", "This release lies in a mounted folder: take its file away.")
         self._storage.delete_release(identifier)
         with self._lock:
             self._all.pop(identifier, None)

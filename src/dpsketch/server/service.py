@@ -132,6 +132,7 @@ class Service:
     async def keep_house(self) -> None:
         """Take note of new and revoked tokens and of what other processes changed; delete what is over."""
         await asyncio.to_thread(self.tokens.refresh)
+        await asyncio.to_thread(self.releases.look)
         if self.settings.shared:
             await self.collecting.follow()
             await asyncio.to_thread(self.releases.refresh)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Answer", "Kind", "Option", "row_of"]
 
-Answer = Literal["keys", "top", "decode", "range", "point", "statement"]
+Answer = Literal["keys", "top", "decode", "range", "point", "statement", "curve", "change"]
 
 
 class Option(NamedTuple):
@@ -40,7 +40,8 @@ class Kind:
         How files and the command line call it, and which question it answers, in words.
     answers : tuple of str
         What may be asked of a release: counts of keys, the top of them, many decoded together, ranges, points, or
-        nothing, since it is one statement.
+        nothing, since it is one statement; of published days, a curve over time and a change between windows, beside
+        what the kind that they count answers.
     private_path : str
         Its :class:`~dpsketch.release.Release`.
     sensitive_path : str or None
@@ -273,6 +274,12 @@ KINDS: dict[str, Kind] = {
             private_path=f"{_HISTOGRAM}.window:PrivateDailyHistogram",
             sensitive_path="dpsketch.sketches.continual.sketch:ContinualSketch",
             lists_keys=True,
+        ),
+        Kind(
+            "series",
+            "How does it change, day after day?",
+            answers=("curve", "change"),
+            private_path="dpsketch.sketches.continual.series:PrivateSeries",
         ),
         Kind(
             "counts-pan-private",

@@ -24,7 +24,7 @@ const doubt = ({ low, high }) =>
   low !== null && high !== null && low <= 0 && high >= 0 ? " This cannot be told from zero." : "";
 
 /** Asks about one key after another; the last ones stay on one chart, the newest first. */
-export function asker({ path, signal, measure, confidence, keyTypes, whenConfidenceChanges }, notice, keyName) {
+export function asker({ path, signal, measure, confidence, asked, whenConfidenceChanges }, notice, keyName) {
   const answer = h("p", { class: "answer", "aria-live": "polite" });
   const close = intervalFigure(measure);
   const chart = barFigure(measure, keyName);
@@ -33,7 +33,7 @@ export function asker({ path, signal, measure, confidence, keyTypes, whenConfide
   async function ask(next) {
     const { estimates, confidence: held } = await post(
       `${path}/estimate`,
-      { keys: next, confidence: confidence(), ...keyTypes.asked() },
+      { keys: next, confidence: confidence(), ...asked() },
       signal,
     );
     const [newest] = estimates;

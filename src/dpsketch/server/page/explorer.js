@@ -2,6 +2,7 @@
 
 import { download, get, part } from "./api.js";
 import { COUNTS, SHARES, between } from "./bars.js";
+import { curveCard, daysField } from "./days.js";
 import { card, form, h, labelled, noticeBoard } from "./dom.js";
 import { badge, budgetBar, guaranteeCard } from "./guarantee.js";
 import { keyTypeField, listCard, searchCard } from "./keys.js";
@@ -13,6 +14,7 @@ import { statementCard } from "./statement.js";
 
 /** Which card asks which question, in the order shown. */
 const CARDS = [
+  ["curve", curveCard], // before the choice of days, which it does not follow
   ["statement", statementCard],
   ["density", densityCard],
   ["range", rangesCard],
@@ -105,20 +107,23 @@ export async function showRelease(place, { id, signal }) {
   const { releases: others } = await get(`releases?name=${part(release.name)}`, signal);
   const { field, select } = confidenceField();
   const listeners = [];
+  const keyTypes = keyTypeField(release);
+  const days = daysField(release, () => listeners.forEach((listener) => listener()));
   const context = {
     release,
     path: `releases/${part(id)}`,
     signal,
     measure: release.kind === "local" ? SHARES : COUNTS,
     confidence: () => Number(select.value),
-    keyTypes: keyTypeField(release),
-    /** Ask again when the confidence changes. */
+    keyTypes,
+    /** What goes with every question: how keys are read, and which days are meant. */
+    asked: () => ({ ...keyTypes.asked(), ...days.asked() }),
+    /** Ask again when the confidence, or the days, change. */
     whenConfidenceChanges: (listener) => listeners.push(listener),
   };
   select.addEventListener("change", () => listeners.forEach((listener) => listener()));
-  const cards = await Promise.all(
-    CARDS.filter(([name]) => release.questions.includes(name)).map(([, make]) => make(context)),
-  );
+  const asking = CARDS.filter(([name]) => release.questions.includes(name));
+  const cards = await Promise.all(asking.map(([, make]) => make(context)));
   // An interval is for what was counted, not for what was cut before.
   cards.forEach((shown) => shown.append(h("p", { class: "soft counted" }, `Counted: ${release.counts}.`)));
   place.append(
@@ -128,7 +133,7 @@ export async function showRelease(place, { id, signal }) {
     h(
       "div",
       { class: "split" },
-      h("div", { class: "stack" }, cards),
+      h("div", { class: "stack" }, days.field === null ? cards : [cards[0], days.field, cards.slice(1)]),
       h("aside", { class: "stack" }, guaranteeCard(release.guarantee), budget, recordCard(release, others, context.path, signal), factsCard(release)),
     ),
   );

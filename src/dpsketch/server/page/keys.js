@@ -63,7 +63,7 @@ export function searchCard(context) {
 }
 
 /** List the largest keys: found by the release itself, or among candidates that a person names. */
-export async function listCard({ release, path, signal, measure, confidence, keyTypes, whenConfidenceChanges }) {
+export async function listCard({ release, path, signal, measure, confidence, asked, whenConfidenceChanges }) {
   const findsKeys = !release.needs_candidates;
   const notice = noticeBoard();
   const status = h("p", { class: "soft", role: "status" });
@@ -84,12 +84,12 @@ export async function listCard({ release, path, signal, measure, confidence, key
     }
     let found;
     if (way === "decode") {
-      found = await post(`${path}/decode`, { keys, confidence: confidence(), ...keyTypes.asked() }, signal);
+      found = await post(`${path}/decode`, { keys, confidence: confidence(), ...asked() }, signal);
       found.estimates = found.estimates.sort((a, b) => b.value - a.value).slice(0, n);
     } else {
       found = await post(
         `${path}/top`,
-        { n, confidence: confidence(), ...keyTypes.asked(), ...(keys.length && { candidates: keys }) },
+        { n, confidence: confidence(), ...asked(), ...(keys.length && { candidates: keys }) },
         signal,
       );
     }

@@ -1,4 +1,4 @@
-/** Lines: a density along one coordinate, and the width of an interval as reports come in. */
+/** Lines: a density along one coordinate, an answer over time, and the width of an interval as reports come in. */
 
 import { s } from "./dom.js";
 import { bottomAxis, drawing, figure, leftAxis, textWidth } from "./figure.js";
@@ -22,9 +22,10 @@ function titles(width, height, left, across, up) {
   ];
 }
 
-/** A figure of {x, value, low, high}: the estimate as a line, its intervals as a band. */
-export function curveFigure(name) {
-  const shown = figure([name, "density", "low", "high"]);
+/** A figure of {x, value, low, high}: the estimate as a line, its intervals as a band; `named` names whole x, as days. */
+export function curveFigure(name, what = "density", named = null) {
+  const shown = figure([name, what, "low", "high"]);
+  const place = named ?? quantity;
 
   function draw(width, { x, value, low, high }) {
     const height = heightFor(width);
@@ -32,29 +33,32 @@ export function curveFigure(name) {
     const ends = [...low, ...high, ...value];
     const up = linear(Math.min(0, ...ends), Math.max(...ends), bottom, top, 5);
     const left = leftRoom(up.ticks.map((value) => tick(value, up.step)));
-    const along = linear(x[0], x.at(-1), left, width - 12, Math.max(3, width / 90));
+    const along = linear(x[0], x.at(-1), left, width - 12, named === null ? Math.max(3, width / 90) : Math.max(1, width / 150));
+    if (named !== null) {
+      along.ticks = along.ticks.filter(Number.isInteger);
+    }
     const at = (values) => values.map((number, index) => [along.place(x[index]), up.place(number)]);
     const highest = x[value.indexOf(Math.max(...value))];
     return drawing(
       width,
       height,
-      `Line chart of the density along ${name}, highest near ${quantity(highest)}; the table below has the numbers.`,
-      bottomAxis(along, { width, top, bottom, write: tick }),
+      `Line chart of the ${what} along ${name}, highest near ${place(highest)}; the table below has the numbers.`,
+      bottomAxis(along, { width, top, bottom, write: named ?? tick }),
       leftAxis(up, { left, right: width - 12, write: tick }),
       s("path", { class: "band", d: `${path(at(high))}${path(at(low).reverse()).replace("M", "L")}Z` }),
       s("path", { class: "line", d: path(at(value)) }),
-      ...titles(width, height, left, name, "density"),
+      ...titles(width, height, left, name, what),
     );
   }
 
   return {
     element: shown.element,
-    show(curve, confidence) {
+    show(curve, confidence, joint = false) {
       const every = Math.max(1, Math.floor(curve.x.length / 40));
-      const rows = curve.x.map((x, i) => [x, curve.value[i], curve.low[i], curve.high[i]].map(quantity));
+      const rows = curve.x.map((x, i) => [place(x), ...[curve.value[i], curve.low[i], curve.high[i]].map(quantity)]);
       shown.show({
         draw: (width) => draw(width, curve),
-        caption: `Line: estimate. Band: ${percent(confidence)} intervals, each on its own.`,
+        caption: `Line: estimate. Band: ${percent(confidence)} intervals, ${joint ? "all at once" : "each on its own"}.`,
         rows: rows.filter((_, index) => index % every === 0),
       });
     },

@@ -31,7 +31,7 @@ function countCard(context) {
 }
 
 /** The whole domain in equal parts, at once: what most people look for first. */
-async function histogramCard({ release, path, signal, measure, confidence, whenConfidenceChanges }) {
+async function histogramCard({ release, path, signal, measure, confidence, asked, whenConfidenceChanges }) {
   const { bits } = release.spec;
   if (!Number.isInteger(bits) || bits > 50) {
     return null;
@@ -42,7 +42,11 @@ async function histogramCard({ release, path, signal, measure, confidence, whenC
   const notice = noticeBoard();
   const chart = barFigure(measure, "range");
   const ask = async () => {
-    const { estimates, confidence: held } = await post(`${path}/estimate`, { keys, confidence: confidence() }, signal);
+    const { estimates, confidence: held } = await post(
+      `${path}/estimate`,
+      { keys, confidence: confidence(), ...asked() },
+      signal,
+    );
     chart.show(estimates, held);
   };
   whenConfidenceChanges(() => ask().catch(notice.fail));

@@ -7,23 +7,18 @@ day and its release; it knows nothing of days, noise or state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import Noise
-from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.hashing import KeyType
+from dpsketch.release import typed_keys
 from dpsketch.results import Estimates
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.continual.designs import Contribution, Design
+from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.portions import Layout, Portion, Window
-from dpsketch.sketches.continual.stream import Stream, drawn_pieces, stated
-from dpsketch.sketches.permit import Calibration, Permit
+from dpsketch.sketches.continual.stream import SeizableStream, Stream
 
-__all__ = ["Adapter", "PermitOf"]
-
-PermitOf = Callable[[Calibration, list[tuple[str, Any]]], Permit]
+__all__ = ["Adapter"]
 
 
 class Adapter(ABC):
@@ -77,35 +72,9 @@ class Adapter(ABC):
         """Return the layout of a file, which may have been written by anyone."""
         return Layout.stored(self.portions(), scales)
 
-    def begin(
-        self,
-        budget: Budget,
-        design: Design,
-        contribution: Contribution,
-        horizon: int,
-        shape: tuple[int, ...],
-        *,
-        unit: Unit,
-        account: Account,
-        note: str,
-    ) -> Stream:
-        """Charge for all days, and start a stream."""
-        return Stream.begin(budget, design, contribution, horizon, shape, unit=unit, account=account, note=note)
-
-    def resume(
-        self,
-        promise: Guarantee,
-        law: Noise,
-        design: Design,
-        contribution: Contribution,
-        horizon: int,
-        day: int,
-        permit_of: PermitOf,
-        shape: tuple[int, ...],
-    ) -> Stream:
-        """Return an empty stream that goes on after a day; its sensitivity is worked out anew."""
-        permit = permit_of(stated(promise, law, design, contribution, horizon), drawn_pieces(design, day))
-        return Stream(design, horizon, permit, shape)
+    def stream_class(self, design: Design) -> type[Stream]:
+        """Return what publishes it."""
+        return SeizableStream if design.keeps_noise else Stream
 
     @abstractmethod
     def counted(self, today: Any) -> dict[Any, Any]:
@@ -127,6 +96,11 @@ class Adapter(ABC):
         """Return the answer of a release to one question, with its interval."""
         found: Estimates = release.estimate([asked], confidence=confidence)
         return found
+
+    def asked(self, text: str | int, key_type: KeyType | None) -> Any:
+        """Return a question as :meth:`read` takes it, from how the command line and the service write it."""
+        (key,) = typed_keys([text], getattr(self.spec, "key_type", None), key_type)
+        return key
 
     def words(self, asked: Any) -> str:
         """Return a question in words, for a picture."""

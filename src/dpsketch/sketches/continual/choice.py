@@ -15,12 +15,14 @@ import numpy as np
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.privacy import Budget, PureCost
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter, Recurrence
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
+from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.sketches.continual.recurrence import Recurrence
 
 __all__ = ["DAILY", "DesignName", "Objective", "choose_design", "design_from_json"]
 
 Objective = Literal["balanced", "totals", "windows"]
-DesignName = Literal["recurrence", "banded", "daily", "blocks", "tree"]
+DesignName = Literal["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
 
 DAILY = Banded((1,))
 
@@ -48,6 +50,8 @@ _HEAVY_RECORDS = 2**20
 
 _WINDOWS = (1024, 471, 331, 260, 213, 177, 146)
 _BAND_SCALE = 1024
+# A state that may be seized has so many tables, each of which a record enters: more have less noise in totals.
+_SEIZABLE = {"balanced": 32, "totals": 64}
 
 # How much each of totals, windows of 7 days and single days weighs.
 _WEIGHTS: dict[str, tuple[int, int, int]] = {"balanced": (4, 1, 1), "totals": (1, 0, 0), "windows": (0, 1, 0)}
@@ -86,7 +90,7 @@ def choose_design(
     if objective not in _WEIGHTS:
         raise InvalidInput(f"objective is 'balanced', 'totals' or 'windows', not {objective!r}.")
     pure = isinstance(budget.cost, PureCost)
-    if pure and name in ("recurrence", "banded"):
+    if pure and name in ("recurrence", "banded", "pan-private"):
         raise InvalidInput("correlated noise is Gaussian, and needs delta > 0 or rho; with delta=0 blocks are best.")
     if name is None and pure:
         name = "daily" if objective == "windows" or (horizon is not None and horizon <= _PLAIN_DAYS) else "blocks"
@@ -101,10 +105,13 @@ def choose_design(
             return _square_root(contribution.apart) if contribution.apart > 1 else Banded(_WINDOWS)
         case "recurrence":
             return _recurrence(contribution, horizon, "totals" if objective == "totals" else "balanced")
+        case "pan-private":
+            kept = Banded(_WINDOWS) if objective == "windows" else _square_root(_SEIZABLE[objective])
+            return PanPrivate(kept.bands[: LONGEST if horizon is None else horizon])
         case None:
             return min(_candidates(contribution, horizon, objective), key=_judge(contribution, horizon, objective))
         case _:
-            names = "'recurrence', 'banded', 'daily', 'blocks' or 'tree'"
+            names = "'recurrence', 'banded', 'daily', 'blocks', 'tree' or 'pan-private'"
             raise InvalidInput(f"design is {names}, or left out to be chosen; not {name!r}.")
 
 
@@ -113,6 +120,8 @@ def design_from_json(value: Any) -> Design:
     match value:
         case {"name": "banded", "bands": _, **rest} if not rest:
             return Banded.from_json(value)
+        case {"name": "pan-private", "bands": _, **rest} if not rest:
+            return PanPrivate.from_json(value)
         case {"name": "recurrence", "rates": _, "gains": _, "scale": _, "guard": _, **rest} if not rest:
             return Recurrence.from_json(value)
         case {"name": "blocks", "sizes": _, **rest} if not rest:

@@ -12,11 +12,9 @@ at most that on every path, and a Gaussian mechanism whose shifts are chosen so 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -29,7 +27,7 @@ from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["LONGEST", "Banded", "Contribution", "Design", "Filter", "Recurrence"]
+__all__ = ["LONGEST", "ROOM", "Banded", "Contribution", "Design", "Filter", "listed", "read_only", "rising"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -37,13 +35,8 @@ Floats = npt.NDArray[np.float64]
 LONGEST = 2**20
 """A stream has at most so many days; one without an end is calibrated for them."""
 
-# What is published stays below this before noise, and noise below 2**61.
-_ROOM = 2**61
-# A recurrence's rates are multiples of 2**-20.
-_RATE_BITS = 20
-_RATE_ONE = 1 << _RATE_BITS
-# Powers of rates are rounded up to multiples of 2**-192.
-_FINE = 192
+ROOM = 2**61
+"""What is published stays below this before noise, and noise below 2**61."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +91,7 @@ class Design(ABC):
     __slots__ = ()
 
     name: ClassVar[str]
+    keeps_noise: ClassVar[bool] = False  # whether what it keeps may be seized
 
     @property
     @abstractmethod
@@ -213,12 +207,12 @@ class Banded(Filter):
     bands: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        bands = tuple(whole_number("a band", band, low=1, high=2**30) for band in _listed(self.bands, "bands"))
+        bands = tuple(whole_number("a band", band, low=1, high=2**30) for band in listed(self.bands, "bands"))
         object.__setattr__(self, "bands", bands)
         if len(bands) > LONGEST or any(late > early for early, late in pairwise(bands)):
-            raise _rising()
+            raise rising()
         if len(bands) > 1 and bands[1] == bands[0]:
-            raise _rising()
+            raise rising()
 
     @property
     def words(self) -> str:
@@ -240,7 +234,7 @@ class Banded(Filter):
     @property
     def limit(self) -> int:
         """The largest magnitude of a day's cell; a larger one is held to it."""
-        return _ROOM // sum(self.bands)
+        return ROOM // sum(self.bands)
 
     def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
         """Return Δ·‖Σ_{i<k} C[:, i·b]‖₂, in integers, and in L1 k·Δ₁·Σc."""
@@ -282,196 +276,22 @@ class Banded(Filter):
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild a design from :meth:`to_json`."""
-        return cls(tuple(_listed(value["bands"], "bands")))
+        return cls(tuple(listed(value["bands"], "bands")))
 
 
-@dataclass(frozen=True, slots=True)
-class Recurrence(Filter):
-    """Every day's table enters all publications that follow, ever less, by a recurrence over few buffers.
-
-    With rates θ_i = a_i/2²⁰ and gains w_i, in integers, and ⌊·⌋ the floor,
-
-        y_t = 2^q·x_t + ⌊Σ_i R_i / 2^g⌋ + z_t,   R_i ← ⌊a_i·R_i / 2²⁰⌋ + w_i·x_t.
-
-    Attributes
-    ----------
-    rates, gains : tuple of int
-        a_i and w_i, one a buffer.
-    scale, guard : int
-        q and g: today's table enters times 2^q, and the buffers have g bits more.
-
-    Privacy
-    -------
-    Without floors it were a filter with c_0 = 2^q and c_j = Σ v_i·θ_i^(j−1), v_i = w_i/2^g. The floors of two worlds
-    differ by less than 1 a step, in touched cells only, so a buffer strays by less than 1/(1 − θ_i) and a published
-    cell by less than 1 + 2^−g·Σ 1/(1 − θ_i). Over n days and m touched cells all of that has a norm of at most √(m·n)
-    times as much, which is added to the filter's. The map is not linear, yet the sum of squared shifts is bounded on
-    every path, which is all that is needed. A buffer at −1 stays at −1 for ever, so the guarantee ends with its n days.
-    """
-
-    name: ClassVar[str] = "recurrence"
-
-    rates: tuple[int, ...]
-    gains: tuple[int, ...]
-    scale: int
-    guard: int
-
-    def __post_init__(self) -> None:
-        rates = [whole_number("a rate", rate, low=1, high=_RATE_ONE - 1) for rate in _listed(self.rates, "rates")]
-        gains = [whole_number("a gain", gain, low=1, high=2**40) for gain in _listed(self.gains, "gains")]
-        object.__setattr__(self, "rates", tuple(rates))
-        object.__setattr__(self, "gains", tuple(gains))
-        hold_whole(self, "scale", low=0, high=24)
-        hold_whole(self, "guard", low=0, high=24)
-        if len(rates) != len(gains) or not 1 <= len(rates) <= 16:
-            raise InvalidInput("a recurrence has one gain for each rate, and at least one and at most 16 of them.")
-        if sum(gains) >= 1 << (self.scale + self.guard):
-            raise _rising()
-
-    @property
-    def words(self) -> str:
-        """The design in a phrase."""
-        return f"correlated over all days by a recurrence with {len(self.rates)} buffers"
-
-    @property
-    def largest(self) -> int:
-        """How often a record enters the publication of its own day."""
-        return 1 << self.scale
-
-    @property
-    def buffers(self) -> int:
-        """How many tables it keeps beside today's."""
-        return len(self.rates)
-
-    @property
-    def limit(self) -> int:
-        """The largest magnitude of a day's cell; a larger one is held to it."""
-        return math.floor(Fraction(_ROOM) / (self._reach + (1 << (self.scale + self.guard))))
-
-    @property
-    def stray(self) -> float:
-        """How far the floors may move a publication."""
-        return float(self._stray)
-
-    @property
-    def _stray(self) -> Fraction:
-        return sum((Fraction(_RATE_ONE, (_RATE_ONE - rate) << self.guard) for rate in self.rates), Fraction(1))
-
-    @property
-    def _reach(self) -> Fraction:
-        """Σ w_i/(1 − θ_i): what all buffers come to if every day has a cell of 1."""
-        return sum((Fraction(gain * _RATE_ONE, _RATE_ONE - rate) for rate, gain in self._pairs), Fraction(0))
-
-    @property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return list(zip(self.rates, self.gains, strict=True))
-
-    def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
-        """Return the filter's bound, for ever, plus that of the floors, for so many days."""
-        unit = contribution.within(horizon)
-        squared = self.column_squared(unit.days, unit.apart)
-        filtered = sqrt_up(math.ceil(unit.moved * squared))
-        # A user's cells of all days.
-        touched = unit.times * unit.cells * unit.days
-        stray = self._stray
-        floors = sqrt_up(math.ceil(touched * horizon * stray**2))
-        reach = 2**self.scale + self._reach / 2**self.guard
-        l1 = math.ceil(unit.times * unit.days * unit.l1 * reach + touched * horizon * stray)
-        return Sensitivity(l1, math.nextafter(filtered + floors, math.inf))
-
-    def column_squared(self, days: int, apart: int) -> Fraction:
-        """Return ‖Σ_{i<k} C[:, i·b]‖² without floors and without an end, powers rounded up."""
-        total = days * self._inner(0)
-        for i in range(1, days):
-            total += 2 * (days - i) * self._inner(i * apart)
-        return total
-
-    def _inner(self, distance: int) -> Fraction:
-        """Return Σ_r c_r·c_(r + distance), rounded up."""
-        one = 1 << _FINE
-        total = Fraction(4**self.scale) if distance == 0 else Fraction(0)
-        for rate, gain in self._pairs:
-            late = Fraction(gain, 1 << self.guard)
-            if distance:
-                total += 2**self.scale * late * Fraction(_power_up(rate, distance - 1), one)
-            for other, weight in self._pairs:
-                early = Fraction(weight, 1 << self.guard)
-                product = Fraction(_RATE_ONE**2, _RATE_ONE**2 - rate * other)
-                total += early * late * Fraction(_power_up(rate, distance), one) * product
-        return total
-
-    def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
-        """Publish today's table and what the buffers add.
-
-        Cells are held to :attr:`limit`: neighbours come no further apart by that, while an error would tell of data.
-        """
-        held = np.clip(today, -self.limit, self.limit)
-        table = (held << self.scale) + (state.sum(axis=0) >> self.guard)
-        for buffer, (rate, gain) in zip(state, self._pairs, strict=True):
-            # ⌊a·R/2^r⌋ without a product of more than 64 bits; shifts round down, below 0 as well.
-            low = buffer & (_RATE_ONE - 1)
-            buffer >>= _RATE_BITS
-            buffer *= rate
-            buffer += (rate * low) >> _RATE_BITS
-            buffer += gain * held
-        yield day, table
-
-    def holds(self, state: Integers) -> bool:
-        """Say whether no buffer is larger than (w·limit + 1)/(1 − θ), which it never passes."""
-        for buffer, (rate, gain) in zip(state, self._pairs, strict=True):
-            most = (gain * self.limit + 1) * _RATE_ONE // (_RATE_ONE - rate)
-            if np.any((buffer < -most) | (buffer > most)):
-                return False
-        return True
-
-    def response(self, days: int) -> Floats:
-        """Return the total's response: the recurrence undone, without its floors."""
-        return _recurrence_response(self, days)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the design as JSON-ready values."""
-        return {
-            "name": self.name,
-            "rates": list(self.rates),
-            "gains": list(self.gains),
-            "scale": self.scale,
-            "guard": self.guard,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a design from :meth:`to_json`."""
-        return cls(
-            tuple(_listed(value["rates"], "rates")),
-            tuple(_listed(value["gains"], "gains")),
-            value["scale"],
-            value["guard"],
-        )
-
-
-def _rising() -> InvalidInput:
+def rising() -> InvalidInput:
+    """Return the refusal of coefficients that rise."""
     return InvalidInput(
         "a design's coefficients must fall from day to day, the second below the first: the bound on a user's days "
         "does not hold otherwise, nor is what it publishes decoded stably."
     )
 
 
-def _listed(values: object, name: str) -> Sequence[Any]:
+def listed(values: object, name: str) -> Sequence[Any]:
+    """Return the numbers of a design as a sequence, whoever wrote them."""
     if not isinstance(values, list | tuple) or not values:
         raise InvalidInput(f"the {name} of a design are a list of integers.")
     return values
-
-
-@lru_cache(maxsize=4096)
-def _power_up(rate: int, exponent: int) -> int:
-    """Return (rate/2²⁰)^exponent in units of 2^−192, rounded up."""
-    result, base = 1 << _FINE, rate << (_FINE - _RATE_BITS)
-    while exponent:
-        if exponent & 1:
-            result = -(-result * base >> _FINE)
-        base = -(-base * base >> _FINE)
-        exponent >>= 1
-    return result
 
 
 @lru_cache(maxsize=64)
@@ -482,20 +302,10 @@ def _banded_response(bands: tuple[int, ...], days: int) -> Floats:
         width = min(day, len(later))
         held = float(later[len(later) - width :] @ inverse[day - width : day]) if width else 0.0
         inverse[day] = ((day == 0) - held) / bands[0]
-    return _read_only(np.cumsum(inverse))
+    return read_only(np.cumsum(inverse))
 
 
-@lru_cache(maxsize=64)
-def _recurrence_response(design: Recurrence, days: int) -> Floats:
-    rates = np.array(design.rates) / _RATE_ONE
-    gains = np.array(design.gains) / 2.0 ** (design.scale + design.guard)
-    inverse, carried = np.zeros(days), np.zeros(len(rates))
-    for day in range(days):
-        inverse[day] = (day == 0) / 2.0**design.scale - carried.sum()
-        carried = rates * carried + gains * inverse[day]
-    return _read_only(np.cumsum(inverse))
-
-
-def _read_only(values: Floats) -> Floats:
+def read_only(values: Floats) -> Floats:
+    """Return an array that is kept for all who ask."""
     values.flags.writeable = False
     return values

@@ -24,11 +24,16 @@ from dpsketch.sketches.kinds import KINDS
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["StreamFolder"]
+__all__ = ["StreamFolder", "holds_state"]
 
 _STATE = "stream.sketch"
 _LOCK = "stream.lock"
 _BEGUN = "stream.begun"
+
+
+def holds_state(folder: Path) -> bool:
+    """Say whether a stream was begun in a folder, or was about to be: what lies there is sensitive."""
+    return any((folder / name).exists() for name in (_STATE, _LOCK, _BEGUN))
 
 
 class StreamFolder:

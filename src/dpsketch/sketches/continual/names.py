@@ -26,8 +26,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -35,16 +36,15 @@ from scipy.special import ndtri
 
 from dpsketch import accounting, files
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.noise import RoundedGaussian, random_id
-from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, Unit
-from dpsketch.sketches.account import Account
+from dpsketch.noise import Noise, RoundedGaussian, random_id
+from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee
 from dpsketch.sketches.continual.designs import Contribution, Design, Filter
-from dpsketch.sketches.continual.stream import PUBLICATIONS, Stream
-from dpsketch.sketches.continual.stretches import Stretch
+from dpsketch.sketches.continual.publications import Publications
+from dpsketch.sketches.continual.stream import PUBLICATIONS, Stream, Terms, unpaid
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.permit import Calibration, Part, Permit, obtain
+from dpsketch.sketches.permit import Calibration, Part, Permit
 
-__all__ = ["Finding", "NamedStream"]
+__all__ = ["Finding", "NamedStream", "not_of_days", "read_keys", "stored_keys"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -53,6 +53,8 @@ Floats = npt.NDArray[np.float64]
 _NAMES_SHARE = 0.1
 # A hair more noise, and a hair higher thresholds, than all roundings here come to.
 _MARGIN = 1 + 1e-9
+# By so much, far less than that hair, another machine's logarithms may differ from those that calibrated a stream.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,9 @@ class NamedStream(Stream):
 
     __slots__ = ("_finding", "_names", "_nonces", "_passed", "_places", "_salt")
 
-    def __init__(self, design: Design, horizon: int, permit: Permit, finding: Finding) -> None:
-        super().__init__(design, horizon, permit, (0,))
-        self._finding = finding
+    def __init__(self, terms: Terms, permit: Permit) -> None:
+        super().__init__(terms, permit)
+        self._finding = _finding(permit.calibration)
         self._names: list[Any] = []
         self._places: dict[Any, int] = {}
         self._passed: Integers = np.zeros(0, np.int64)  # on which day a key did; 0 for not yet
@@ -130,50 +132,40 @@ class NamedStream(Stream):
         self._nonces: list[bytes] = []  # one a day, by which copies that went on apart are told
 
     @classmethod
-    def open(
-        cls,
-        budget: Budget,
-        design: Design,
-        contribution: Contribution,
-        horizon: int,
-        *,
-        unit: Unit,
-        account: Account,
-        note: str,
-    ) -> NamedStream:
-        """Charge for all days, and start."""
-        if not isinstance(budget.cost, ApproximateCost) or not isinstance(design, Filter):
+    def calibrated(cls, budget: Budget, terms: Terms) -> Calibration:
+        """Return the noise and the thresholds that a budget asks for."""
+        design, cost = terms.design, budget.cost
+        if not isinstance(cost, ApproximateCost) or not _serves(design):
             raise InvalidInput(
-                "names that are on no public list need epsilon= with delta > 0, and no design of blocks. Else give a "
-                "public list: keys=[…]."
+                "names that are on no public list need epsilon= with delta > 0, and no design of blocks, nor one whose "
+                "state may be seized, which would show them. Else give a public list: keys=[…]."
             )
-        cost = budget.cost
-        finding = Finding.calibrated(cost.epsilon, cost.delta, design, contribution, horizon)
-        found = _calibration(finding, horizon, f"{finding.words}, {design.words}")
-        return cls(design, horizon, obtain(found, unit, account, note=note), finding)
+        finding = Finding.calibrated(cost.epsilon, cost.delta, design, terms.contribution, terms.horizon)
+        return _calibration(finding, terms.horizon, f"{finding.words}, {design.words}")
 
     @classmethod
-    def resumed(
-        cls,
-        promise: Guarantee,
-        law: Any,
-        design: Design,
-        contribution: Contribution,
-        horizon: int,
-        day: int,
-        permit_of: Any,
-    ) -> NamedStream:
-        """Return an empty stream that goes on after a day; its noise and thresholds are worked out anew."""
-        good = isinstance(design, Filter) and isinstance(law, RoundedGaussian) and 0 < promise.delta < 1
-        if good and isinstance(design, Filter):
-            finding = Finding.calibrated(promise.epsilon, promise.delta, design, contribution, horizon)
-            good = finding.noise == law and promise.costs == finding.costs and promise.rho is None
-        if not good:
-            raise FileRefused("the file's guarantee is not that of a stream with its noise.")
-        found = _calibration(finding, horizon, promise.mechanism)
-        # All that may have been drawn by then.
-        drawn = [(PUBLICATIONS, (t, earlier)) for t in range(1, day + 1) for earlier in (False, True)]
-        return cls(design, horizon, permit_of(found, drawn), finding)
+    def stated(cls, promise: Guarantee, law: Noise, terms: Terms) -> Calibration:
+        """Return the calibration that a file claims, its thresholds worked out anew; refuse one that does not pay.
+
+        Its noise may be more than is needed, and less by roundings only: a stream goes on where it was calibrated by
+        another library of logarithms.
+        """
+        design = terms.design
+        if _serves(design) and isinstance(law, RoundedGaussian) and 0 < promise.delta < 1 and promise.rho is None:
+            asked = Finding.calibrated(promise.epsilon, promise.delta, design, terms.contribution, terms.horizon)
+            if law.sigma >= asked.noise.sigma * (1 - _ROUNDING) and promise.costs == asked.costs:
+                return _calibration(replace(asked, noise=law), terms.horizon, promise.mechanism)
+        raise unpaid()
+
+    @classmethod
+    def drawn(cls, design: Design, day: int) -> list[tuple[str, Hashable]]:
+        """Return all that may have been drawn by a day."""
+        return [(PUBLICATIONS, (t, earlier)) for t in range(1, day + 1) for earlier in (False, True)]
+
+    @classmethod
+    def noise_of(cls, calibration: Calibration) -> Noise:
+        """Return the noise in each cell of what is published."""
+        return _finding(calibration).noise
 
     @property
     def law(self) -> RoundedGaussian:
@@ -261,41 +253,70 @@ class NamedStream(Stream):
             total += weight * table
         return total
 
-    def _marks(self, day: int) -> npt.NDArray[np.uint64]:
-        """Return none: a digest of what was not published could be searched."""
-        return np.zeros(0, np.uint64)
+    def published(self) -> Publications:
+        """Return all that was published of the keys that were found. Public.
 
-    def decoded(self, stretch: Stretch) -> Floats:
-        """Return the weighted sum of the publications of the keys that were found."""
-        return self._total(stretch.weights)[self._shown()]
+        Without marks: while no key is found there is nothing to tell copies by.
+        """
+        self._refuse_before_the_first()
+        shown, noise = self._shown(), self._finding.noise
+        tables, none = [table[shown] for table in self._tables], np.zeros(0, np.uint64)
+        return Publications(self.name, self._design, self._day, noise, tables, none, self.found, self.ceiling)
 
     def arrays(self) -> dict[str, files.Array]:
         """Return what a file keeps of the stream, in the order of the keys, which tells nothing. Sensitive."""
         order = sorted(range(len(self._names)), key=lambda place: self._names[place])
         published = np.array([table[order] for table in self._tables], np.int64).reshape(self._day, len(order))
-        names = [self._names[place] for place in order]
-        stored: files.Array = names if names and isinstance(names[0], bytes) else np.array(names, np.int64)
-        arrays: dict[str, files.Array] = {"state": self._state[:, order], "published": published, "names": stored}
+        names = stored_keys([self._names[place] for place in order])
+        arrays: dict[str, files.Array] = {"state": self._state[:, order], "published": published, "names": names}
         return {**arrays, "passed": self._passed[order], "salt": [bytes.fromhex(self._salt), *self._nonces]}
 
     def restore(self, document: files.Document, day: int) -> None:
         """Take up a stream where a file left it."""
-        stored, salt = document.arrays.get("names"), document.arrays.get("salt")
-        names: list[Any] = stored.tolist() if isinstance(stored, np.ndarray) else list(stored or [])
-        known = all(isinstance(each, int | bytes) for each in names) and len({type(each) for each in names}) <= 1
-        salted = isinstance(salt, list) and len(salt) == 1 + day and all(isinstance(each, bytes) for each in salt)
-        if not known or not salted or len(set(names)) < len(names):
-            raise FileRefused("the file's keys are not those of a stream.")
+        names, salt = read_keys(document), document.arrays.get("salt")
+        if not isinstance(salt, list) or len(salt) != 1 + day or not all(isinstance(each, bytes) for each in salt):
+            raise not_of_days()
         self._state = integer_array(document, "state", (self._design.buffers, len(names)))
         self._refuse_other_state()
         self._tables = list(integer_array(document, "published", (day, len(names))))
         self._passed = integer_array(document, "passed", (len(names),))
         if np.any((self._passed < 0) | (self._passed > day)):
-            raise FileRefused("the file's keys are not those of a stream.")
+            raise not_of_days()
         self._names, self._places = names, {name: place for place, name in enumerate(names)}
         first, *nonces = [each for each in salt or [] if isinstance(each, bytes)]
         self._salt, self._nonces = first.hex(), nonces
         self._day = day
+
+
+def stored_keys(names: Sequence[Any]) -> files.Array:
+    """Return keys as a file has them: the bytes of texts, or integers."""
+    return list(names) if names and isinstance(names[0], bytes) else np.array(names, np.int64)
+
+
+def read_keys(document: files.Document) -> list[Any]:
+    """Return the keys of a file, which may have been written by anyone."""
+    stored = document.arrays.get("names")
+    names: list[Any] = stored.tolist() if isinstance(stored, np.ndarray) else list(stored or [])
+    known = all(isinstance(each, int | bytes) for each in names) and len({type(each) for each in names}) <= 1
+    if not known or len(set(names)) < len(names):
+        raise not_of_days()
+    return names
+
+
+def not_of_days() -> FileRefused:
+    """Return the refusal of a file whose days or keys no stream has published."""
+    return FileRefused("the file's days and keys are not those of a stream.")
+
+
+def _serves(design: Design) -> TypeGuard[Filter]:
+    """Say whether keys can be found under a design."""
+    return isinstance(design, Filter) and not design.keeps_noise
+
+
+def _finding(calibration: Calibration) -> Finding:
+    law = calibration.part(PUBLICATIONS).law
+    assert isinstance(law, Finding)
+    return law
 
 
 def _calibration(finding: Finding, horizon: int, words: str) -> Calibration:

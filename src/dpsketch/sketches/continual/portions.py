@@ -26,12 +26,13 @@ from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.sketches.continual.designs import Contribution
+from dpsketch.sketches.continual.publications import Publications
 from dpsketch.sketches.continual.stretches import Stretch
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
-__all__ = ["Layout", "Portion", "Window", "window_law"]
+__all__ = ["Layout", "Portion", "Window", "other_tables", "window_law"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -104,7 +105,7 @@ class Layout:
     def stored(cls, portions: Sequence[Portion], scales: Any) -> Self:
         """Return the layout of a file, which may have been written by anyone."""
         if not isinstance(scales, list) or len(scales) != len(portions):
-            raise FileRefused("the file's tables are not those of its kind.")
+            raise other_tables()
         return cls(tuple(portions), tuple(whole_number("a scale", each, low=1, high=_MOST_STEPS) for each in scales))
 
     @property
@@ -144,12 +145,9 @@ class Layout:
             start += each.size
         return found
 
-    def window(
-        self, vector: Floats, stretch: Stretch, guarantee: Guarantee, charge: Charge | None, *, signed: bool = False
-    ) -> Window:
-        """Return what a decoded vector tells."""
-        laws = {each.name: window_law(stretch, scale) for each, scale in zip(self.portions, self.scales, strict=True)}
-        return Window(self.split(vector), laws, stretch, guarantee, charge, signed)
+    def laws(self, stretch: Stretch) -> dict[str, Noise]:
+        """Return the law of the noise in a cell of each table of a decoded vector."""
+        return {each.name: window_law(stretch, scale) for each, scale in zip(self.portions, self.scales, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +162,8 @@ class Window:
         Which noise of the stream that is.
     guarantee, charge
         Those of the stream.
+    published : Publications
+        What it is made of.
     signed : bool
         Whether it is the difference of two windows.
     """
@@ -173,7 +173,13 @@ class Window:
     stretch: Stretch
     guarantee: Guarantee
     charge: Charge | None
+    published: Publications
     signed: bool = False
+
+
+def other_tables() -> FileRefused:
+    """Return the refusal of a file whose tables are not a kind's."""
+    return FileRefused("the file's tables are not those of its kind.")
 
 
 def window_law(stretch: Stretch, scale: int = 1) -> Noise:

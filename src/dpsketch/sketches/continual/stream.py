@@ -8,47 +8,62 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
-from dpsketch.noise import Noise
+from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
-from dpsketch.privacy import Budget, Guarantee, Unit
-from dpsketch.sketches.account import Account
+from dpsketch.privacy import Budget, Guarantee
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
+from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.sketches.continual.publications import Publications, mark_of
 from dpsketch.sketches.continual.stretches import Stretch
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
+from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive
 
-__all__ = ["PUBLICATIONS", "Stream", "calibrated", "stated"]
+__all__ = ["PUBLICATIONS", "STATE", "SeizableStream", "Stream", "Terms", "checked_days", "unpaid"]
 
 PUBLICATIONS = "the publications"
+STATE = "the state"
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def calibrated(budget: Budget, design: Design, contribution: Contribution, horizon: int) -> Calibration:
-    """Return the noise that a budget asks for on all publications of a stream."""
-    share = Share(PUBLICATIONS, design.sensitivity(contribution, horizon), pieces=design.published(horizon))
-    law = additive(budget, share).law(PUBLICATIONS)
-    entered = f" (a record enters {design.largest:,} times)" if design.largest > 1 else ""
-    return additive(budget, share, words=f"{law.words} in each publication{entered}, {design.words}")
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a stream is calibrated for. Public.
 
+    Attributes
+    ----------
+    design : Design
+        What is published.
+    contribution : Contribution
+        How far one unit moves the days' tables.
+    horizon : int
+        For how many days.
+    shape : tuple of int
+        Of a day's table.
+    """
 
-def stated(promise: Guarantee, law: Noise, design: Design, contribution: Contribution, horizon: int) -> Calibration:
-    """Return the calibration that a file claims, its sensitivity worked out anew; refuse one that does not pay."""
-    bound = design.sensitivity(contribution, horizon)
-    part = Part(PUBLICATIONS, law, bound, pieces=design.published(horizon))
-    found = Calibration.stated(promise, part)
-    if not found.sound:
-        raise FileRefused("the file's guarantee is not that of a stream with its noise.")
-    return found
+    design: Design
+    contribution: Contribution
+    horizon: int
+    shape: tuple[int, ...]
+
+    @property
+    def share(self) -> Share:
+        """The publications, and how far one unit moves all of them together."""
+        bound = self.design.sensitivity(self.contribution, self.horizon)
+        return Share(PUBLICATIONS, bound, pieces=self.design.published(self.horizon))
 
 
 class Stream:
@@ -56,14 +71,10 @@ class Stream:
 
     Parameters
     ----------
-    design : Design
-        What is published.
-    horizon : int
-        For how many days the noise was calibrated.
+    terms : Terms
+        What is published, and for how many days the noise was calibrated.
     permit : Permit
         Paid for all of them together.
-    shape : tuple of int
-        Of a day's table.
 
     Privacy
     -------
@@ -71,33 +82,57 @@ class Stream:
     published. A day without records is published as any other: noise on what earlier days add.
     """
 
-    __slots__ = ("_day", "_design", "_digests", "_horizon", "_permit", "_state", "_tables")
+    __slots__ = ("_day", "_design", "_horizon", "_marks", "_permit", "_state", "_tables")
 
-    def __init__(self, design: Design, horizon: int, permit: Permit, shape: tuple[int, ...]) -> None:
-        self._design = design
-        self._horizon = horizon
+    counts_at_once: ClassVar[bool] = False
+    """Whether records are added as they come, so that nothing exact is kept of today."""
+
+    def __init__(self, terms: Terms, permit: Permit) -> None:
+        self._design = terms.design
+        self._horizon = terms.horizon
         self._permit = permit
-        self._state = np.zeros((design.buffers, *shape), np.int64)
+        self._state = np.zeros((terms.design.buffers, *terms.shape), np.int64)
         self._tables: list[Integers] = []
-        self._digests: list[int] = []
+        self._marks: list[int] = []
         self._day = 0
 
     @classmethod
-    def begin(
-        cls,
-        budget: Budget,
-        design: Design,
-        contribution: Contribution,
-        horizon: int,
-        shape: tuple[int, ...],
-        *,
-        unit: Unit,
-        account: Account,
-        note: str,
-    ) -> Stream:
-        """Charge for all days, and start a stream."""
-        found = calibrated(budget, design, contribution, horizon)
-        return cls(design, horizon, obtain(found, unit, account, note=note), shape)
+    def calibrated(cls, budget: Budget, terms: Terms) -> Calibration:
+        """Return the noise that a budget asks for on all that the stream draws."""
+        law = additive(budget, terms.share).law(PUBLICATIONS)
+        entered = f" (a record enters {terms.design.largest:,} times)" if terms.design.largest > 1 else ""
+        words = f"{law.words} in each publication{entered}, {terms.design.words}"
+        return cls._drawing(additive(budget, terms.share, words=words), law, terms)
+
+    @classmethod
+    def stated(cls, promise: Guarantee, law: Noise, terms: Terms) -> Calibration:
+        """Return the calibration that a file claims, its sensitivity worked out anew; refuse one that does not pay."""
+        share = terms.share
+        part = Part(PUBLICATIONS, law, share.bound, pieces=share.pieces)
+        found = cls._drawing(Calibration.stated(promise, part), law, terms)
+        if not found.sound:
+            raise unpaid()
+        return found
+
+    @classmethod
+    def _drawing(cls, found: Calibration, law: Noise, terms: Terms) -> Calibration:
+        """Return a calibration of the publications with whatever else is drawn."""
+        return found
+
+    @classmethod
+    def drawn(cls, design: Design, day: int) -> list[tuple[str, Hashable]]:
+        """Return the names of what was drawn by a day, for a permit that goes on from there."""
+        names: Iterable[Hashable] = design.names(day) if isinstance(design, Blocks) else range(1, day + 1)
+        return [(PUBLICATIONS, name) for name in names]
+
+    @classmethod
+    def noise_of(cls, calibration: Calibration) -> Noise:
+        """Return the noise in each cell of what is published."""
+        return calibration.law(PUBLICATIONS)
+
+    def begin(self) -> Self:
+        """Draw what must be there before the first record, once the permit is paid for."""
+        return self
 
     @property
     def design(self) -> Design:
@@ -121,7 +156,7 @@ class Stream:
 
     @property
     def law(self) -> Noise:
-        """The noise in each cell of a publication."""
+        """The noise of one draw, in each cell."""
         return self._permit.calibration.law(PUBLICATIONS)
 
     @property
@@ -131,8 +166,13 @@ class Stream:
 
     @property
     def state(self) -> Integers:
-        """The exact buffers. Sensitive."""
+        """The buffers. Sensitive: exact, unless the design says otherwise."""
         return self._state
+
+    @property
+    def cells(self) -> int:
+        """Of how many cells a day's table is, by now."""
+        return math.prod(self._state.shape[1:])
 
     @property
     def digest(self) -> str:
@@ -152,8 +192,6 @@ class Stream:
 
         Of small tables, two streams may publish the same by chance.
         """
-        if not self._tables:
-            raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
         charge = self._permit.charge
         terms = [self._design.to_json(), self._horizon, self.law.to_json(), None if charge is None else charge.digest]
         found = hashlib.sha256(json.dumps(terms, sort_keys=True).encode())
@@ -168,6 +206,14 @@ class Stream:
                 "another sketch, at its own price."
             )
 
+    def _refuse_before_the_first(self) -> None:
+        if self._day == 0:
+            raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
+
+    def take(self, records: Integers) -> None:
+        """Add records of today as they come, where :attr:`counts_at_once`; within a change of the owner."""
+        raise NotImplementedError
+
     def end_day(self, today: Integers) -> None:
         """Publish a day. Called within a change of the owner, which an interruption ends."""
         self.refuse_after_the_end()
@@ -175,29 +221,17 @@ class Stream:
         for piece, table in self._design.step(self._state, today, self._day):
             self._tables.append(self._permit.add_noise(table, PUBLICATIONS, piece))
 
+    def published(self) -> Publications:
+        """Return all that was published so far. Public."""
+        self._refuse_before_the_first()
+        self._marks += [mark_of(table) for table in self._tables[len(self._marks) :]]
+        noise = self.noise_of(self._permit.calibration)
+        marks = np.array(self._marks, np.uint64)
+        return Publications(self.name, self._design, self._day, noise, tuple(self._tables), marks)
+
     def answer(self, first: int, last: int) -> tuple[Floats, Stretch]:
         """Return the sum of the days ``first`` to ``last``, decoded, and which noise it carries. Costs nothing."""
-        if self._day == 0:
-            raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
-        last = whole_number("last", last, low=1, high=self._day)
-        first = whole_number("first", first, low=1, high=last)
-        stretch = Stretch(self.name, self.law, self._design.weights(first, last), self._marks(last))
-        return self.decoded(stretch), stretch
-
-    def _marks(self, day: int) -> npt.NDArray[np.uint64]:
-        """Return a digest of each table published by a day. Public, as they are."""
-        for table in self._tables[len(self._digests) :]:
-            digest = hashlib.sha256(table.astype("<i8").tobytes()).digest()
-            self._digests.append(int.from_bytes(digest[:8], "little"))
-        return np.array(self._digests[: self._design.published(day)], np.uint64)
-
-    def decoded(self, stretch: Stretch) -> Floats:
-        """Return the weighted sum of the publications."""
-        total = np.zeros(self._state.shape[1:])
-        for weight, table in zip(stretch.weights.tolist(), self._tables, strict=False):
-            if weight:
-                total += weight * table
-        return total
+        return self.published().answer(first, last)
 
     def arrays(self) -> dict[str, files.Array]:
         """Return what a file keeps of the stream. Sensitive."""
@@ -226,10 +260,67 @@ class Stream:
         self._day = day
 
 
-def drawn_pieces(design: Design, day: int) -> list[tuple[str, Any]]:
-    """Return the names of what was drawn by a day, for a permit that goes on from there."""
-    names: Any = design.names(day) if isinstance(design, Blocks) else range(1, day + 1)
-    return [(PUBLICATIONS, name) for name in names]
+class SeizableStream(Stream):
+    """A stream whose state carries noise from the start, and may be seized once.
+
+    Privacy
+    -------
+    As :mod:`dpsketch.sketches.continual.pan_private` proves. The state is the sums for the coming days, each under
+    noise that was drawn when it began. Whoever seizes it learns which days were published, which everyone knows, and
+    these sums; not how many records came, nor whether any did. Sums for days after the last are under noise as well.
+    """
+
+    __slots__ = ()
+
+    counts_at_once: ClassVar[bool] = True
+
+    @classmethod
+    def _drawing(cls, found: Calibration, law: Noise, terms: Terms) -> Calibration:
+        """Return the two parts, of which one record is in one only: before the seizure, or after it."""
+        (published,) = found.parts
+        state = Part(STATE, law, published.bound, pieces=terms.horizon + terms.design.buffers - 1)
+        return replace(found, parts=(published, state), either=True)
+
+    @classmethod
+    def drawn(cls, design: Design, day: int) -> list[tuple[str, Hashable]]:
+        """Return the names of what was drawn by a day: the sums for the days after it as well."""
+        return super().drawn(design, day) + [(STATE, coming) for coming in range(1, day + design.buffers + 1)]
+
+    @classmethod
+    def noise_of(cls, calibration: Calibration) -> Noise:
+        """Return a law with the variance of two draws, 2·(σ² + 1/12): a rounded Gaussian of τ² = 2σ² + 1/12."""
+        law = calibration.law(PUBLICATIONS)
+        return RoundedGaussian(math.sqrt(2 * law.variance - 1 / 12))
+
+    @property
+    def _bands(self) -> PanPrivate:
+        assert isinstance(self._design, PanPrivate)
+        return self._design
+
+    def begin(self) -> Self:
+        """Draw the noise from which the sums for the coming days start."""
+        for place in range(len(self._state)):
+            self._await(place, place + 1)
+        return self
+
+    def _await(self, place: int, day: int) -> None:
+        """Start the sums for a coming day."""
+        self._state[place] = self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)
+
+    def take(self, records: Integers) -> None:
+        """Add records of today to the sums for the coming days."""
+        self._bands.take(self._state, records)
+
+    def end_day(self, today: Integers) -> None:
+        """Publish a day, and start the sums for one day more; the sums that were published are gone."""
+        super().end_day(today)
+        if self._day < self._horizon:
+            self._await(len(self._state) - 1, self._day + len(self._state))
+
+
+def unpaid() -> FileRefused:
+    """Return the refusal of a file whose noise does not pay for its promise."""
+    return FileRefused("the file's guarantee is not that of a stream with its noise.")
 
 
 def checked_days(days: int | None) -> int | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,9 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.hashing import KeyType
-from dpsketch.privacy import Budget, Unit
+from dpsketch.privacy import Unit
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.choice import DesignName, Objective
 from dpsketch.sketches.continual.designs import Contribution, Design
 from dpsketch.sketches.continual.portions import Layout, Portion, Window
 from dpsketch.sketches.continual.sketch import ContinualSketch
@@ -25,9 +23,6 @@ from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSket
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import ids_array, stored_ids
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
 
 __all__ = ["ContinualCountSketch", "DailyCounts", "contribution_of"]
 
@@ -123,30 +118,17 @@ class ContinualCountSketch(ContinualSketch):
     def __init__(
         self,
         *,
-        days: int | None,
         rows: int,
         width: int,
         unit: Unit,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
         seed: int = DEFAULT_SEED,
         grid: float = 1,
         key_type: KeyType | None = None,
-        objective: Objective = "balanced",
-        user_days: int | None = None,
-        days_apart: int = 1,
-        design: DesignName | None = None,
-        first_day: date | str | None = None,
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
+        **stream: Any,
     ) -> None:
         spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
-        limits, terms = (days, user_days, days_apart), (objective, design, first_day)
-        account = self._account(ledger, dataset, part)
-        self._open(DailyCounts(spec), Budget(epsilon, delta, rho), limits, terms, account)
+        super().__init__(CountSketch.from_spec(spec), **stream)
 
     @takes_frames
     def update(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
@@ -198,7 +180,7 @@ class ContinualCountSketch(ContinualSketch):
 
     @property
     def _is_tree(self) -> bool:
-        plain = self._days is not None and self._first_day is None and self.spec.unit.level == "record"
+        plain = self.days is not None and self.first_day is None and self.spec.unit.level == "record"
         return plain and self.design == Blocks.tree(self._stream.horizon)
 
     def _to_document(self) -> files.Document:

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
 from dpsketch.kernels import Jaccard
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE
-from dpsketch.sketches.density.private import PrivateDensity
+from dpsketch.sketches.density.private import PrivateDensity, _point
 from dpsketch.sketches.density.sketch import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec
 
@@ -68,6 +69,10 @@ class DailyDensity(Adapter):
         (number,) = window.tables[COUNT].tolist()
         table, laws = window.tables[TABLE], window.laws
         return PrivateDensity(self.spec, table, number, laws[TABLE], laws[COUNT], window.guarantee, window.charge)
+
+    def asked(self, text: str | int, key_type: KeyType | None) -> Any:
+        """Return a point, as in 1.5,2."""
+        return _point(str(text), self.spec.dim)
 
     def read(self, release: PrivateDensity, asked: Any, confidence: float) -> Estimates:
         """Return the kernel sum at a point."""

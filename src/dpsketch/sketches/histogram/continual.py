@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.names import NamedStream
-from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.portions import Layout, Portion, Window, other_tables
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.histogram.day import NamedDay, key_column, named
 from dpsketch.sketches.histogram.mechanism import ENTRIES
@@ -24,7 +25,22 @@ from dpsketch.sketches.histogram.window import PrivateDailyHistogram
 __all__ = ["DailyHistogram"]
 
 
-class DailyHistogram(Adapter):
+class _Named(Adapter):
+    """A histogram in a stream, counted by name."""
+
+    kind: ClassVar[str] = "histogram"
+
+    @staticmethod
+    def read_spec(value: dict[str, Any]) -> HistogramSpec:
+        """Rebuild the spec from a file."""
+        return HistogramSpec.from_json(value)
+
+    def start(self) -> NamedDay:
+        """Return an empty sketch for a day's records."""
+        return NamedDay.from_spec(self.spec)
+
+
+class DailyHistogram(_Named):
     """A histogram of a public list in a stream.
 
     Parameters
@@ -37,10 +53,8 @@ class DailyHistogram(Adapter):
     Privacy
     -------
     A record of a listed key adds at most w to one count, any other record nothing. A user has at most m listed keys of
-    w each a day: w·√m in L2.
+    w each a day, and no more than the list has: w·√m in L2.
     """
-
-    kind: ClassVar[str] = "histogram"
 
     def __init__(self, spec: HistogramSpec, keys: list[Any]) -> None:
         super().__init__(spec)
@@ -76,11 +90,6 @@ class DailyHistogram(Adapter):
             raise FileRefused("the file's list of keys has one of them twice.")
         return cls(held, keys)
 
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> HistogramSpec:
-        """Rebuild the spec from a file."""
-        return HistogramSpec.from_json(value)
-
     def options(self) -> list[Any]:
         """Return the list, texts as hexadecimal digits: they need not be UTF-8."""
         return [key.hex() if isinstance(key, bytes) else key for key in self.keys]
@@ -89,18 +98,14 @@ class DailyHistogram(Adapter):
         """Say whether this is the public list, whatever its order."""
         return set(key_column(keys, self.spec.key_type).to_pylist()) == set(self.keys)
 
-    def start(self) -> NamedDay:
-        """Return an empty sketch for a day's records."""
-        return NamedDay.from_spec(self.spec)
-
     def records(self, records: Any) -> pa.Array:
         """Return keys without those that are not on the list, which count for nothing."""
         column = key_column(records, self.spec.key_type)
         return pc.if_else(pc.is_in(column, self._listed), column, None)
 
     def portions(self) -> tuple[Portion, ...]:
-        """Return the counts, and how far one unit, added on one day, moves them."""
-        weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
+        """Return the counts, and how far one unit, added on one day, moves them: no more keys than are listed."""
+        weight, keys = self.spec.weight_grid.max_units, min(self.spec.unit.max_keys, len(self.keys))
         return (Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)
 
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
@@ -116,10 +121,8 @@ class DailyHistogram(Adapter):
         )
 
 
-class FoundHistogram(Adapter):
+class FoundHistogram(_Named):
     """A histogram whose keys are found day by day (see :mod:`dpsketch.sketches.continual.names`)."""
-
-    kind: ClassVar[str] = "histogram"
 
     def __init__(self, spec: HistogramSpec) -> None:
         if spec.key_type is None:
@@ -128,21 +131,11 @@ class FoundHistogram(Adapter):
                 "keys=[…]: a day without records must not differ from others by its type."
             )
         super().__init__(spec)
-        self._stream: NamedStream | None = None
 
     @classmethod
     def of(cls, sketch: Any, keys: Any) -> Self:
         """Return the adapter of an empty histogram."""
         return cls(sketch.spec)
-
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> HistogramSpec:
-        """Rebuild the spec from a file."""
-        return HistogramSpec.from_json(value)
-
-    def start(self) -> NamedDay:
-        """Return an empty sketch for a day's records."""
-        return NamedDay.from_spec(self.spec)
 
     def portions(self) -> tuple[Portion, ...]:
         """Return the counts of all keys there are, and how far one unit, added on one day, moves them."""
@@ -156,19 +149,12 @@ class FoundHistogram(Adapter):
     def stored_layout(self, scales: Any) -> Layout:
         """Return the layout of a file, which has one table that enters once."""
         if scales != [1]:
-            raise FileRefused("the file's tables are not those of its kind.")
+            raise other_tables()
         return self.layout(pure=False)
 
-    def begin(self, budget: Any, design: Any, contribution: Any, horizon: int, shape: Any, **given: Any) -> Stream:
-        """Charge for all days, and start a stream."""
-        self._stream = NamedStream.open(budget, design, contribution, horizon, **given)
-        return self._stream
-
-    def resume(self, promise: Any, law: Any, design: Any, *given: Any) -> Stream:
-        """Return an empty stream that goes on after a day."""
-        *rest, _ = given
-        self._stream = NamedStream.resumed(promise, law, design, *rest)
-        return self._stream
+    def stream_class(self, design: Design) -> type[Stream]:
+        """Return what publishes it."""
+        return NamedStream
 
     def counted(self, today: Any) -> dict[Any, int]:
         """Return the exact counts of a day. Sensitive."""
@@ -177,16 +163,16 @@ class FoundHistogram(Adapter):
 
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window, of the keys that were found by now."""
-        assert self._stream is not None
+        published = window.published
         return PrivateDailyHistogram(
             self.spec,
-            [named(key) for key in self._stream.found],
+            [named(key) for key in published.names or ()],
             window.tables[ENTRIES],
             window.stretch,
             window.guarantee,
             window.charge,
             signed=window.signed,
-            ceiling=self._stream.ceiling,
+            ceiling=published.ceiling,
         )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.hashing import KeyType
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.heavy.spec import DENSE, TreeNoise
-from dpsketch.sketches.ranges.private import PrivateRanges
+from dpsketch.sketches.ranges.private import PrivateRanges, _range_or_share
 from dpsketch.sketches.ranges.sketch import RangeSketch
 from dpsketch.sketches.ranges.spec import TABLES, RangeSketchSpec
 
@@ -29,6 +31,11 @@ class DailyRanges(Adapter):
     """
 
     kind: ClassVar[str] = "ranges"
+
+    @classmethod
+    def of(cls, sketch: Any, keys: Any) -> Self:
+        """Return the adapter of an empty sketch, whose domain has ends: one record must not keep a day from coming."""
+        return cls(replace(super().of(sketch, keys).spec, outside="clamp"))
 
     @staticmethod
     def read_spec(value: dict[str, Any]) -> RangeSketchSpec:
@@ -62,6 +69,10 @@ class DailyRanges(Adapter):
         tables = window.tables.get(TABLES, np.zeros((spec.tables, spec.rows, spec.width)))
         noise = TreeNoise(total=dense, dense=dense, inner=table, leaf=table)
         return PrivateRanges(spec, window.tables[DENSE], tables, noise, window.guarantee, window.charge)
+
+    def asked(self, text: str | int, key_type: KeyType | None) -> Any:
+        """Return a share, or a pair (low, high), as in 50% or 10:20."""
+        return _range_or_share(str(text))
 
     def read(self, release: PrivateRanges, asked: Any, confidence: float) -> Estimates:
         """Return the quantile of a share, or how many lie in a range."""

@@ -1,0 +1,151 @@
+"""A stream's sensitive state in a file: what is counted, what was drawn, and today's own sketch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.noise import noise_from_json
+from dpsketch.numbers import whole_number
+from dpsketch.privacy import Guarantee, Unit
+from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.choice import design_from_json
+from dpsketch.sketches.continual.designs import Design
+from dpsketch.sketches.continual.portions import Layout
+from dpsketch.sketches.continual.series import Calendar, PrivateSeries, stored_adapter
+from dpsketch.sketches.continual.stream import Stream, Terms
+from dpsketch.sketches.continual.visits import Visits
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.permit import Permit
+
+__all__ = ["StoredStream"]
+
+# The day's own sketch lies in a file under names that begin so.
+_TODAY = "today_"
+# A day's counts in a file are no larger; an update adds at most 2**62.
+_LARGEST = 2**62 - 1
+
+
+class StoredStream(Partial):
+    """What a stream keeps, and how it is written and read. Sensitive."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def spec(self) -> Any:
+            """The public spec of what a day counts."""
+
+        @property
+        def counts_kind(self) -> str:
+            """The name of the kind that a day counts."""
+
+        @property
+        def guarantee(self) -> Guarantee:
+            """What all publications together promise."""
+
+    def _start(self, adapter: Adapter, layout: Layout, calendar: Calendar, stream: Stream) -> None:
+        self._adapter = adapter
+        self._layout = layout
+        self._calendar = calendar
+        self._stream = stream
+        self._today: Any = adapter.start()
+        self._visits = Visits(*calendar.limits)
+        self._skipped = 0  # on days before today
+        self._dropped = 0
+        self._answers: PrivateSeries | None = None  # of all days so far
+
+    @staticmethod
+    def _refuse_users_in(design: Design, unit: Unit) -> None:
+        if design.keeps_noise and unit.level == "user":
+            raise InvalidInput(
+                "a state that may be seized protects records: to hold users to their days it would have to know them, "
+                "and a seizure would show who came."
+            )
+
+    def _to_document(self) -> files.Document:
+        stream = self._stream
+        today, arrays = self._today_document()
+        header = release_header(
+            self.spec.to_json(),
+            self.guarantee,
+            stream.permit.charge,
+            days=self._calendar.days,
+            published=stream.day,
+            noise=stream.law.to_json(),
+            **today,
+            skipped=self._skipped + self._today.skipped_nulls,
+        )
+        header |= {"design": stream.design.to_json(), **self._calendar.to_json()}
+        if self.spec.unit.level == "user":
+            header |= {"limits": list(self._calendar.limits), "dropped": self._dropped}
+            arrays |= self._visits.arrays()
+        return files.Document(self.kind, True, header, {**arrays, **stream.arrays()})
+
+    def _today_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
+        """Return what a file has of today's sketch, and of what it is one: entries of the header, and arrays."""
+        inner = self._today._completed(self._today._to_document())
+        header = {"of": self.counts_kind, "options": self._adapter.options(), "scales": list(self._layout.scales)}
+        return {**header, "today": inner.header}, {_TODAY + name: array for name, array in inner.arrays.items()}
+
+    @classmethod
+    def _stored_adapter(cls, document: files.Document) -> tuple[Adapter, Layout]:
+        """Return what a file counts each day."""
+        return stored_adapter(document.header)
+
+    def _read_today(self, document: files.Document) -> None:
+        """Take up today's sketch from a file."""
+        arrays = {
+            name.removeprefix(_TODAY): array for name, array in document.arrays.items() if name.startswith(_TODAY)
+        }
+        inner = files.Document(self._today.kind, True, document.header["today"], arrays)
+        today = type(self._today).from_document(inner)
+        if today.spec != self._today.spec:
+            raise FileRefused("the file's records of today are of another sketch.")
+        self._refuse_large(today)
+        self._today = today
+        self._skipped -= today.skipped_nulls
+
+    def _refuse_large(self, today: Any) -> None:
+        """Refuse counts of a file that would pass 64 bits with what may still come today, and come out negative."""
+        counted = self._adapter.counted(today).values()
+        if any(np.any((table > _LARGEST) | (table < -_LARGEST)) for table in counted):
+            raise FileRefused("the file's records of today are more than a day has room for.")
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        header = document.header
+        adapter, layout = cls._stored_adapter(document)
+        unit = adapter.spec.unit
+        calendar = Calendar.stored(header, unit)
+        published = whole_number("published", header["published"], low=0, high=calendar.horizon)
+        design = cls._stored_design(document, calendar.horizon)
+        cls._refuse_users_in(design, unit)
+        terms = Terms(design, layout.contribution(unit, *calendar.limits), calendar.horizon, layout.shape)
+        promise, law, stream = read_guarantee(document), noise_from_json(header["noise"]), adapter.stream_class(design)
+        permit = Permit(
+            stream.stated(promise, law, terms),
+            unit,
+            read_charge(document),
+            drawn=stream.drawn(design, published),
+            for_tests=not promise.holds,
+        )
+        sketch = cls.__new__(cls)
+        sketch._start(adapter, layout, calendar, stream(terms, permit))
+        sketch._skipped = int(header["skipped"])
+        sketch._read_today(document)
+        sketch._read_stream(document, published)
+        if unit.level == "user":
+            sketch._dropped = int(header["dropped"])
+            sketch._visits.restore(document)
+        return sketch
+
+    @classmethod
+    def _stored_design(cls, document: files.Document, horizon: int) -> Design:
+        return design_from_json(document.header["design"])
+
+    def _read_stream(self, document: files.Document, published: int) -> None:
+        self._stream.restore(document, published)
