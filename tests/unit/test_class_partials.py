@@ -28,7 +28,7 @@ def model(**more: Any) -> dps.DensityClassifier:
 
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"expected_records": 1e6},  # with second moments
+    {"expected_records": 1e6},  # with second moments and waves
     {"delta": 0},
     {"public": POINTS[:50]},
     {"bounds": (-1, 1), "kernel": "linear"},
@@ -51,6 +51,7 @@ def test_batches_and_merged_parts_release_what_one_fit_does(more: dict[str, Any]
     if whole.sums_.moments is not None:
         assert np.array_equal(merged.sums_.moments, whole.sums_.moments)
         assert np.array_equal(merged.sums_.sizes, whole.sums_.sizes)
+        assert np.array_equal(merged.sums_.wave_sums, whole.sums_.wave_sums)
     assert merged.guarantee_ == whole.guarantee_
     assert np.array_equal(merged.predict(POINTS), whole.predict(POINTS))
 

@@ -24,7 +24,7 @@ from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of, private_centre
 from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
-from dpsketch.sketches.density.class_sums import PrivateClassSums, moment_share, noise_of
+from dpsketch.sketches.density.class_sums import PrivateClassSums, fitting_extras
 from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
 from dpsketch.sketches.density.functions import row_functions
@@ -76,8 +76,8 @@ class DensityClassifier(Estimator):
         are measured along half as many of their principal directions, which helps most where ε is small.
     expected_records : float, optional
         A *public* guess at the number of records. For the linear kernel: where it is large beside the noise, a share of
-        the budget goes to second moments (linear discriminant analysis); for pure ε it sets how many dimensions are
-        kept. A wrong guess costs accuracy, never privacy.
+        the budget goes to second moments (linear discriminant analysis) and to waves, which tell near records from
+        far ones; for pure ε it sets how many dimensions are kept. A wrong guess costs accuracy, never privacy.
     dims : int, optional
         For the linear kernel: how many dimensions are kept, of public directions or, for pure ε, of random ones.
     rows : int
@@ -326,8 +326,10 @@ class DensityClassifier(Estimator):
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
         shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records, len(labels))
-        return ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, share, self.seed))
+        extras = fitting_extras(
+            budget, unit, shape, self.expected_records, len(labels), self.seed, scaled=self.bounds is not None
+        )
+        return ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, extras, self.seed))
 
     def _fit_sums(self, X: Floats, labels: npt.NDArray[Any], codes: npt.NDArray[np.intp], users: Any) -> Self:
         held = self._started(X.shape[1], labels)
