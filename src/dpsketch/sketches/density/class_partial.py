@@ -25,7 +25,7 @@ from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.weights import checked_total
 
-__all__ = ["ClassPartial", "ClassSpec", "stored_map"]
+__all__ = ["ClassPartial", "ClassSpec", "chosen_records", "stored_map"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -92,17 +92,11 @@ class ClassPartial(Accumulator[ClassSpec]):
         self._records = 0
         self._skipped = 0
         self._counted = CountedUsers()
+        self.caveat: str | None = None  # what a guarantee has to say of the list of classes
 
     def update(self, points: Floats, vectors: Floats, codes: npt.NDArray[np.intp], users: Any = None) -> None:
         """Add records: the points as they came, by which a user's are bounded, their vectors, and their classes."""
-        counted, chosen = self._counted, np.arange(len(points))
-        unit = self._spec.unit
-        if unit.level == "record":
-            if users is not None:
-                raise InvalidInput("this classifier protects records: users= goes with unit=dps.per_user(max_keys=…).")
-        else:
-            keys = VectorBatch(np.column_stack([points, codes]), None, 0).keys()
-            chosen, _, counted, _ = bounded_points(unit, self._spec.seed, keys, users, counted, False)
+        chosen, counted = chosen_records(self._spec.unit, self._spec.seed, points, codes, users, self._counted)
         checked_total(self._records * self._spec.steps, self._spec.steps, 1, len(chosen))
         self._begin_change()
         self._counted = counted
@@ -115,6 +109,7 @@ class ClassPartial(Accumulator[ClassSpec]):
     def _absorb(self, other: Self) -> None:
         self._records += other._records
         self._held.absorb(other._held)
+        self.caveat = self.caveat or other.caveat
 
     def obtain_permit(self, budget: Budget, account: Account) -> Permit:
         """Charge a release, and return the permit to draw it."""
@@ -131,7 +126,10 @@ class ClassPartial(Accumulator[ClassSpec]):
         arrays: dict[str, npt.NDArray[Any] | list[str] | list[bytes]] = {**held.parts}
         more = {"mean": shape.mean, "directions": shape.directions}
         arrays |= {name: array for name, array in more.items() if array is not None}
-        return files.Document("classes", True, {"spec": self._spec.to_json(), "records": str(self._records)}, arrays)
+        header = {"spec": self._spec.to_json(), "records": str(self._records)}
+        if self.caveat is not None:
+            header["caveat"] = self.caveat
+        return files.Document("classes", True, header, arrays)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
@@ -146,7 +144,21 @@ class ClassPartial(Accumulator[ClassSpec]):
         for name, array in sketch._held.parts.items():
             array[:] = integer_array(document, name, array.shape)
         sketch._records = int(document.header["records"])
+        sketch.caveat = document.header.get("caveat")
         return sketch
+
+
+def chosen_records(
+    unit: Unit, seed: int, points: Floats, codes: npt.NDArray[np.intp], users: Any, counted: CountedUsers
+) -> tuple[npt.NDArray[np.intp], CountedUsers]:
+    """Choose the records that count, a user's being bounded over all classes together; and whom was counted after."""
+    if unit.level == "record":
+        if users is not None:
+            raise InvalidInput("this classifier protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        return np.arange(len(points)), counted
+    keys = VectorBatch(np.column_stack([points, codes]), None, 0).keys()
+    chosen, _, counted, _ = bounded_points(unit, seed, keys, users, counted, False)
+    return chosen, counted
 
 
 def stored_map(document: files.Document) -> EmbeddingMap:
