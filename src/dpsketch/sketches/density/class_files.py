@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -66,12 +67,25 @@ def document_of(fitted: Fitted) -> files.Document:
 
 def fitted_of(document: files.Document) -> Fitted:
     """Read a fitted classifier; the file may have been written by anyone."""
-    header = document.header
     if document.kind != KIND:
         raise FileRefused(f"the file holds a release of {document.kind}, no classifier.")
+    refused = ""
+    try:
+        return _fitted(document)
+    except FileRefused:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        refused = type(error).__name__
+    raise FileRefused(f"the file's header is not one that a classifier writes ({refused}).")
+
+
+def _fitted(document: files.Document) -> Fitted:
+    header = document.header
     labels, features, settings = header["labels"], header["features"], header["settings"]
     stated = set(settings) if isinstance(settings, dict) else None
-    if not isinstance(labels, list) or not isinstance(features, int) or stated != {"kernel", "bounds", "smoothing"}:
+    plain = isinstance(labels, list) and len({type(label) for label in labels}) == 1 and len(labels) > 1
+    plain = plain and isinstance(labels[0], int | float | str) and isinstance(features, int)
+    if not plain or stated != {"kernel", "bounds", "smoothing"}:
         raise FileRefused("the file's classes and settings are not those of a classifier.")
     guarantee, charge = read_guarantee(document), read_charge(document)
     shared = (labels, features, settings, guarantee, charge)
@@ -85,7 +99,7 @@ def fitted_of(document: files.Document) -> Fitted:
 
 def _sums(document: files.Document, classes: int) -> PrivateClassSums:
     shape = stored_map(document)
-    deviation, spread, size = (real_number("deviation", each) for each in document.header["deviations"])
+    deviation, spread, size = map(_deviation, document.header["deviations"])
     found = PrivateClassSums(shape, integer_array(document, "sums", (classes, shape.kept)), deviation)
     if "moments" not in document.arrays:
         return found
@@ -95,10 +109,17 @@ def _sums(document: files.Document, classes: int) -> PrivateClassSums:
     stated = document.header.get("waves")
     if stated is None:
         return found
-    noise = real_number("deviation", stated["deviation"])
+    noise = _deviation(stated["deviation"])
     waves = Waves.from_json({name: value for name, value in stated.items() if name != "deviation"}, shape.kept)
     table = integer_array(document, "waves", (classes, waves.features))
     return replace(found, waves=waves, wave_sums=table, wave_deviation=noise)
+
+
+def _deviation(value: Any) -> float:
+    number = real_number("deviation", value)
+    if not 0 <= number < math.inf:
+        raise FileRefused("the file's noise has a deviation that no noise has.")
+    return number
 
 
 def _floats(document: files.Document, name: str, shape: tuple[int, ...]) -> Floats:

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.numbers import hold_whole, real_number
+from dpsketch.numbers import hold_whole, real_number, whole_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.class_sums import Extras, HeldSums, PrivateClassSums, calibrate
 from dpsketch.sketches.density.class_waves import Waves
-from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+from dpsketch.sketches.density.embedding import LARGEST_DIM, STEPS, EmbeddingMap
 from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.sketch import bounded_points
 from dpsketch.sketches.documents import integer_array
@@ -164,7 +164,7 @@ def chosen_records(
 def stored_map(document: files.Document) -> EmbeddingMap:
     """Read the map of vectors from a file."""
     stated = document.header["spec"]
-    dim, kept = stated["dim"], stated["kept"]
+    dim, kept = (whole_number(name, stated[name], low=1, high=LARGEST_DIM) for name in ("dim", "kept"))
     if "directions" not in document.arrays:
         if kept != dim:
             raise FileRefused("the file's vectors lose coordinates without directions to measure them along.")

@@ -59,6 +59,9 @@ class Waves:
     seed: int
     bandwidth: float
 
+    def __post_init__(self) -> None:
+        Gaussian(self.dim, self.bandwidth)  # refuses what is no bandwidth
+
     @property
     def features(self) -> int:
         """Numbers of a record."""
