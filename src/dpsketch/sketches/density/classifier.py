@@ -61,7 +61,8 @@ class DensityClassifier(Estimator):
 
     *Features* (other kernels, the default with ``bounds``): each class has a density sketch. A kernel sum is the size
     of a class times its density at the point, so comparing sums is Bayes' rule with the classes' own frequencies: no
-    class size is needed, and none is spent.
+    class size is needed, and none is spent. Sums of the angular kernel are divided by the lengths of the classes in
+    feature space first, as far as noise lets them be told: a class does not win by its size, nor by being narrow.
 
     Parameters
     ----------
