@@ -68,7 +68,8 @@ def locality_sensitive_quantisation(features: int, *, pure: bool) -> Callable[[D
 
         sums = np.zeros((int(y.max()) + 1, features))
         for start in range(0, len(X), 1024):
-            np.add.at(sums, y[start : start + 1024], mapped(X[start : start + 1024]))
+            own = np.eye(len(sums), dtype=np.float32)[y[start : start + 1024]]
+            sums += own.T @ mapped(X[start : start + 1024])
         if pure:
             sums += rng.laplace(scale=math.sqrt(2 * features) / epsilon, size=sums.shape)
         else:

@@ -107,7 +107,7 @@ FORMS: dict[str, Accuracy] = {
     "diffprivlib, random forest (pure ε)": rival(diffprivlib("random forest")),
     "diffprivlib, logistic regression (pure ε)": rival(diffprivlib("logistic regression")),
 }
-SLOW = {"RACE": 1, "gradient": 2, "diffprivlib": 1}
+SLOW = {"RACE": 1, "LSQ": 1, "gradient": 1, "diffprivlib": 1}
 OFTEN = {0.5: 140, 1.0: 30, 3.0: 12, 8.0: 8}  # for a standard error of about .001
 
 

@@ -133,34 +133,6 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
     assert built.skipped_nulls == expected.skipped_nulls
 
 
-MAPS: dict[str, dict[str, Any]] = {
-    "race": {"kernel": dps.kernels.Euclidean(5, 1.0), "rows": 20},
-    "signs": {"kernel": dps.kernels.Angular(5, 1), "rows": 20, "features": "signs"},
-    "fourier": {"kernel": dps.kernels.Gaussian(5, 1.0), "rows": 20, "features": "fourier"},
-    "nystrom": {"kernel": dps.kernels.Gaussian(5, 1.0), "features": "nystrom", "landmarks": np.eye(5)},
-    "linear": {"kernel": dps.kernels.Linear(5)},
-}
-
-
-def test_every_map_counts_vectors_as_one_machine_does(frame: Any, table: pa.Table, spark: Any) -> None:
-    """To the bit, whatever the partitions; a series has at most three coordinates."""
-    few = {"kernel": dps.kernels.Gaussian(2, 0.5), "bounds": (-2, 2), "features": "series"}
-    pairs = spark.createDataFrame(table.select(["x", "y"]))
-    built = cluster.build(pairs, dps.DensitySketch(unit=RECORD, **few).spec, points=["x", "y"])
-    alone = fill(dps.DensitySketch(unit=RECORD, **few), table, points=["x", "y"])
-    assert everything(built) == everything(alone)
-    for arguments in MAPS.values():
-        sketch = dps.DensitySketch(unit=RECORD, **arguments)
-        built = cluster.build(frame, sketch.spec, points="vector")
-        assert everything(built) == everything(fill(sketch, table, points=["vector"]))
-        assert built.skipped_nulls == sketch.skipped_nulls > 0
-    for name, wrong in (("text", "array of numbers"), ("items", "a vector is an array of numbers")):
-        with pytest.raises(InvalidInput, match=wrong):
-            cluster.build(frame, sketch.spec, points=[name])
-    with pytest.raises(InvalidInput, match="every point must have 4 coordinates"):
-        cluster.build(frame, dps.DensitySketch(kernel=dps.kernels.Linear(4), unit=RECORD).spec, points=["vector"])
-
-
 @pytest.mark.parametrize("unit", [RECORD, pytest.param(USER, marks=pytest.mark.full)])
 def test_a_key_of_several_columns_is_one_text_on_the_cluster_too(frame: Any, table: pa.Table, unit: Unit) -> None:
     """Texts with commas, quotes and ends of line; dates and booleans by their canonical texts."""
