@@ -38,6 +38,8 @@ def load_sensitive(source: str | PathLike[str] | bytes) -> Any:
 
 
 def _kind(document: files.Document) -> Kind:
+    if document.kind == "classes":
+        raise FileRefused("the file holds a classifier: read it with dps.DensityClassifier.load.")
     if document.kind not in KINDS:
         raise FileRefused("the file holds a kind of sketch that this version does not know; a newer one may.")
     return KINDS[document.kind]

@@ -47,6 +47,7 @@ def table() -> pa.Table:
     numbers = draw.zipf(1.3, ROWS) % 5_000
     words = ["", "ä", "日本語", "🦊", "a" * 40, None, *(f"/page/{n}" for n in range(5_000))]
     user = pa.array(draw.integers(0, 3_000, ROWS), mask=draw.random(ROWS) < 0.01)
+    vectors = draw.normal(size=(ROWS, 5)).astype(np.float32)
     return pa.table(
         {
             "text": pa.array([words[n] for n in numbers]),
@@ -59,6 +60,10 @@ def table() -> pa.Table:
             "x": pa.array(draw.normal(size=ROWS), mask=draw.random(ROWS) < 0.01),
             "y": draw.normal(size=ROWS),
             "items": pa.array([[words[n], "b"] for n in numbers]),
+            "vector": pa.array(
+                [None if lost else row for row, lost in zip(vectors.tolist(), draw.random(ROWS) < 0.01, strict=True)],
+                pa.list_(pa.float32()),
+            ),
         }
     )
 
@@ -97,6 +102,9 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "heavy": (lambda: dps.HeavyHitters(unit=USER, rows=3, width=64, key_bytes=6), {"key": "text", "user": "name"}),
     "sparse": (lambda: dps.SparseHistogram(unit=RECORD), {"key": "text"}),
     "density by user": (lambda: density(USER), {"points": ["x", "y"], "user": "user"}),
+    "density of vectors by user": (
+        lambda: dps.DensitySketch(kernel=dps.kernels.Linear(5), unit=USER), {"points": ["vector"], "user": "user"},
+    ),
     "density of sets": (
         lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=10, unit=RECORD), {"points": ["items"]},
     ),
@@ -111,7 +119,8 @@ def fill(sketch: Any, table: pa.Table, key: str = "", user: str = "", weight: st
     """Count on one machine, in one update."""
     given = {"users": user, "weights": weight}
     others = {name: table[column] for name, column in given.items() if column}
-    records = table[key] if key else table["items"] if points == ["items"] else table.select(points)
+    lists = len(points) == 1 and pa.types.is_list(table[points[0]].type)
+    records = table[key] if key else table[points[0]] if lists else table.select(points)
     sketch.update(records, **others)
     return sketch
 

@@ -288,18 +288,18 @@ DENSITIES = [
     ),
     Mutant(
         "classifier-same-noise-for-classes",
-        "sketches/density/classifier.py",
-        "            tables.append(permit.add_noise(sketch._table, TABLE, code))\n",
-        "            drawn = permit.add_noise(0 * sketch._table, TABLE, code) if code == 0 else drawn\n"
-        "            tables.append(sketch._table + drawn)\n",
+        "sketches/density/class_densities.py",
+        "        tables.append(permit.add_noise(sketch._table, TABLE, code))\n",
+        "        drawn = permit.add_noise(0 * sketch._table, TABLE, code) if code == 0 else drawn\n"
+        "        tables.append(sketch._table + drawn)\n",
         f"{_PARTS} test_a_classifier",
         "all classes have the same noise, so that their difference has none",
     ),
     Mutant(
         "classifier-bounds-each-class",
-        "sketches/density/classifier.py",
-        "return bounded_points(unit, self.seed, keys, users, CountedUsers(), False)[0]",
-        "return np.arange(len(X))",
+        "sketches/density/class_partial.py",
+        "chosen, _, counted, _ = bounded_points(unit, seed, keys, users, counted, False)",
+        "chosen = np.arange(len(points))",
         "tests/unit/test_density_classifier.py",
         "the points of a user are not bounded",
     ),

@@ -21,7 +21,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
-from dpsketch.sketches.density import centre, classifier
+from dpsketch.sketches.density import centre, class_densities
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
@@ -215,7 +215,7 @@ class TestMistakes:
             permit.add_noise(centre.centre_vector(scaled), centre.CENTRE)
             return scaled.mean(axis=0)
 
-        monkeypatch.setattr(classifier, "private_centre", exact)
+        monkeypatch.setattr(class_densities, "private_centre", exact)
         assert violated(ROWS["table-classifier-centre-gaussian-record-add"], 300)
 
     def test_a_floor_forgotten_for_a_public_total(self, monkeypatch: pytest.MonkeyPatch) -> None:

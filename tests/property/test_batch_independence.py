@@ -223,6 +223,7 @@ PUBLIC = {
     "sketches/continual/designs.py",
     "sketches/countsketch/exchange.py",
     "sketches/countsketch/linear.py",
+    "sketches/density/class_waves.py",
     "sketches/density/intervals.py",
     "sketches/density/private.py",
     "sketches/heavy/predict.py",

@@ -361,9 +361,13 @@ def test_digits(seeded: None) -> None:
 
 
 def test_a_private_centre_finds_what_bounds_hide(seeded: None) -> None:
-    """breast_cancer with its documented bounds, in whose middle nobody is: .69 from the middle, .91 from the centre."""
-    assert breast_cancer_accuracy(range(5), centre="middle") < 0.75
-    assert breast_cancer_accuracy(range(5)) > 0.85
+    """breast_cancer with its documented bounds, in whose middle nobody is: .906 from the middle, .930 from the centre.
+
+    (Ten splits each. The largest kernel sum, without the score, is right for .69 and .91.) Over five splits the
+    difference of two means has a standard error of .012: false positives below 2%, once, as the noise is seeded.
+    """
+    assert breast_cancer_accuracy(range(5)) > breast_cancer_accuracy(range(5), centre="middle")
+    assert breast_cancer_accuracy(range(5)) > 0.88
 
 
 def breast_cancer_accuracy(seeds: range, **changes: object) -> float:

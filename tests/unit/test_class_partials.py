@@ -11,6 +11,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.cli import main
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.density.class_partial import ClassPartial
@@ -28,7 +29,7 @@ def model(**more: Any) -> dps.DensityClassifier:
 
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"expected_records": 1e6},  # with second moments
+    {"expected_records": 1e6},  # with second moments and waves
     {"delta": 0},
     {"public": POINTS[:50]},
     {"bounds": (-1, 1), "kernel": "linear"},
@@ -51,6 +52,7 @@ def test_batches_and_merged_parts_release_what_one_fit_does(more: dict[str, Any]
     if whole.sums_.moments is not None:
         assert np.array_equal(merged.sums_.moments, whole.sums_.moments)
         assert np.array_equal(merged.sums_.sizes, whole.sums_.sizes)
+        assert np.array_equal(merged.sums_.wave_sums, whole.sums_.wave_sums)
     assert merged.guarantee_ == whole.guarantee_
     assert np.array_equal(merged.predict(POINTS), whole.predict(POINTS))
 
@@ -178,5 +180,59 @@ def test_files_of_other_kinds_and_changed_ones_are_refused(tmp_path: Path) -> No
     ):
         changed = files.Document(found.kind, False, found.header | wrong, found.arrays)
         files.write(tmp_path / "w.dps", changed)
-        with pytest.raises((FileRefused, InvalidInput)):
+        with pytest.raises(FileRefused):
+            dps.DensityClassifier.load(tmp_path / "w.dps")
+
+
+def test_a_classifiers_file_is_told_from_those_of_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model().fit(POINTS, LABELS).save(tmp_path / "m.dps")
+    with pytest.raises(FileRefused, match=r"dps\.DensityClassifier\.load"):
+        dps.load(tmp_path / "m.dps")
+    monkeypatch.setattr("sys.argv", ["dpsketch", "inspect", str(tmp_path / "m.dps")])
+    with pytest.raises(SystemExit):
+        main()
+    assert "DensityClassifier.load" in capfd.readouterr().err
+
+
+FORGED: dict[str, Any] = {
+    "no labels": {"labels": None},
+    "labels of two types": {"labels": [1, "2", 3, 4]},
+    "labels that are lists": {"labels": [[1], [2], [3], [4]]},
+    "no noise": {"deviations": None},
+    "noise of two": {"deviations": [1.0, 2.0]},
+    "noise that is none": {"deviations": [-1.0, 0.0, 0.0]},
+    "no coordinates": {"spec": {"dim": 0, "kept": 0}},
+    "coordinates by name": {"spec": {"dim": "12"}},
+    "coordinates without end": {"spec": {"dim": 10**9, "kept": 10**9}},
+    "a limit below 0": {"spec": {"limit": -1}},
+    "waves without end": {"waves": {"pairs": 10**9}},
+    "waves of no width": {"waves": {"bandwidth": 0.0}},
+    "waves with more": {"waves": {"more": 1}},
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_file_is_refused_before_anything_is_made_of_it(name: str, tmp_path: Path) -> None:
+    model(public=POINTS[:50], expected_records=1e6).fit(POINTS, LABELS).save(tmp_path / "m.dps")
+    found = files.read(tmp_path / "m.dps", allow_sensitive=False)
+    changes = {
+        key: {**found.header[key], **value} if isinstance(value, dict) else value for key, value in FORGED[name].items()
+    }
+    files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header | changes, found.arrays))
+    with pytest.raises(FileRefused):
+        dps.DensityClassifier.load(tmp_path / "w.dps")
+
+
+@pytest.mark.parametrize("array", ["mean", "directions"])
+def test_forged_directions_are_refused(array: str, tmp_path: Path) -> None:
+    """Beyond 2⁵³ sums of products would be rounded: what a record adds would follow the batch."""
+    model(public=POINTS[:50]).fit(POINTS, LABELS).save(tmp_path / "m.dps")
+    found = files.read(tmp_path / "m.dps", allow_sensitive=False)
+    for much in (1 << 40, -(1 << 40), -(1 << 63)):
+        wrong = found.arrays[array].copy()
+        wrong.flat[0] = much
+        files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, {**found.arrays, array: wrong}))
+        with pytest.raises(FileRefused):
             dps.DensityClassifier.load(tmp_path / "w.dps")

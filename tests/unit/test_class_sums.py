@@ -15,7 +15,8 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost
 from dpsketch.sketches.density import class_sums
-from dpsketch.sketches.density.class_sums import MOMENTS, SIZES, SUMS, PrivateClassSums, calibrate
+from dpsketch.sketches.density.class_sums import MOMENTS, SIZES, SUMS, WAVES, Extras, PrivateClassSums, calibrate
+from dpsketch.sketches.density.class_waves import Waves, fitting_waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
 RNG = np.random.default_rng(8)
@@ -59,7 +60,14 @@ def moved(form: dict[str, Any], these: tuple[Any, ...], those: tuple[Any, ...]) 
         weights = np.where(triangle[0] == triangle[1], class_sums._DIAGONAL, class_sums._OTHERS)
         differences[MOMENTS] = np.rint((one.moments - other.moments)[triangle] * weights * 2**20)
         differences[SIZES] = one.sizes - other.sizes
+        differences[WAVES] = one.wave_sums - other.wave_sums
     return differences
+
+
+def extras(form: str, shape: EmbeddingMap) -> Extras:
+    """What a fit of a form releases beside its sums."""
+    waves = Waves(shape.kept, 2048, model().seed, 0.5)
+    return Extras(0.1, waves) if form == "moments" else Extras()
 
 
 def oracle(point: np.ndarray, steps: int, unit_length: bool, limit: int) -> list[int]:
@@ -165,6 +173,56 @@ def test_second_moments_are_those_of_the_records_one_by_one() -> None:
     assert np.array_equal(difference, expected)
 
 
+def test_waves_are_those_of_the_records_one_by_one() -> None:
+    """Cosine and sine of each record by NumPy, beside the directions that a map of density sketches has."""
+    X, y = records(70)
+    difference = moved(FORMS["moments"], (X, y), (X[:1], y[:1]))[WAVES]
+    fitted = fit(X[:1], y[:1], **FORMS["moments"])
+    sketch = dps.DensitySketch(
+        kernel=dps.kernels.Gaussian(fitted.shape.kept, 0.5), rows=2048, features="fourier", unit=dps.per_record(),
+        seed=model().seed,
+    )  # fmt: skip
+    matrix, whole = sketch.spec.feature_map.matrix, np.zeros_like(difference)
+    for i in range(1, 70):
+        turns = np.pi * (shaped(fitted.shape, X[i]) / 0.5) @ matrix
+        waves = np.stack([np.cos(turns), np.sin(turns)], axis=1).ravel() / math.sqrt(2048)
+        whole[y[i]] += np.trunc(waves * 2**24).astype(np.int64)
+    assert np.abs(difference - whole).max() <= 70  # steps of 2⁻²⁴, a few of which follow the order of summation
+    again = moved(FORMS["moments"], (X[::-1], y[::-1]), (X[:1], y[:1]))[WAVES]
+    assert np.array_equal(difference, again)
+
+
+def shaped(shape: EmbeddingMap, point: np.ndarray) -> np.ndarray:
+    return shape.integers(point[None])[0] / STEPS
+
+
+def test_waves_tell_kinds_of_record_apart_that_a_sum_cannot() -> None:
+    """Each class has two kinds of record that point opposite ways: their sums tell nothing, their waves all."""
+    kinds = RNG.normal(size=(2, DIM))
+
+    def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:
+        labels, sides = RNG.integers(0, 2, n), RNG.choice([-1, 1], n)
+        vectors = sides[:, None] * kinds[labels] + 0.3 * RNG.normal(size=(n, DIM))
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels
+
+    (X, y), (Z, u) = drawn(4000), drawn(500)
+    with seeded_noise_for_tests_only(2):
+        plain = model(classes=[0, 1], epsilon=8.0).fit(X, y)
+        waves = model(classes=[0, 1], epsilon=8.0, expected_records=4000).fit(X, y)
+    assert plain.score(Z, u) < 0.7
+    assert waves.score(Z, u) > 0.95
+
+
+def test_waves_are_left_out_where_they_would_not_pay() -> None:
+    X, y = records(20)
+    for without in ({}, {"expected_records": 100}, {"expected_records": 10**9, "delta": 0}):
+        assert fit(X, y, **without).waves is None
+    scaled = fit(X, y, kernel="linear", bounds=(-2, 2), expected_records=10**9)  # no vectors of length 1
+    assert (scaled.waves, scaled.moments is None) == (None, False)
+    assert fitting_waves(192, 4096, 1) is not None
+    assert fitting_waves(192, 4097, 1) is None  # their sums would take more than 128 MiB
+
+
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("form", FORMS)
 def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours: str) -> None:
@@ -175,7 +233,7 @@ def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours
     shape = fit(X, y, **given).shape
     spent = {"epsilon": 1.0, "delta": 1e-5, "rho": None} | given
     budget = dps.privacy.Budget(spent["epsilon"], spent["delta"], spent["rho"])
-    paid = calibrate(budget, unit, shape, 0.2 if form == "moments" else 0.0)
+    paid = calibrate(budget, unit, shape, extras(form, shape))
     bounds = {part.name: part.bound for part in paid.parts}
     direction = np.ones(DIM)
     others = [(X[1:], y[1:])] if neighbours == "add_remove" else []
@@ -202,8 +260,14 @@ def test_a_user_moves_as_far_as_all_of_their_records() -> None:
     y, users = np.zeros(8, int), np.array(["a"] * 5 + ["b", "c", "d"])
     difference = moved({"unit": unit}, (X, y, users), (X[5:], y[5:], users[5:]))[SUMS]
     assert 2.9 * STEPS < math.sqrt(np.sum(difference.astype(float) ** 2)) <= 3 * STEPS
-    calibrated = calibrate(dps.privacy.Budget(1.0, 1e-5), unit, EmbeddingMap(DIM), 0.0)
+    calibrated = calibrate(dps.privacy.Budget(1.0, 1e-5), unit, EmbeddingMap(DIM), Extras())
     assert calibrated.part(SUMS).bound.l2 == 3 * STEPS
+    form = FORMS["moments"] | {"unit": unit}
+    moves = moved(form, (X, y, users), (X[5:], y[5:], users[5:]))
+    shape = fit(X, y, users, **form).shape
+    paid = calibrate(dps.privacy.Budget(8.0, 1e-5), unit, shape, extras("moments", shape))
+    for name, difference in moves.items():
+        assert 0.9 < math.sqrt(np.sum(difference.astype(float) ** 2)) / paid.part(name).bound.l2 <= 1
     with pytest.raises(InvalidInput, match="users"):
         model(unit=unit).fit(X, y)
     with pytest.raises(InvalidInput, match="protects records"):
@@ -225,7 +289,7 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
     exact = np.zeros((3, shape.kept), np.int64)
     np.add.at(exact, y, shape.integers(X))
     fits = [model(**given).fit(X, y) for _ in range(5000 // exact.size + 1)]
-    paid = calibrate(budget, dps.per_record(), shape, 0.2 if form == "moments" else 0.0)
+    paid = calibrate(budget, dps.per_record(), shape, extras(form, shape))
     drawn = np.concatenate([(one.sums_.sums - exact).ravel() for one in fits]).astype(float)
     law = paid.law(SUMS)
     kurtosis = 3 if isinstance(law, RoundedGaussian) else 6
@@ -246,6 +310,14 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
         assert np.std(sizes) == pytest.approx(math.sqrt(paid.law(SIZES).variance), rel=0.35)
         spread = np.concatenate([np.diag(one.sums_.moments) for one in fits])
         assert np.std(spread) == pytest.approx(fits[0].sums_.moment_deviation, rel=0.2)
+        law = paid.law(WAVES)
+        waves = extras(form, shape).waves
+        counted = np.zeros((3, waves.features), np.int64)
+        waves.add(counted, y, shape.integers(X) / STEPS)
+        drawn = np.concatenate([(one.sums_.wave_sums - counted).ravel() for one in fits[:2]]).astype(float)
+        assert far(drawn) < 6
+        assert far(0.8 * drawn) > 6
+        assert math.sqrt(law.variance) == pytest.approx(fits[0].sums_.wave_deviation * waves.steps)
 
 
 @pytest.mark.parametrize("form", [name for name in FORMS if name != "pure public"])

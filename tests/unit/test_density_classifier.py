@@ -152,6 +152,74 @@ def test_every_fit_is_charged(tmp_path) -> None:
         charged.fit(X, Y)
 
 
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_refused_fit_leaves_what_the_one_before_released(linear: bool, tmp_path) -> None:
+    """Of other features, by names; also where parts were counted, which answer nothing before they are released."""
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("points", epsilon=1.2, delta=1e-6, unit=dps.per_record())
+    changes = {"kernel": "linear"} if linear else {}
+    fitted = model(ledger=ledger, dataset="points", **changes).fit(pd.DataFrame(X, columns=["a", "b"]), Y)
+    before = {name: value for name, value in vars(fitted).items() if name.endswith("_")}
+    wide = np.column_stack([X, X[:, 0]])
+    with pytest.raises(BudgetExceeded):
+        fitted.fit(wide, Y)
+    if linear:
+        fitted.partial_fit(wide[:300], Y[:300]).partial_fit(wide[300:], Y[300:])
+        with pytest.raises(BudgetExceeded):
+            fitted.release()
+    assert {name: value for name, value in vars(fitted).items() if name.endswith("_")} == before
+    assert fitted.predict(pd.DataFrame(X, columns=["a", "b"])).shape == (600,)
+    fitted.set_params(ledger=None, dataset=None)
+    if linear:
+        fitted.release()
+        assert fitted.n_features_in_ == 3
+        assert "feature_names_in_" not in vars(fitted)
+        assert fitted.predict(wide).shape == (600,)
+
+
+def test_what_is_said_of_the_labels_is_settled_when_they_are_read() -> None:
+    """Not by what ``classes`` is by the time of the release."""
+    counted = model(kernel="linear", classes="as_in_y").partial_fit(X, Y)
+    counted.set_params(classes=["left", "right"])
+    other = model(kernel="linear").partial_fit(X, Y)
+    assert "stated to be public" in str(other.merge(counted).release().guarantee_)
+    assert "stated to be public" in str(counted.release().guarantee_)
+    listed = model(kernel="linear", classes="as_in_y").partial_fit(X, Y, classes=["left", "right"])
+    assert listed.release().guarantee_.caveat is None
+
+
+def test_an_angular_score_does_not_follow_the_classes_sizes() -> None:
+    """A narrow class of few records between two wide ones: sums go to the wide, scores do not."""
+    angles = np.concatenate([RNG.normal(0.0, 0.5, 3000), RNG.normal(1.0, 0.1, 300)])
+    points = 6 * np.column_stack([np.cos(angles), np.sin(angles)])
+    labels = np.repeat(["left", "right"], [3000, 300])
+    with seeded_noise_for_tests_only(3):
+        fitted = model(centre="middle", epsilon=8.0, power=2).fit(points, labels)
+    narrow = points[3000:]
+    assert np.mean(fitted.predict(narrow) == "right") > 0.9
+    assert np.mean(fitted.kernel_sums(narrow).argmax(axis=1) == 1) < 0.1
+    # Where noise hides the classes' lengths, nothing but the sums is left to go by.
+    with seeded_noise_for_tests_only(3):
+        hidden = model(centre="middle", epsilon=1e-3, power=2).fit(points, labels)
+    same = hidden.predict(points) == hidden.classes_[hidden.kernel_sums(points).argmax(axis=1)]
+    assert np.mean(same) > 0.9
+
+
+def test_of_power_1_a_record_counts_one_way_or_the_other_in_each_row() -> None:
+    """The sum of similarities less ½, from ±1 in one cell a row: half of the variance that two cells have."""
+    with seeded_noise_for_tests_only(3):
+        fitted = model(power=1, epsilon=1e4, centre="middle", smoothing=0.0, rows=400).fit(X, Y)
+    assert fitted.densities_[0].table.shape == (400, 1)
+    cosines = (X[:5] @ X.T) / (np.linalg.norm(X[:5], axis=1)[:, None] * np.linalg.norm(X, axis=1))
+    alike = 0.5 - np.arccos(np.clip(cosines, -1, 1)) / np.pi
+    truth = np.stack([alike[:, label == Y].sum(axis=1) for label in ("left", "right")], axis=1)
+    assert fitted.kernel_sums(X[:5]) == pytest.approx(truth, abs=0.03 * 400)
+    noisy = model(power=1, centre="middle").fit(X, Y).densities_[0]
+    wider = model(power=2, centre="middle").fit(X, Y).densities_[0]
+    assert noisy.noise.sigma == wider.noise.sigma  # a record moves √rows in either
+    assert noisy.noise_scale == pytest.approx(0.5 * wider.noise_scale)
+
+
 def test_scikit_learn_is_loaded_only_when_used() -> None:
     code = "import sys, dpsketch.sketches.density as d; d.DensityClassifier(); print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -307,3 +307,12 @@ def test_landmarks_that_are_far_say_so() -> None:
     assert np.max(np.abs(found.value - truth)) > 20  # what the noise alone would not explain
     near = private.estimate([[0.0, 0.0]])
     assert near.high[0] - near.low[0] < 0.1 * np.median(found.high - found.low)
+
+
+def test_landmarks_that_would_take_hours_to_solve_are_refused() -> None:
+    """Their factor takes a time that grows with the third power of their number; equal ones are one."""
+    kernel, points = dps.kernels.Gaussian(1, 0.5), np.arange(4097.0)
+    with pytest.raises(InvalidInput, match="at most 4,096 points, and these are 4,097"):
+        dps.DensitySketch(kernel=kernel, features="nystrom", landmarks=points, unit=dps.per_record())
+    held = dps.DensitySketch(kernel=kernel, features="nystrom", landmarks=points % 7, unit=dps.per_record())
+    assert held.spec.rows == 8

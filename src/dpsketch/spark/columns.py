@@ -64,7 +64,8 @@ def select(
     if kind.reads == "points":
         if key is not None or weight is not None or not points:
             raise InvalidInput(
-                f"a {kind.name} counts points: say points=['x', 'y'], their columns; no key= and weight=."
+                f"a {kind.name} counts points: say points=['x', 'y'], their columns, or points=['vector'], one column "
+                "of arrays; no key= and weight=."
             )
     elif key is None or points:
         raise InvalidInput("say which column holds the key, key='name'; points= belongs to densities.")
@@ -88,10 +89,13 @@ def select(
     coordinates: tuple[Any, ...] = ()
     if kind.reads == "points" and isinstance(getattr(sketch.spec, "kernel", None), Jaccard):
         found["key_set"], empty["key"] = _set(frame, points, user)
+    elif len(points) == 1 and isinstance(_type(frame, points[0]), types.ArrayType):
+        found["vector"] = _vector(frame, points[0])
+        coordinates = tuple(pa.array([], pa.float64()) for _ in range(sketch.spec.dim))
     elif points:
         found |= {f"point_{i}": _number(frame, name, "coordinates") for i, name in enumerate(points)}
         coordinates = tuple(pa.array([], pa.float64()) for _ in points)
-    fixed = not {"key_text", "key_typed", "key_set", "user_text"} & found.keys()
+    fixed = not {"key_text", "key_typed", "key_set", "user_text", "vector"} & found.keys()
     return Selected(
         frame.select([column.alias(name) for name, column in found.items()]),
         Batch(empty["key"], empty["user"], empty["weight"], coordinates, 0),
@@ -170,10 +174,18 @@ def _set(frame: DataFrame, points: Sequence[str], user: str | None) -> tuple[Col
     return _column(points[0]).cast(wanted), pa.array([], pa.list_(pa.int64() if integer else pa.string()))
 
 
+def _vector(frame: DataFrame, name: str) -> Column:
+    kind = _type(frame, name)
+    if not isinstance(kind, types.ArrayType) or not isinstance(kind.elementType, types.NumericType):
+        raise _refused(name, kind, "a vector is an array of numbers")
+    return _column(name).cast("array<double>")
+
+
 def _number(frame: DataFrame, name: str, role: str) -> Column:
     kind = _type(frame, name)
     if not isinstance(kind, types.NumericType):
-        raise _refused(name, kind, f"{role} are numbers")
+        alone = ", or all of them one array of numbers" if role == "coordinates" else ""
+        raise _refused(name, kind, f"{role} are numbers{alone}")
     return _column(name).cast("double")
 
 

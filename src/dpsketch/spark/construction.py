@@ -74,7 +74,7 @@ def build(
         spec's ``key_columns``; floats, time stamps and decimals are no parts of one. ``user`` is needed
         where the unit is a user: the records are then shuffled and sorted by it, by exact value.
     points : sequence of str, optional
-        For a density: the columns of the coordinates (for sets, of the one column of arrays).
+        For a density: the columns of the coordinates, or one column of arrays (vectors, or sets).
     report : str, optional
         For a local protocol: the column of reports; see :func:`receive`.
     disjoint_users : bool, optional

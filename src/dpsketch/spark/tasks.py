@@ -5,7 +5,7 @@ Between Spark and these tasks records have fixed columns, each there only if it 
 - ``key_int``, ``key_hash`` (a text's fingerprint, computed by Spark), ``key_text``, ``key_typed`` (of another type, see
   :mod:`dpsketch.canonical`) or ``key_set``;
 - ``user_int`` or ``user_text``, by exact value;
-- ``weight``, and ``point_0``, ``point_1``, … for coordinates;
+- ``weight``, and ``point_0``, ``point_1``, … for coordinates, or ``vector`` for all of them as an array;
 - ``lost`` and ``failure``, on rows that hold no record but say how many were left out before, or why reading ended.
 
 Where nobody knows beforehand whether keys, or users, are integers there are both columns, of which each row fills one.
@@ -27,6 +27,7 @@ from dpsketch.canonical import canonical
 from dpsketch.errors import DpsketchError, SourceError
 from dpsketch.hashing import fingerprint, text_fingerprints
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
+from dpsketch.sketches.density.points import column_vectors
 from dpsketch.sketches.feed import add_batch, feed
 from dpsketch.sources import Batch, Columns, open_files
 from dpsketch.sources.locations import File
@@ -59,7 +60,8 @@ def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
         # A partial of its own, with an id of its own: the prototype is the same for all tasks.
         sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
-        records: Iterator[Batch] = (_from_arrow(table, tally) for table in _gathered(batches))
+        dim = getattr(sketch.spec, "dim", 0)
+        records: Iterator[Batch] = (_from_arrow(table, tally, dim) for table in _gathered(batches))
         stated = {"disjoint_users": True} if disjoint_users else {}
         if sketch.spec.unit.level == "user":
             incomplete = sketch.empty_like()
@@ -197,8 +199,8 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
-def _from_arrow(table: pa.RecordBatch, tally: Counter[str]) -> Batch:
-    """Read records in their fixed columns, and count them."""
+def _from_arrow(table: pa.RecordBatch, tally: Counter[str], dim: int) -> Batch:
+    """Read records in their fixed columns, and count them; vectors have ``dim`` coordinates."""
     if "lost" in table.schema.names:
         if failures := table.column("failure").drop_null().to_pylist():
             raise failure_of(failures[0])
@@ -214,6 +216,8 @@ def _from_arrow(table: pa.RecordBatch, tally: Counter[str]) -> Batch:
     key = _one_of("key", [held.get(name) for name in _KEYS])
     user = _one_of("user", [held.get(name) for name in ("user_int", "user_text")])
     points = tuple(held[f"point_{i}"] for i in range(sum(name.startswith("point_") for name in held)))
+    if "vector" in held:
+        points = tuple(map(pa.array, column_vectors(held["vector"], dim).T))
     return Batch(key, user, held.get("weight"), points, table.num_rows)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.density.class_partial import stored_map
 from dpsketch.sketches.density.class_sums import PrivateClassSums
+from dpsketch.sketches.density.class_waves import Waves
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
@@ -52,6 +55,9 @@ def document_of(fitted: Fitted) -> files.Document:
         arrays |= {name: array for name, array in held.items() if array is not None}
         if sums.moments is not None:
             arrays["moments"] = sums.moments
+        if sums.waves is not None and sums.wave_sums is not None:
+            arrays["waves"] = sums.wave_sums
+            more["waves"] = {**sums.waves.to_json(), "deviation": sums.wave_deviation}
     elif fitted.densities is not None and fitted.centre is not None:
         spec = fitted.densities[0].spec.to_json()
         more["noise"] = fitted.densities[0].noise.to_json()
@@ -61,28 +67,59 @@ def document_of(fitted: Fitted) -> files.Document:
 
 def fitted_of(document: files.Document) -> Fitted:
     """Read a fitted classifier; the file may have been written by anyone."""
-    header = document.header
     if document.kind != KIND:
         raise FileRefused(f"the file holds a release of {document.kind}, no classifier.")
+    refused = ""
+    try:
+        return _fitted(document)
+    except FileRefused:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        refused = type(error).__name__
+    raise FileRefused(f"the file's header is not one that a classifier writes ({refused}).")
+
+
+def _fitted(document: files.Document) -> Fitted:
+    header = document.header
     labels, features, settings = header["labels"], header["features"], header["settings"]
     stated = set(settings) if isinstance(settings, dict) else None
-    if not isinstance(labels, list) or not isinstance(features, int) or stated != {"kernel", "bounds", "smoothing"}:
+    plain = isinstance(labels, list) and len({type(label) for label in labels}) == 1 and len(labels) > 1
+    plain = plain and isinstance(labels[0], int | float | str) and isinstance(features, int)
+    if not plain or stated != {"kernel", "bounds", "smoothing"}:
         raise FileRefused("the file's classes and settings are not those of a classifier.")
     guarantee, charge = read_guarantee(document), read_charge(document)
     shared = (labels, features, settings, guarantee, charge)
     if "sums" in document.arrays:
-        shape = stored_map(document)
-        deviation, spread, size = (real_number("deviation", each) for each in header["deviations"])
-        sums = integer_array(document, "sums", (len(labels), shape.kept))
-        if "moments" not in document.arrays:
-            return Fitted(*shared, PrivateClassSums(shape, sums, deviation), None, None)
-        moments = _floats(document, "moments", (shape.kept, shape.kept))
-        sizes = integer_array(document, "sizes", (len(labels),))
-        return Fitted(*shared, PrivateClassSums(shape, sums, deviation, moments, sizes, spread, size), None, None)
+        return Fitted(*shared, _sums(document, len(labels)), None, None)
     spec, noise = DensitySpec.from_json(header["spec"]), noise_from_json(header["noise"])
     tables = integer_array(document, "tables", (len(labels), spec.rows, spec.width))
     densities = [PrivateDensity(spec, table, None, noise, None, guarantee, charge) for table in tables]
     return Fitted(*shared, None, densities, _floats(document, "centre", (spec.dim,)))
+
+
+def _sums(document: files.Document, classes: int) -> PrivateClassSums:
+    shape = stored_map(document)
+    deviation, spread, size = map(_deviation, document.header["deviations"])
+    found = PrivateClassSums(shape, integer_array(document, "sums", (classes, shape.kept)), deviation)
+    if "moments" not in document.arrays:
+        return found
+    moments = _floats(document, "moments", (shape.kept, shape.kept))
+    sizes = integer_array(document, "sizes", (classes,))
+    found = replace(found, moments=moments, sizes=sizes, moment_deviation=spread, size_deviation=size)
+    stated = document.header.get("waves")
+    if stated is None:
+        return found
+    noise = _deviation(stated["deviation"])
+    waves = Waves.from_json({name: value for name, value in stated.items() if name != "deviation"}, shape.kept)
+    table = integer_array(document, "waves", (classes, waves.features))
+    return replace(found, waves=waves, wave_sums=table, wave_deviation=noise)
+
+
+def _deviation(value: Any) -> float:
+    number = real_number("deviation", value)
+    if not 0 <= number < math.inf:
+        raise FileRefused("the file's noise has a deviation that no noise has.")
+    return number
 
 
 def _floats(document: files.Document, name: str, shape: tuple[int, ...]) -> Floats:

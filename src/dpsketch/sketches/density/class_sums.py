@@ -4,19 +4,21 @@
 under add/remove. Replaced, a record may turn round within its class: 2S. Where second moments are asked for, the
 upper triangle of Σ q₁q₁ᵀ is released too, ‖q₁‖ ≤ 2¹⁰, diagonal cells times 5 and others times 7:
 25Σqᵢ⁴ + 49Σ_{i<j}qᵢ²qⱼ² = 24.5‖q‖⁴ + ½Σqᵢ⁴ ≤ 25‖q‖⁴, an L2 of 5·2²⁰; two such vectors have an inner product of
-24.5(x·y)² + ½Σxᵢ²yᵢ² ≥ 0, so that replacing moves them by √2 times that at most. Class sizes go with them.
+24.5(x·y)² + ½Σxᵢ²yᵢ² ≥ 0, so that replacing moves them by √2 times that at most. Class sizes go with them, and the
+classes' sums of waves (:mod:`~dpsketch.sketches.density.class_waves`).
 
 *Score.* With N the noisy sum of a class in d coordinates, each with noise of variance σ², ‖N‖² is ‖true‖² + dσ² on
 average, with a deviation of σ²√(2d) where there is nothing but noise. The score z·N/√(max(‖N‖² − dσ², 0) + 2σ²√(2d)) is
 the cosine where a class is clear, and small where it is not. With second moments, vectors are first measured along
-directions in which records of one class vary alike (linear discriminant analysis with noisy moments).
+directions in which records of one class vary alike (linear discriminant analysis with noisy moments), and twice the
+cosine of the waves is added to that of the vectors.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,56 +26,78 @@ import numpy.typing as npt
 from dpsketch._compiled.vectors import add_rows
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.density.class_waves import Waves, fitting_waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.permit import Calibration, Permit, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["MOMENTS", "SIZES", "SUMS", "HeldSums", "PrivateClassSums", "calibrate", "moment_share", "noise_of"]
+__all__ = ["MOMENTS", "SIZES", "SUMS", "WAVES", "Extras", "HeldSums", "PrivateClassSums", "calibrate", "fitting_extras"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
 
 SUMS, MOMENTS, SIZES = "the class sums", "the second moments", "the class sizes"
+WAVES = "the classes' sums of waves"
 
 _COARSE = 1 << 10  # steps of a vector in second moments
 _DIAGONAL, _OTHERS = 5, 7
-_SIZES_SHARE = 0.05
+_MOMENTS_SHARE, _SIZES_SHARE, _WAVES_SHARE = 0.1, 0.05, 0.6
+_WAVES_WEIGHT = 2.0  # beside the cosine of the vectors
 _LEAST_CLASS = 80  # records of a class, in deviations of its sum's noise
 _LEAST_NOISE, _LEAST_VARIANCE = 0.3, 0.1  # where variances within classes are raised to, beside noise and records
 
 
-def moment_share(noise: float, dim: int, records: float | None, classes: int) -> float:
-    """Return the share of the budget for second moments: none unless there are records enough to tell them from noise.
+class Extras(NamedTuple):
+    """What a release holds beside the sums of vectors.
 
-    ``noise`` is the standard deviation of a class sum's noise if all of the budget went there, beside vectors of length
-    1. Measured on embeddings of texts: second moments pay from about 2·noise·dim^1.5 records on, if each class has 80
-    times the noise; with smaller classes the sums miss the share more than they gain from how records vary.
+    Attributes
+    ----------
+    moments : float
+        The share of the budget for second moments; 0 where none are counted.
+    waves : Waves or None
+        Which waves are counted beside them.
     """
-    enough = 2 * noise * dim**1.5
-    if records is None or records < max(enough, _LEAST_CLASS * noise * classes):
-        return 0.0
-    return 0.1 if records < 3 * enough else 0.2
+
+    moments: float = 0.0
+    waves: Waves | None = None
 
 
-def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, moments: float) -> Calibration:
-    """Return the noise of a release at this budget, with a share of it for second moments and class sizes."""
+def fitting_extras(
+    budget: Budget, unit: Unit, shape: EmbeddingMap, records: float | None, labels: int, seed: int, *, scaled: bool
+) -> Extras:
+    """Choose what is released beside the sums: nothing unless there are records enough to tell it from noise.
+
+    With ``noise`` the standard deviation of a class sum's noise if all of the budget went there, beside vectors of
+    length 1: second moments and waves pay from about 2·noise·dim^1.5 records on, if each class has 80 times the noise;
+    with smaller classes the sums miss the share more than they gain. Measured on embeddings of texts. The waves'
+    bandwidth is for vectors of length 1, so features that were ``scaled`` between bounds have none.
+    """
+    noise = _noise_of(budget, unit, shape)
+    if records is None or records < max(2 * noise * shape.kept**1.5, _LEAST_CLASS * noise * labels):
+        return Extras()
+    return Extras(_MOMENTS_SHARE, None if scaled else fitting_waves(shape.kept, labels, seed))
+
+
+def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, extras: Extras) -> Calibration:
+    """Return the noise of a release at this budget, with shares of it for what goes beside the sums."""
     records, replaced = unit.max_keys, unit.neighbours == "replace"
     turned, apart = (2.0, math.nextafter(math.sqrt(2), 2)) if replaced else (1.0, 1.0)
     sums = Sensitivity(records * (2 if replaced else 1) * (shape.limit or STEPS * shape.kept), records * turned * STEPS)
-    if not moments:
+    if not extras.moments:
         calibrated = additive(budget, Share(SUMS, sums))
         return replace(calibrated, words=f"{calibrated.law(SUMS).words}, on every coordinate of every class's sum")
     squares = records * apart * _DIAGONAL * _COARSE**2
     sizes = Sensitivity(records * (2 if replaced else 1), records * apart)
-    calibrated = additive(
-        budget,
-        Share(SUMS, sums, 1 - moments - _SIZES_SHARE),
-        Share(MOMENTS, Sensitivity(math.ceil(squares * shape.kept), squares), moments),
+    beside = [
+        Share(MOMENTS, Sensitivity(math.ceil(squares * shape.kept), squares), extras.moments),
         Share(SIZES, sizes, _SIZES_SHARE),
-    )
+    ]
+    if extras.waves is not None:
+        beside.append(Share(WAVES, extras.waves.sensitivity(unit), _WAVES_SHARE))
+    calibrated = additive(budget, Share(SUMS, sums, 1 - math.fsum(share.part for share in beside)), *beside)
     return replace(
-        calibrated, words="; ".join(f"{calibrated.law(name).words}, on {name}" for name in (SUMS, MOMENTS, SIZES))
+        calibrated, words="; ".join(f"{calibrated.law(part.name).words}, on {part.name}" for part in calibrated.parts)
     )
 
 
@@ -87,35 +111,53 @@ class HeldSums:
         How vectors are measured.
     table, sizes : numpy.ndarray
         Sums of integers, classes × coordinates, and the classes' sizes.
+    extras : Extras
+        What is wanted beside the sums.
     squares : numpy.ndarray or None
         Second moments of all records, in coarse steps, where they are wanted.
+    waves : numpy.ndarray or None
+        Sums of waves, classes × features, where they are wanted.
     """
 
     shape: EmbeddingMap
+    extras: Extras
     table: Integers
     sizes: Integers
     squares: Integers | None
+    waves: Integers | None
 
     @classmethod
-    def empty(cls, shape: EmbeddingMap, classes: int, moments: bool) -> Self:
+    def empty(cls, shape: EmbeddingMap, classes: int, extras: Extras) -> Self:
         """Return what is counted of nobody."""
-        squares = np.zeros((shape.kept, shape.kept), np.int64) if moments else None
-        return cls(shape, np.zeros((classes, shape.kept), np.int64), np.zeros(classes, np.int64), squares)
+        return cls(
+            shape,
+            extras,
+            np.zeros((classes, shape.kept), np.int64),
+            np.zeros(classes, np.int64),
+            np.zeros((shape.kept, shape.kept), np.int64) if extras.moments else None,
+            None if extras.waves is None else np.zeros((classes, extras.waves.features), np.int64),
+        )
+
+    @property
+    def parts(self) -> dict[str, Integers]:
+        """What is counted, by name."""
+        held = {"table": self.table, "sizes": self.sizes, "squares": self.squares, "waves": self.waves}
+        return {name: array for name, array in held.items() if array is not None}
 
     def add(self, points: Floats, codes: Codes) -> None:
         """Count vectors, each in its class."""
         for chosen, vectors in self.shape.chunks(points):
             add_rows(self.table, codes[chosen], vectors)
+            if self.waves is not None and self.extras.waves is not None:
+                self.extras.waves.add(self.waves, codes[chosen], vectors / STEPS)
         self.sizes[:] += np.bincount(codes, minlength=len(self.sizes))
         if self.squares is not None:
             self.squares[:] += _second_moments(self.shape, points)
 
     def absorb(self, other: HeldSums) -> None:
         """Add what another has counted."""
-        self.table[:] += other.table
-        self.sizes[:] += other.sizes
-        if self.squares is not None and other.squares is not None:
-            self.squares[:] += other.squares
+        for name, array in other.parts.items():
+            self.parts[name][:] += array
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +176,12 @@ class PrivateClassSums:
         Noisy second moments of all records, and the classes' sizes.
     moment_deviation, size_deviation : float
         Their noise, on the diagonal and on a size.
+    waves : Waves or None
+        The waves whose sums were released too.
+    wave_sums : numpy.ndarray or None
+        Noisy sums of them, classes × features.
+    wave_deviation : float
+        Their noise, beside waves of length 1.
     """
 
     shape: EmbeddingMap
@@ -143,6 +191,9 @@ class PrivateClassSums:
     sizes: Integers | None = None
     moment_deviation: float = 0.0
     size_deviation: float = 0.0
+    waves: Waves | None = None
+    wave_sums: Integers | None = None
+    wave_deviation: float = 0.0
 
     @classmethod
     def drawn(cls, held: HeldSums, permit: Permit) -> Self:
@@ -160,7 +211,14 @@ class PrivateClassSums:
         moments = moments + np.triu(moments, 1).T
         sizes = permit.add_noise(held.sizes, SIZES)
         spread = math.sqrt(laws[MOMENTS].variance) / (_DIAGONAL * _COARSE**2)
-        return cls(shape, sums, deviation, moments, sizes, spread, math.sqrt(laws[SIZES].variance))
+        found = cls(shape, sums, deviation, moments, sizes, spread, math.sqrt(laws[SIZES].variance))
+        waves = held.extras.waves
+        if held.waves is None or waves is None:
+            return found
+        noisy = permit.add_noise(held.waves, WAVES)
+        return replace(
+            found, waves=waves, wave_sums=noisy, wave_deviation=math.sqrt(laws[WAVES].variance) / waves.steps
+        )
 
     def kernel_sums(self, points: Floats) -> Floats:
         """Return each point's inner product with each class's sum."""
@@ -177,7 +235,13 @@ class PrivateClassSums:
         lengths = np.sum(sums**2, axis=1) - noise * np.sum(1 / scales)
         floor = 2 * noise * math.sqrt(2 * np.sum(1 / scales**2))
         least = np.maximum(lengths, 0) + floor if self.moments is None else np.maximum(lengths, floor)
-        return np.asarray(measured @ (sums / np.sqrt(least)[:, None]).T)
+        found = np.asarray(measured @ (sums / np.sqrt(least)[:, None]).T)
+        if self.waves is None or self.wave_sums is None:
+            return found
+        lengths = np.linalg.norm(measured, axis=1, keepdims=True)
+        cosines = found / np.where(lengths > 0, lengths, 1.0)
+        near = self.waves.cosines(self._measured(points), self.wave_sums, self.wave_deviation)
+        return np.asarray((cosines + _WAVES_WEIGHT * near) / (1 + _WAVES_WEIGHT))
 
     def _measured(self, points: Floats) -> Floats:
         return np.concatenate([vectors for _, vectors in self.shape.chunks(points)]) / STEPS
@@ -206,7 +270,7 @@ def _second_moments(shape: EmbeddingMap, points: Floats) -> Integers:
     return total
 
 
-def noise_of(budget: Budget, unit: Unit, shape: EmbeddingMap) -> float:
+def _noise_of(budget: Budget, unit: Unit, shape: EmbeddingMap) -> float:
     """Return the noise of a class sum if all of the budget goes there, beside vectors of length 1."""
-    law = calibrate(budget, unit, shape, 0.0).law(SUMS)
+    law = calibrate(budget, unit, shape, Extras()).law(SUMS)
     return math.sqrt(law.variance) / STEPS if isinstance(law, RoundedGaussian) else math.inf

@@ -16,22 +16,27 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import InvalidInput
-from dpsketch.kernels import Angular, Kernel, named
-from dpsketch.numbers import real_number
+from dpsketch.kernels import Angular
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
-from dpsketch.sketches.density.centre import centre_share_of, private_centre
+from dpsketch.sketches.density.centre import centre_share_of
+from dpsketch.sketches.density.class_densities import (
+    add_classes,
+    angular_scores,
+    angular_sums,
+    class_kernel,
+    density_spec,
+    scaled_between,
+)
 from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
-from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
-from dpsketch.sketches.density.class_sums import PrivateClassSums, moment_share, noise_of
+from dpsketch.sketches.density.class_labels import codes_of, listed, public_labels
+from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec, chosen_records
+from dpsketch.sketches.density.class_sums import PrivateClassSums, fitting_extras
 from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
-from dpsketch.sketches.density.functions import row_functions
-from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.sketch import DensitySketch, bounded_points
-from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, default_width, read_bounds
+from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, read_bounds
 from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
@@ -42,8 +47,8 @@ __all__ = ["DensityClassifier"]
 
 Floats = npt.NDArray[np.float64]
 
-_SCALED = (-1.0, 1.0)
 _COSINE_SCALE = 0.05
+_SEEN = ("n_features_in_", "feature_names_in_")
 
 
 class DensityClassifier(Estimator):
@@ -56,7 +61,8 @@ class DensityClassifier(Estimator):
 
     *Features* (other kernels, the default with ``bounds``): each class has a density sketch. A kernel sum is the size
     of a class times its density at the point, so comparing sums is Bayes' rule with the classes' own frequencies: no
-    class size is needed, and none is spent.
+    class size is needed, and none is spent. Sums of the angular kernel are divided by the lengths of the classes in
+    feature space first, as far as noise lets them be told: a class does not win by its size, nor by being narrow.
 
     Parameters
     ----------
@@ -76,8 +82,8 @@ class DensityClassifier(Estimator):
         are measured along half as many of their principal directions, which helps most where ε is small.
     expected_records : float, optional
         A *public* guess at the number of records. For the linear kernel: where it is large beside the noise, a share of
-        the budget goes to second moments (linear discriminant analysis); for pure ε it sets how many dimensions are
-        kept. A wrong guess costs accuracy, never privacy.
+        the budget goes to second moments (linear discriminant analysis) and to waves, which tell near records from
+        far ones; for pure ε it sets how many dimensions are kept. A wrong guess costs accuracy, never privacy.
     dims : int, optional
         For the linear kernel: how many dimensions are kept, of public directions or, for pure ε, of random ones.
     rows : int
@@ -206,35 +212,39 @@ class DensityClassifier(Estimator):
         data but, with ``classes="as_in_y"``, the list of labels.
         """
         refuse_choice(self.unit)
-        X, y = self._read(X, y, first=True)
-        labels, codes = self._labels(y)
+        X, y, seen = self._read(X, y, {})
+        labels, caveat = public_labels(self.classes, y)
+        codes = codes_of(labels, y)
         if self._linear:
-            return self._fit_sums(X, labels, codes, users)
-        spec = self._spec(X.shape[1])
-        chosen = self._bounded(spec.unit, X, codes, users)
-        scaled, codes = self._scaled(X)[chosen], codes[chosen]
+            held = self._started(X.shape[1], labels, caveat)
+            held.update(X, self._vectors(X), codes, users)
+            return self._released(held, seen)
+        kernel = class_kernel(self.kernel, X.shape[1], self.power, self.bandwidth)
+        spec = density_spec(kernel, X.shape[1], self.rows, self.smoothing, self.unit, self.seed)
+        chosen = chosen_records(spec.unit, self.seed, X, codes, users, CountedUsers())[0]
+        scaled, codes = scaled_between(X, self.bounds)[chosen], codes[chosen]
         centre = self._public_centre(spec)
-        centre_share = 0.0 if centre is not None else self.centre_share
-        permit = self._permit(spec, centre_share, len(labels))
-        if centre is None:
-            centre = private_centre(scaled, permit) if centre_share else np.zeros(spec.dim)
-        tables = []
-        for code in range(len(labels)):
-            sketch = DensitySketch.from_spec(spec)
-            sketch._add_bounded(VectorBatch(scaled[codes == code] - centre, None, 0))
-            tables.append(permit.add_noise(sketch._table, TABLE, code))
-        stated = permit.guarantee(caveat=self._caveat)
-        law = permit.calibration.law(TABLE)
+        permit = self._permit(spec, self.centre_share if centre is None else 0.0, len(labels))
+        if not self.centre_share and centre is None:
+            centre = np.zeros(spec.dim)
+        centre, tables = add_classes(spec, permit, scaled, codes, len(labels), centre)
+        stated, law = permit.guarantee(caveat=caveat), permit.calibration.law(TABLE)
         releases = [PrivateDensity(spec, table, None, law, None, stated, permit.charge) for table in tables]
         return self._keep(
-            centre_=centre, densities_=releases, guarantee_=stated, classes_=labels, charge_=permit.charge
+            centre_=centre, densities_=releases, guarantee_=stated, classes_=labels, charge_=permit.charge, **seen
         )
 
-    def _read(self, X: Any, y: Any, *, first: bool) -> tuple[Floats, npt.NDArray[Any]]:
-        utils = scikit_learn()
-        X, y = checked(lambda: utils.validation.validate_data(self, X, y, reset=first, dtype=np.float64))
+    def _read(self, X: Any, y: Any, seen: dict[str, Any]) -> tuple[Floats, npt.NDArray[Any], dict[str, Any]]:
+        """Check records by what was ``seen`` of those before, if any; return it for those after.
+
+        Scikit-learn writes it on the model that it checks. Here that is another one: until it is released, a fit
+        changes nothing that answers questions.
+        """
+        utils, asked = scikit_learn(), type(self)(**self.get_params())
+        vars(asked).update(seen)
+        X, y = checked(lambda: utils.validation.validate_data(asked, X, y, reset=not seen, dtype=np.float64))
         utils.multiclass.check_classification_targets(y)
-        return X, y
+        return X, y, {name: value for name, value in vars(asked).items() if name in _SEEN}
 
     @property
     def partial_fit(self) -> Callable[..., Self]:
@@ -254,13 +264,15 @@ class DensityClassifier(Estimator):
 
     def _count(self, X: Any, y: Any, classes: Any = None, users: Any = None) -> Self:
         refuse_choice(self.unit)
-        held = self._held
-        X, y = self._read(X, y, first=held is None)
+        held, seen = self._held, vars(self).get("_partial_seen", {})
+        X, y, seen = self._read(X, y, seen if held is not None else {})
         if held is None:
-            labels = self._labels(y)[0] if classes is None else _listed(classes)
-            held = self._started(X.shape[1], labels)
-        held.update(X, self._vectors(X), _codes(np.array(held.spec.labels), y), users)
-        vars(self)["_partial"] = held
+            labels, caveat = public_labels(self.classes, y) if classes is None else (listed(classes), None)
+            held = self._started(X.shape[1], labels, caveat)
+        held.update(X, self._vectors(X), codes_of(np.array(held.spec.labels), y), users)
+        # What an earlier fit released keeps its own number of features.
+        shown = {} if self.__sklearn_is_fitted__() else seen
+        vars(self).update({"_partial": held, "_partial_seen": seen, **shown})
         return self
 
     def merge(self, other: Self) -> Self:
@@ -276,8 +288,8 @@ class DensityClassifier(Estimator):
         """Charge the budget for what :meth:`partial_fit` counted, draw the noise, and keep the release."""
         if self._held is None:
             raise InvalidInput("there is nothing to release: partial_fit() counts, and fit() counts and releases.")
-        self._released(self._held)
-        del vars(self)["_partial"]
+        self._released(self._held, vars(self)["_partial_seen"])
+        del vars(self)["_partial"], vars(self)["_partial_seen"]
         return self
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -305,12 +317,14 @@ class DensityClassifier(Estimator):
         )  # fmt: skip
         return model
 
-    def _released(self, held: ClassPartial) -> Self:
+    def _released(self, held: ClassPartial, seen: dict[str, Any]) -> Self:
         account = held._account(self.ledger, self.dataset, self.part)
         permit = held.obtain_permit(Budget(self.epsilon, self.delta, self.rho), account)
         sums = held.drawn(permit)
-        stated = permit.guarantee(caveat=self._caveat)
-        return self._keep(sums_=sums, guarantee_=stated, classes_=np.array(held.spec.labels), charge_=permit.charge)
+        stated = permit.guarantee(caveat=held.caveat)
+        return self._keep(
+            sums_=sums, guarantee_=stated, classes_=np.array(held.spec.labels), charge_=permit.charge, **seen
+        )
 
     @property
     def _held(self) -> ClassPartial | None:
@@ -320,19 +334,18 @@ class DensityClassifier(Estimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "guarantee_" in vars(self)
 
-    def _started(self, features: int, labels: npt.NDArray[Any]) -> ClassPartial:
+    def _started(self, features: int, labels: npt.NDArray[Any], caveat: str | None) -> ClassPartial:
         unit = per_record() if self.unit is None else self.unit
         if not isinstance(unit, Unit) or unit.max_weight != 1:
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
         shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        share = moment_share(noise_of(budget, unit, shape), shape.kept, self.expected_records, len(labels))
-        return ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, share, self.seed))
-
-    def _fit_sums(self, X: Floats, labels: npt.NDArray[Any], codes: npt.NDArray[np.intp], users: Any) -> Self:
-        held = self._started(X.shape[1], labels)
-        held.update(X, self._vectors(X), codes, users)
-        return self._released(held)
+        extras = fitting_extras(
+            budget, unit, shape, self.expected_records, len(labels), self.seed, scaled=self.bounds is not None
+        )
+        held = ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, extras, self.seed))
+        held.caveat = caveat
+        return held
 
     def _keep(self, **fitted: Any) -> Self:
         # All at once: interrupted in between, an earlier fit's guarantee would stand beside these densities.
@@ -342,6 +355,8 @@ class DensityClassifier(Estimator):
             if name not in fitted and name in vars(self)
         }
         vars(self).update(fitted | left)
+        if "feature_names_in_" not in fitted:
+            vars(self).pop("feature_names_in_", None)
         return self
 
     def kernel_sums(self, X: Any) -> Floats:
@@ -355,13 +370,9 @@ class DensityClassifier(Estimator):
         points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
         if self._sums is not None:
             return self._sums.kernel_sums(self._vectors(points))
-        scaled = self._scaled(points) - self.centre_
-        spec = self.densities_[0].spec
-        if isinstance(spec.kernel, Angular):
-            functions = row_functions(spec.kernel, spec.rows, spec.seed)
-            tables = np.stack([density.table for density in self.densities_])
-            sums = functions.smoothed_sums(VectorBatch(scaled, None, 0), tables, float(self.smoothing))
-            return np.asarray(sums - tables.mean(axis=(1, 2)))
+        scaled = scaled_between(points, self.bounds) - self.centre_
+        if self._angular:
+            return angular_sums(self.densities_, scaled, float(self.smoothing))
         return np.stack([density.estimate(scaled).value for density in self.densities_], axis=1)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -373,7 +384,8 @@ class DensityClassifier(Estimator):
         """Return the score of each point in each class, n × classes; of two classes, the second's log odds.
 
         For the linear kernel: about the cosine of the point and the class's sum, less where noise hides the class. For
-        others: the kernel sums.
+        the angular one: kernel sums as if all classes were of one length, as far as noise lets their lengths be told.
+        For others: the kernel sums.
         """
         scikit_learn().validation.check_is_fitted(self)
         if len(self.classes_) > 2:
@@ -385,12 +397,12 @@ class DensityClassifier(Estimator):
         checks = scikit_learn().validation
         checks.check_is_fitted(self)
         if self._sums is None:
-            return self.kernel_sums(X)
+            return angular_scores(self.densities_, self.kernel_sums(X)) if self._angular else self.kernel_sums(X)
         points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
         return self._sums.scores(self._vectors(points))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, its share of all classes' kernel sums.
+        """Return the probability of each class, its share of all classes' scores.
 
         Where noise makes a sum small or negative it is replaced by a small positive number, at the scale of the noise
         and in the same order. For the linear kernel, scores are cosines: their exponentials, at a scale of a twentieth,
@@ -404,14 +416,6 @@ class DensityClassifier(Estimator):
         positive = scale * np.logaddexp(0, sums / scale)
         return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
-    def _spec(self, features: int) -> DensitySpec:
-        kernel = self._kernel(features)
-        if not 0 <= real_number("smoothing", self.smoothing) < np.inf:
-            raise InvalidInput("smoothing must be a number of at least 0.")
-        unit = per_record() if self.unit is None else self.unit
-        width = default_width(kernel, read_bounds(_SCALED, features))
-        return DensitySpec(kernel, self.rows, width, unit, self.seed)
-
     def _public_centre(self, spec: DensitySpec) -> Floats | None:
         """Return the origin of directions, after scaling; None where it is to be private."""
         if not isinstance(spec.kernel, Angular):
@@ -420,7 +424,7 @@ class DensityClassifier(Estimator):
             point = np.asarray(self.centre, dtype=np.float64)
             if point.shape != (spec.dim,) or not np.all(np.isfinite(point)):
                 raise InvalidInput(f"centre must have a finite number for each of the {spec.dim} features.")
-            return np.asarray(self._scaled(point[None, :])[0])
+            return np.asarray(scaled_between(point[None, :], self.bounds)[0])
         if self.centre not in ("private", "middle"):
             raise InvalidInput("centre is 'private', 'middle', or one number for each feature.")
         return np.zeros(spec.dim) if self.centre == "middle" else None
@@ -436,11 +440,6 @@ class DensityClassifier(Estimator):
         return Account(self.ledger, self.dataset, self.part)
 
     @property
-    def _caveat(self) -> str | None:
-        said = "The list of labels was read from the records, and stated to be public knowledge."
-        return said if isinstance(self.classes, str) else None
-
-    @property
     def _linear(self) -> bool:
         return self.kernel == "linear" or (self.kernel is None and self.bounds is None)
 
@@ -449,64 +448,10 @@ class DensityClassifier(Estimator):
         """What a fit with the linear kernel released; None where the last fit had another."""
         return getattr(self, "sums_", None)
 
+    @property
+    def _angular(self) -> bool:
+        return isinstance(self.densities_[0].spec.kernel, Angular)
+
     def _vectors(self, X: Floats) -> Floats:
         """Return vectors of length at most 1, but for what the map itself scales down."""
-        return X if self.bounds is None else self._scaled(X) / np.sqrt(X.shape[1])
-
-    def _kernel(self, features: int) -> Kernel:
-        match self.kernel:
-            case "angular" | None:
-                if features < 2:
-                    raise InvalidInput("the data have 1 feature, n_features = 1; an angular kernel needs two or more.")
-                return named("angular", dim=features, power=self.power)
-            case "euclidean" | "manhattan":
-                if self.bandwidth is None:
-                    raise InvalidInput(f"the {self.kernel} kernel needs bandwidth=, in halves of a feature's range.")
-                return named(self.kernel, dim=features, power=self.power, bandwidth=self.bandwidth)
-            case _:
-                raise InvalidInput(f"kernel is 'linear', 'angular', 'euclidean' or 'manhattan', not {self.kernel!r}.")
-
-    def _labels(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-        if self.classes is None:
-            raise InvalidInput(
-                "say classes=: the public list of labels, or 'as_in_y' to state that the labels in y are public."
-            )
-        if isinstance(self.classes, str):
-            if self.classes != "as_in_y":
-                raise InvalidInput("classes is a list of labels, or 'as_in_y'.")
-            labels = _listed(y)
-        else:
-            labels = _listed(self.classes)
-        return labels, _codes(labels, y)
-
-    def _scaled(self, X: Floats) -> Floats:
-        bounds = read_bounds(self.bounds, X.shape[1])
-        if bounds is None:
-            raise InvalidInput("say bounds=: public bounds of the features. None may be read from the data.")
-        lows, highs = np.array(bounds).T
-        return np.asarray((np.clip(X, lows, highs) - (lows + highs) / 2) / ((highs - lows) / 2))
-
-    def _bounded(self, unit: Unit, X: Floats, codes: npt.NDArray[np.intp], users: Any) -> npt.NDArray[np.intp]:
-        """Choose the records that count; a user's are bounded over all classes together."""
-        if unit.level == "record":
-            if users is not None:
-                raise InvalidInput("this classifier protects records: users= goes with unit=dps.per_user(max_keys=…).")
-            return np.arange(len(X))
-        keys = VectorBatch(np.column_stack([X, codes]), None, 0).keys()
-        return bounded_points(unit, self.seed, keys, users, CountedUsers(), False)[0]
-
-
-def _listed(labels: Any) -> npt.NDArray[Any]:
-    """Return a public list of labels, each once."""
-    found = np.unique(np.asarray(labels))
-    if len(found) < 2:
-        raise InvalidInput("a classifier needs at least two classes; there is 1 class.")
-    return found
-
-
-def _codes(labels: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the place of each record's label in the list."""
-    codes = np.searchsorted(labels, y).clip(max=len(labels) - 1)
-    if np.any(labels[codes] != y):
-        raise InvalidInput("y holds a label that is not among classes=.")
-    return codes
+        return X if self.bounds is None else scaled_between(X, self.bounds) / np.sqrt(X.shape[1])

@@ -20,7 +20,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Budget, PureCost
 
-__all__ = ["STEPS", "EmbeddingMap", "embedding_map"]
+__all__ = ["LARGEST_DIM", "STEPS", "EmbeddingMap", "embedding_map"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ STEPS = 1 << 16  # of the longest vector
 _FINE, _DIRECTION = 1 << 20, 1 << 15
 _CHUNK = 1 << 13
 _LEAST_DIMS, _DIMS_OF_A_GUESS = 16, 64
-_LARGEST_DIM = 1 << 14  # so that sums of products stay below 2⁵³
+LARGEST_DIM = 1 << 14  # so that sums of products stay below 2⁵³
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,16 @@ class EmbeddingMap:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        if self.dim > _LARGEST_DIM:
-            raise InvalidInput(f"vectors have at most {_LARGEST_DIM:,} coordinates.")
+        whole_number("dim", self.dim, low=1)
+        if self.dim > LARGEST_DIM:
+            raise InvalidInput(f"vectors have at most {LARGEST_DIM:,} coordinates.")
+        whole_number("limit", self.limit, low=0, high=LARGEST_DIM * STEPS)
+        # Beyond these sums of products would be rounded, and follow the batch.
+        for name, array, most in (("mean", self.mean, _FINE), ("directions", self.directions, _DIRECTION)):
+            if array is not None and np.any((array < -most) | (array > most)):
+                raise InvalidInput(f"the {name} of vectors lie beyond what vectors of length 1 have.")
+        if self.kept > self.dim:
+            raise InvalidInput("vectors are measured along at most as many directions as they have coordinates.")
 
     @classmethod
     def fitted(cls, public: Any, dim: int, kept: int) -> Self:

@@ -66,6 +66,7 @@ _UNEVEN = (3, 4)
 _SERIES_DIMS = 3
 _MOST_FREQUENCIES = 1 << 22
 _MOST_NUMBERS = 1 << 16  # of all landmarks, which are in a file's header
+_MOST_LANDMARKS = 1 << 12  # solving them takes their number to the third power
 
 
 class Contribution(NamedTuple):
@@ -299,7 +300,13 @@ def read_landmarks(points: Any, dim: int) -> Landmarks:
         raise InvalidInput(f"landmarks must be public points of {dim} finite numbers each.")
     if values.size > _MOST_NUMBERS:
         raise InvalidInput(f"landmarks: at most {_MOST_NUMBERS:,} numbers in all, and these are {values.size:,}.")
-    return tuple(dict.fromkeys(tuple(line) for line in values.tolist()))
+    found = tuple(dict.fromkeys(tuple(line) for line in values.tolist()))
+    if len(found) > _MOST_LANDMARKS:
+        raise InvalidInput(
+            f"landmarks: at most {_MOST_LANDMARKS:,} points, and these are {len(found):,}. The time to solve them "
+            "grows with the third power of their number: take a sample of them."
+        )
+    return found
 
 
 def packed(landmarks: Landmarks | None) -> str | None:

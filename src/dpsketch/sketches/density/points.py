@@ -18,7 +18,7 @@ from dpsketch.bounding import point_fingerprints
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, has_schema
 
-__all__ = ["SetBatch", "VectorBatch", "read_sets", "read_vectors"]
+__all__ = ["SetBatch", "VectorBatch", "column_vectors", "read_sets", "read_vectors"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -99,9 +99,9 @@ def read_vectors(points: Any, dim: int, columns: tuple[str, ...] | None) -> Vect
     elif isinstance(points, np.ndarray):
         values = _from_numpy(points, dim)
     elif isinstance(points, pa.Array | pa.ChunkedArray):
-        values = _from_arrow(points, dim)
+        values = column_vectors(points, dim)
     elif hasattr(points, "__arrow_c_stream__") or hasattr(points, "__arrow_c_array__"):
-        values = _from_arrow(_to_arrow(points), dim)
+        values = column_vectors(_to_arrow(points), dim)
     elif hasattr(points, "to_numpy") or hasattr(points, "__array__"):
         values = _from_numpy(np.asarray(points), dim)
     else:
@@ -158,7 +158,8 @@ def _from_numpy(array: npt.NDArray[Any], dim: int) -> Floats:
     return array.astype(np.float64, copy=False)
 
 
-def _from_arrow(column: Any, dim: int) -> Floats:
+def column_vectors(column: Any, dim: int) -> Floats:
+    """Return an Arrow column of lists, or for one coordinate of numbers, as an n × dim array; NaN where it is null."""
     types = pa.types
     if types.is_fixed_size_list(column.type) or types.is_list(column.type) or types.is_large_list(column.type):
         if isinstance(column, pa.ChunkedArray):

@@ -1,0 +1,123 @@
+"""Waves of embeddings, summed by class: a class's similarity to a point counts near records more than far ones.
+
+A sum of vectors tells where the middle of a class lies. A class of several kinds of record has no middle that is like
+them; with waves φ whose inner products are about exp(−‖x − z‖²/2h²) (Rahimi and Recht, 2007), φ(z)·Σφ(x) counts the
+records near z. A record's waves depend on the record alone, and are held to length 1 on integers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch.errors import FileRefused
+from dpsketch.kernels import Gaussian
+from dpsketch.numbers import real_number, whole_number
+from dpsketch.privacy import Unit
+from dpsketch.sketches.density.features import FeatureMap, Shape, feature_map
+from dpsketch.sketches.specs import Sensitivity
+
+__all__ = ["Waves", "fitting_waves"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_PAIRS = 2048
+_BANDWIDTH = 0.5  # of vectors of length 1
+_MOST_CELLS = 1 << 24  # of all classes
+_CHUNK = 256
+
+
+def fitting_waves(dim: int, classes: int, seed: int) -> Waves | None:
+    """Return the waves for vectors of length 1; None where the classes are so many that their sums take too much."""
+    waves = Waves(dim, _PAIRS, seed, _BANDWIDTH)
+    return waves if classes * waves.features <= _MOST_CELLS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """Which waves are summed. Public.
+
+    Attributes
+    ----------
+    dim : int
+        Coordinates of a vector.
+    pairs : int
+        Waves, each with a cosine and a sine.
+    seed : int
+        From which their directions follow.
+    bandwidth : float
+        At which distance records count for exp(−1/2).
+    """
+
+    dim: int
+    pairs: int
+    seed: int
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        Gaussian(self.dim, self.bandwidth)  # refuses what is no bandwidth
+
+    @property
+    def features(self) -> int:
+        """Numbers of a record."""
+        return 2 * self.pairs
+
+    @property
+    def steps(self) -> int:
+        """Steps of a length of 1."""
+        return self._shape.steps
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape("fourier", Gaussian(self.dim, self.bandwidth), self.pairs, self.seed, None, None)
+
+    @property
+    def _map(self) -> FeatureMap:
+        return feature_map(self._shape)
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Return how far a unit moves the sums of all classes.
+
+        Privacy
+        -------
+        A record is in one class, and its waves have a length of 1 at most: m records of a user move the sums by m. They
+        may point the other way, so that a replaced unit moves them by twice that.
+        """
+        times = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
+        return Sensitivity(times * self._shape.contribution.sizes, float(times * self.steps))
+
+    def add(self, table: Integers, codes: npt.NDArray[np.intp], vectors: Floats) -> None:
+        """Add the waves of vectors to the rows of their classes."""
+        for code in np.unique(codes):
+            own = vectors[codes == code]
+            for start in range(0, len(own), _CHUNK):
+                self._map.add(table[code], own[start : start + _CHUNK], self._shape.contribution)
+
+    def cosines(self, vectors: Floats, sums: Integers, deviation: float) -> Floats:
+        """Return about the cosine of each vector's waves and each class's sum, less where noise hides the class."""
+        noisy, noise = sums / self.steps, deviation**2
+        lengths = np.maximum(np.sum(noisy**2, axis=1) - noise * self.features, 0)
+        directions = noisy / np.sqrt(lengths + 2 * noise * math.sqrt(2 * self.features))[:, None]
+        found = np.empty((len(vectors), len(sums)))
+        for start in range(0, len(vectors), _CHUNK):
+            chosen = slice(start, start + _CHUNK)
+            found[chosen] = self._map.values(vectors[chosen]) @ directions.T
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the waves as JSON-ready values."""
+        return {"pairs": self.pairs, "seed": self.seed, "bandwidth": self.bandwidth}
+
+    @classmethod
+    def from_json(cls, value: Any, dim: int) -> Self:
+        """Read :meth:`to_json`; the file may have been written by anyone."""
+        if not isinstance(value, dict) or set(value) != {"pairs", "seed", "bandwidth"}:
+            raise FileRefused("the file's waves are not those of a classifier.")
+        bandwidth = real_number("bandwidth", value["bandwidth"])
+        pairs = whole_number("pairs", value["pairs"], low=1, high=_PAIRS)
+        return cls(dim, pairs, whole_number("seed", value["seed"], low=0, high=2**64 - 1), bandwidth)

@@ -1,0 +1,56 @@
+"""Vectors in a column of arrays on an executor: every map counts them as one machine does, to the bit.
+
+The tasks take Arrow batches and are called here without a cluster; test_spark.py has one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+import dpsketch as dps
+from dpsketch.spark import tasks
+
+VECTORS = np.random.default_rng(5).normal(size=(200, 3)).astype(np.float32)
+LOST = np.arange(200) % 50 == 7
+COLUMN = pa.array(
+    [None if lost else row for row, lost in zip(VECTORS.tolist(), LOST, strict=True)], pa.list_(pa.float64())
+)
+BELL = dps.kernels.Gaussian(3, 1.0)
+MAPS: dict[str, dict[str, Any]] = {
+    "race": {"kernel": dps.kernels.Euclidean(3, 1.0), "rows": 20},
+    "signs": {"kernel": dps.kernels.Angular(3, 1), "rows": 20, "features": "signs"},
+    "fourier": {"kernel": BELL, "rows": 20, "features": "fourier"},
+    "series": {"kernel": BELL, "bounds": (-2, 2), "features": "series"},
+    "nystrom": {"kernel": BELL, "features": "nystrom", "landmarks": np.eye(3)},
+    "linear": {"kernel": dps.kernels.Linear(3)},
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_task_counts_vectors_as_one_machine_does(name: str) -> None:
+    whole = dps.DensitySketch(unit=dps.per_record(), **MAPS[name])
+    prototype = whole.empty_like().to_shared_bytes()
+    whole.update(COLUMN)
+    merged = whole.empty_like()
+    for start, end in ((0, 7), (7, 90), (90, 200)):
+        batch = pa.record_batch([COLUMN.slice(start, end - start)], names=["vector"])
+        tally: Any = tasks.Counter()
+        found = tasks._from_arrow(batch, tally, merged.spec.dim)
+        part = tasks.unpack(prototype).empty_like()
+        tasks.feed(part, iter([found]))
+        merged.merge(part)
+        assert tally["records"] == end - start
+    assert np.array_equal(merged._table, whole._table)
+    assert merged.skipped_nulls == whole.skipped_nulls == 4
+
+
+def test_vectors_of_another_length_are_refused() -> None:
+    batch = pa.record_batch([pa.array([[0.1, 0.2]], pa.list_(pa.float64()))], names=["vector"])
+    with pytest.raises(dps.errors.InvalidInput, match="3 coordinates"):
+        tasks._from_arrow(batch, tasks.Counter(), 3)
