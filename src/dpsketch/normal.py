@@ -1,4 +1,4 @@
-"""The normal law's quantiles and scaled tail, with nothing but NumPy: loading SciPy takes longer than a small release."""
+"""The normal law's quantiles and scaled tail, with nothing but NumPy: loading SciPy takes longer than a small run."""
 
 from __future__ import annotations
 
