@@ -147,7 +147,7 @@ def encode(document: Document) -> bytes:
     return b"".join((data[:place], _digest(data, place), data[place + 64 :]))
 
 
-def decode(data: bytes, *, allow_sensitive: bool) -> Document:
+def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
     """Return the document in ``data``, whoever wrote it.
 
     Raises
@@ -243,8 +243,13 @@ def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
         with Path(path).open("rb") as file:
             head = file.read(MAX_HEADER + 8)
             _digest_place(memoryview(head))  # a large file that is not ours is refused before it is in memory
-            data = head + file.read()
-        return decode(data, allow_sensitive=allow_sensitive)
+            # In one piece, so that nothing is copied together; a pipe, or a file that grows, has more to come.
+            data = np.empty(max(len(head), os.fstat(file.fileno()).st_size), np.uint8)
+            data[: len(head)] = np.frombuffer(head, np.uint8)
+            filled = len(head) + file.readinto(data[len(head) :])
+            rest = file.read()
+        whole = memoryview(data)[:filled] if not rest else b"".join((data[:filled], rest))
+        return decode(whole, allow_sensitive=allow_sensitive)
     except (FileRefused, SensitiveData) as refusal:
         raise type(refusal)(f"{os.fspath(path)}: {refusal}") from None
 
@@ -339,7 +344,7 @@ def _restore(column: Column, shape: list[int], dtype: str) -> Array:
         flat = np.unpackbits(packed, count=column.length, bitorder="little").view(np.bool_)
     else:
         stored = np.frombuffer(column.values, np.dtype(column.storage).newbyteorder("<"))
-        if stored.size and stored.dtype.kind in "iu":
+        if stored.size and stored.dtype.kind in "iu" and not np.can_cast(stored.dtype, dtype):
             limits = np.iinfo(dtype)
             if int(stored.min()) < limits.min or int(stored.max()) > limits.max:
                 raise forged("a stored integer does not fit its type")
