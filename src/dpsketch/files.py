@@ -288,7 +288,7 @@ def _stored(name: str, array: Array) -> tuple[list[int], str, Any]:
         if not text and not all(isinstance(item, bytes) for item in array):
             raise InvalidInput(f"array {name!r} is a list of neither text nor bytes alone.")
         try:
-            values = pa.array(array, pa.large_string() if text else pa.large_binary())
+            values = _texts(array, pa.large_string() if text else pa.large_binary())
         except UnicodeEncodeError:
             raise InvalidInput(f"array {name!r} holds text that is not Unicode (a lone surrogate).") from None
         return [len(array)], "text" if text else "bytes", values
@@ -302,6 +302,13 @@ def _stored(name: str, array: Array) -> tuple[list[int], str, Any]:
     else:
         values = _column(flat.astype(_narrowest(flat) if flat.dtype.kind in "iu" else dtype))
     return list(array.shape), dtype, values
+
+
+def _texts(items: list[str] | list[bytes], kind: Any) -> pa.Array:
+    """Return texts as an Arrow array, which pa.array would make too, and import pandas."""
+    encoded = [item.encode() if isinstance(item, str) else item for item in items]
+    edges = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return pa.Array.from_buffers(kind, len(items), [None, pa.py_buffer(edges), pa.py_buffer(b"".join(encoded))])
 
 
 def _column(flat: npt.NDArray[Any]) -> pa.Array:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsketch._compiled import bounding, countsketch, location, xxh64
+from dpsketch._compiled import bounding, countsketch, grouping, identity, location, xxh64
+from dpsketch.sketches.histogram import keyslots
+from dpsketch.sketches.histogram.keytable import KeyTable
 
 SEED = np.uint64(42)
 
@@ -146,6 +148,106 @@ def test_users_are_remembered_in_the_same_way(first: set[int], second: set[int])
     ends = bounding.unite.plain(a, b, unions[0]), bounding.unite.compiled(a, b, unions[1])
     assert unions[0, : ends[0]].tolist() == unions[1, : ends[1]].tolist() == sorted(first | second)
     assert bounding.share.plain(a, b) == bounding.share.compiled(a, b) == bool(first & second)
+
+
+LONG = "https://example.org/a/path/"  # longer than a text that is its own identity
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(["", "/page/", LONG]), st.integers(0, 400)), max_size=300),
+        min_size=1,
+        max_size=3,
+    ),
+    st.lists(st.sampled_from(["plain", "compiled"]), min_size=4, max_size=4),
+    st.booleans(),
+    st.sampled_from([1, 2]),
+)
+def test_keys_have_the_same_numbers(
+    batches: list[list[tuple[str, int]]], ways: list[str], texts: bool, threads: int
+) -> None:
+    """Whichever way takes which batch: numbers, sums and names are those of a dictionary that counts."""
+    expected: dict[Any, int] = {}
+    table = KeyTable(secret=np.array([1, 2], np.uint64))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSKETCH_THREADS", str(threads))
+        patch.setattr(keyslots, "_SMALLEST_PART", 8)
+        patch.setattr(keyslots, "_BLOCK", 64)
+        for batch, way in zip([*batches, []], ways, strict=False):
+            take(patch, way)
+            keys = [f"{start}{number}" if texts else number for start, number in batch]
+            units = np.arange(len(keys)) % 4
+            if keys:
+                table.count(keys, units)
+            for key, unit in zip(keys, units.tolist(), strict=True):
+                if unit:
+                    expected[key] = expected.get(key, 0) + unit
+        assert table.names(range(len(table))) == list(expected)
+        assert table.units.tolist() == list(expected.values())
+        for way in ("plain", "compiled"):
+            take(patch, way)
+            if expected:
+                assert table.find([*expected]).tolist() == list(range(len(expected)))
+                assert table.find(["nobody"] if texts else [10**6]).tolist() == [-1]
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_large_tables_agree_too(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many keys that the table has regions, which threads own."""
+    monkeypatch.setenv("DPSKETCH_THREADS", threads)
+    keys = np.random.default_rng(1).integers(0, 60_000, 120_000)
+    tables = []
+    for way in ("plain", "compiled"):
+        take(monkeypatch, way)
+        table = KeyTable(secret=np.array([3, 4], np.uint64))
+        table.count(keys[:70_000])
+        table.count(keys[70_000:])
+        tables.append(table)
+    assert tables[0].names(range(len(tables[0]))) == tables[1].names(range(len(tables[1])))
+    np.testing.assert_array_equal(tables[0].units, tables[1].units)
+    np.testing.assert_array_equal(tables[0].find(keys), tables[1].find(keys))
+
+
+def take(patch: pytest.MonkeyPatch, way: str) -> None:
+    """Let key tables run with the compiler, or without."""
+    for module in (grouping, identity):
+        for name, kernel in KEPT[module.__name__].items():
+            patch.setattr(module, name, getattr(kernel, way))
+
+
+KEPT = {
+    module.__name__: {name: getattr(module, name) for name in module.__all__ if hasattr(getattr(module, name), "plain")}
+    for module in (grouping, identity)
+}
+KEPT[identity.__name__].pop("place_of")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.binary(max_size=50), max_size=8), st.integers(0, 9))
+def test_texts_have_the_same_identities(texts: list[bytes], before: int) -> None:
+    data = np.frombuffer(bytes(before) + b"".join(texts), np.uint8)
+    edges = before + np.cumsum([0, *map(len, texts)])
+    secret = np.array([2**63 + 5, 77], np.uint64)
+    found = []
+    for way in ("plain", "compiled"):
+        ids, places = np.zeros((len(texts), 2), np.uint64), np.zeros(len(texts), np.uint64)
+        getattr(identity.identify_texts, way)(data, edges, secret, ids, places)
+        integers, at = np.zeros((len(texts), 2), np.uint64), np.zeros(len(texts), np.uint64)
+        getattr(identity.identify_integers, way)(places, secret, integers, at)
+        found.append([ids.tolist(), places.tolist(), integers.tolist(), at.tolist()])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("way", ["plain", "compiled"])
+def test_a_crowd_is_refused_either_way(way: str) -> None:
+    slots = np.ones(4, np.uint64) << np.uint64(40)  # all taken, by keys with other places
+    ids, units = np.zeros((8, 2), np.uint64), np.zeros(8, np.int64)
+    order, fill = np.zeros((1, 4), np.int32), np.ones(1, np.int64)
+    rows = np.zeros((4, 2), np.uint64), np.zeros(4, np.uint64), np.ones(4, np.int64)
+    group = getattr(grouping.group, way)
+    left = np.zeros(4, np.int64), np.zeros(4, np.int64)
+    assert not group(slots, np.uint64(3), ids, units, 4, *rows, order, fill, True, *left)
 
 
 def test_sums_that_might_pass_64_bits_are_for_the_compiler() -> None:
