@@ -10,38 +10,52 @@ from typing import Any
 from dpsketch import plots
 
 
-def draw_bars(rows: Sequence[tuple[str, float, float | None]], path: Path, across: str, edge: str) -> None:
-    """Draw ratios as bars from 1 on a logarithmic axis, in one colour above and another below, with marks at goals.
-
-    ``rows`` are label, ratio and goal, if there is one; ``edge`` says what 1 means.
-    """
-    figure = plots.new_figure(9, 1.3 + 0.3 * len(rows))
+def draw_ratios(rows: Sequence[tuple[str, float]], path: Path, across: str) -> None:
+    """Draw ratios as bars from 1 on a logarithmic axis, in one colour above and another below."""
+    figure = plots.new_figure(9, 1.1 + 0.3 * len(rows))
     axes = figure.subplots()
     places = range(len(rows) - 1, -1, -1)
-    for place, (_, ratio, goal) in zip(places, rows, strict=True):
+    for place, (_, ratio) in zip(places, rows, strict=True):
         above = ratio >= 1
         axes.barh(place, ratio - 1, left=1, color="#9db8d2" if above else "#e3b7a0",
                   edgecolor="#1f4e79" if above else "#8a4b2a", linewidth=0.6, height=0.72)  # fmt: skip
-        words = f"{ratio:,.0f}×" if ratio >= 99.5 else f"{ratio:.3g}×"
+        words = f"{ratio:,.0f}×" if ratio >= 9.95 else f"{ratio:.2g}×"
         axes.annotate(words, (ratio, place), (4 if above else -4, 0), textcoords="offset points",
                       ha="left" if above else "right", va="center", fontsize=8)  # fmt: skip
-        if goal is not None:
-            axes.plot([goal], [place], "k|", markersize=13)
-    if any(goal is not None for _, _, goal in rows):
-        axes.plot([], [], "k|", markersize=10, label="goal")
-        axes.legend(loc="lower right", fontsize=8)
-    axes.set_yticks(places, [label for label, _, _ in rows], fontsize=8)
+    axes.set_yticks(places, [label for label, _ in rows], fontsize=8)
     axes.set_xscale("log")
-    ratios = [ratio for _, ratio, _ in rows]
-    axes.set_xlim(min(0.5, *ratios) / 2.2, max(2.0, *ratios) * 2.2)
+    ratios = [ratio for _, ratio in rows]
+    axes.set_xlim(min(0.5, *ratios) / 3, max(2.0, *ratios) * 4)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}×")
-    axes.xaxis.set_minor_formatter(lambda value, _: "")
     axes.axvline(1, color="black", linewidth=0.9)
-    axes.set_ylim(-0.7, len(rows) - 0.3)
-    axes.set_xlabel(f"{across} ({edge})")
+    _finish(axes, len(rows), across, path)
+
+
+def draw_shares(rows: Sequence[tuple[str, float, float | None]], path: Path, across: str) -> None:
+    """Draw shares of a limit as bars from 0, with a line at the limit and marks at goals: label, share and goal."""
+    figure = plots.new_figure(9, 1.1 + 0.3 * len(rows))
+    axes = figure.subplots()
+    places = range(len(rows) - 1, -1, -1)
+    axes.barh(places, [share for _, share, _ in rows], color="#9db8d2", edgecolor="#1f4e79", linewidth=0.6, height=0.72)
+    for place, (_, share, goal) in zip(places, rows, strict=True):
+        axes.annotate(f"{share:.0%}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        if goal is not None:
+            axes.plot([goal], [place], "|", color="#d1495b", markersize=15, markeredgewidth=2)
+    axes.plot([], [], "|", color="#d1495b", markersize=10, markeredgewidth=2, label="goal")
+    axes.legend(loc="lower right", fontsize=8)
+    axes.set_yticks(places, [label for label, _, _ in rows], fontsize=8)
+    axes.set_xlim(0, max(1.15, *(1.05 * share for _, share, _ in rows)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.axvline(1, color="black", linewidth=0.9)
+    _finish(axes, len(rows), across, path)
+
+
+def _finish(axes: Any, rows: int, across: str, path: Path) -> None:
+    axes.set_ylim(-0.7, rows - 0.3)
+    axes.set_xlabel(across)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
-    plots.save(figure, path)
+    plots.save(axes.figure, path)
 
 
 def draw_decoding(rows: Sequence[dict[str, Any]], path: Path) -> None:
