@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def draw_decoding(rows: Sequence[dict[str, Any]], path: Path) -> None:
     plots.save(figure, path)
 
 
-def draw_growth(series: Sequence[dict[str, Any]], path: Path) -> None:
+def draw_growth(series: Sequence[dict[str, Any]], path: Path, note: str = "") -> None:
     """Draw one panel a quantity: seconds against what was varied, both logarithmic, and the slope of the last half."""
     panels: dict[str, list[dict[str, Any]]] = {}
     for each in series:
@@ -100,6 +101,8 @@ def draw_growth(series: Sequence[dict[str, Any]], path: Path) -> None:
         axes.legend(fontsize=8)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
+    if note:
+        figure.suptitle("\n".join(textwrap.wrap(note, 120)), fontsize=8, color="#8a4b2a")
     plots.save(figure, path)
 
 

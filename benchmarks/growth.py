@@ -17,6 +17,10 @@ import dpsketch as dps
 
 ROUNDS = 5
 RECORDS = 2_000_000
+WIDE_RECORDS = 8_000_000
+MOST_RECORDS = 16_000_000
+SIZES = [10**3, 10**4, 10**5, 10**6, 10**7]
+PEOPLE = [10**3, 10**4, 10**5, 10**6]
 
 
 def rate(records: Any, *, rows: int = 5, width: int = 65_536) -> float:
@@ -73,24 +77,22 @@ def row(
 def run() -> list[dict[str, Any]]:
     os.environ.setdefault("DPSKETCH_THREADS", "1")
     rng = np.random.default_rng(1)
-    keys = rng.integers(0, 2**62, 16_000_000)
+    keys = rng.integers(0, 2**62, MOST_RECORDS)
     some = keys[:RECORDS]
-    sizes = [10**3, 10**4, 10**5, 10**6, 10**7]
     table_rows = [1, 3, 5, 9, 17, 33]
     widths = [2**power for power in range(8, 23, 2)]
     distinct = [10, 10**3, 10**5, 2 * 10**6]
-    people = [10**3, 10**4, 10**5, 10**6]
     streams = [rng.integers(0, number, RECORDS) for number in distinct]
     cores = list(range(1, (os.cpu_count() or 1) + 1))
     rate(some)  # loads the compiler: without it small batches would be measured in NumPy
-    wide = len(widths) * [8_000_000]
+    wide = len(widths) * [WIDE_RECORDS]
     fixed = len(distinct) * [RECORDS]
     return [
-        row("records, counts", "records a batch", sizes, sizes, [rate(keys[:n]) for n in sizes]),
+        row("records, counts", "records a batch", SIZES, SIZES, [rate(keys[:n]) for n in SIZES]),
         row("rows, counts", "rows", table_rows, len(table_rows) * [RECORDS], [rate(some, rows=n) for n in table_rows]),
-        row("width, counts", "counters a row", widths, wide, [rate(keys[:8_000_000], width=n) for n in widths]),
+        row("width, counts", "counters a row", widths, wide, [rate(keys[:WIDE_RECORDS], width=n) for n in widths]),
         row("distinct keys, counts", "distinct keys", distinct, fixed, [rate(stream) for stream in streams]),
         row("distinct keys, moment", "distinct keys", distinct, fixed, [moment_rate(stream) for stream in streams]),
-        row("users, counts", "users", people, [4 * n for n in people], [user_rate(keys, n) for n in people]),
+        row("users, counts", "users", PEOPLE, [4 * n for n in PEOPLE], [user_rate(keys, n) for n in PEOPLE]),
         row("cores, counts", "threads", cores, len(cores) * [len(keys)], [with_threads(n, keys) for n in cores]),
     ]

@@ -68,7 +68,8 @@ def write(results: dict[str, Any], page: Path = PAGE, readme: Path = README, fig
     draw_ratios(instead, figures / "benchmarks-instead.png", "as many times as fast (right of 1, dpsketch is faster)")
     draw_shares(shares(rows), figures / "benchmarks-bounds.png", "share of the limit")
     if series := [row["series"] for row in results["rows"] if "series" in row]:
-        draw_growth(series, figures / "benchmarks-growth.png")
+        apart = results.get("apart", {}).get("growth")
+        draw_growth(series, figures / "benchmarks-growth.png", "" if apart is None else f"Measured apart: {apart}")
     replace(page, table(results))
     replace(readme, sentences(rows, results["machine"]))
 
@@ -94,8 +95,12 @@ def replace(path: Path, text: str) -> None:
 def table(results: dict[str, Any]) -> str:
     """Return the machine and all rows, one table a benchmark."""
     text = [f"\nMeasured on {words(results['machine'])}."]
+    apart = results.get("apart", {})
+    if apart:
+        text[0] += f" Not of that run, and not to be compared with it: {', '.join(apart)}."
     for name in dict.fromkeys(row["benchmark"] for row in results["rows"]):
-        text += ["", f"### {name}", "", "| | ours | theirs | | ratio | goal |", "|---|---:|---:|---|---:|---:|"]
+        text += ["", f"### {name}"] + (["", f"Measured apart: {apart[name]}."] if name in apart else [])
+        text += ["", "| | ours | theirs | | ratio | goal |", "|---|---:|---:|---|---:|---:|"]
         text += [_cells(row) for row in results["rows"] if row["benchmark"] == name]
     return "\n".join(text) + "\n"
 

@@ -244,11 +244,11 @@ def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
             head = file.read(MAX_HEADER + 8)
             _digest_place(memoryview(head))  # a large file that is not ours is refused before it is in memory
             # In one piece, so that nothing is copied together; a pipe, or a file that grows, has more to come.
-            data = np.empty(max(len(head), os.fstat(file.fileno()).st_size), np.uint8)
-            data[: len(head)] = np.frombuffer(head, np.uint8)
+            data = memoryview(bytearray(max(len(head), os.fstat(file.fileno()).st_size)))
+            data[: len(head)] = head
             filled = len(head) + file.readinto(data[len(head) :])
             rest = file.read()
-        whole = memoryview(data)[:filled] if not rest else b"".join((data[:filled], rest))
+        whole = b"".join((data[:filled], rest)) if rest else data[:filled].toreadonly()
         return decode(whole, allow_sensitive=allow_sensitive)
     except (FileRefused, SensitiveData) as refusal:
         raise type(refusal)(f"{os.fspath(path)}: {refusal}") from None

@@ -67,6 +67,16 @@ def test_a_ratio_that_fell_by_a_tenth_is_told(now: float | None, told: bool) -> 
     )
 
 
+def test_what_was_measured_apart_says_so() -> None:
+    row = {"benchmark": "noise", "name": "Laplace", "ours": 1.0, "theirs": 1.0, "ratio": 1.0, "unit": "s"}
+    results = {"machine": RESULTS["machine"], "rows": [row, row | {"benchmark": "heavy"}]}
+    assert "apart" not in page.table(results)
+    told = page.table(results | {"apart": {"heavy": "a busy machine"}})
+    assert told.count("Measured apart: a busy machine.") == 1
+    assert told.index("### heavy") < told.index("Measured apart")
+    assert "not to be compared with it: heavy." in told
+
+
 def test_slopes_and_machines() -> None:
     assert slope([1, 2], [8.0, 4.0]) == -1
     assert slope([1, 10, 100, 1000], [1.0, 1.0, 1.0, 100.0]) == 2

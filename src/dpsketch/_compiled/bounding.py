@@ -9,6 +9,8 @@ Large arrays come from the caller: NumPy asks the system for large pages and num
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -39,7 +41,7 @@ PAIR_SECONDS = 30e-9
 
 
 @part
-def _mix(z: np.uint64) -> np.uint64:
+def _mix(z: Any) -> Any:
     z = (z ^ (z >> U30)) * M1
     z = (z ^ (z >> U27)) * M2
     return z ^ (z >> U31)

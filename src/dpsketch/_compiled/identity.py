@@ -12,6 +12,8 @@ word, of all else that word's and the second's SipHash-2-4 of 64 bits.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -45,14 +47,12 @@ WORD_SECONDS = 80e-9
 
 
 @part
-def _rotate(x: np.uint64, bits: np.uint64) -> np.uint64:
+def _rotate(x: Any, bits: np.uint64) -> Any:
     return (x << bits) | (x >> (U64 - bits))
 
 
 @part
-def _round(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> tuple[Any, Any, Any, Any]:
     v0 = v0 + v1
     v1 = _rotate(v1, U13) ^ v0
     v0 = _rotate(v0, U32)
@@ -67,18 +67,14 @@ def _round(
 
 
 @part
-def _absorb(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, word: Any) -> tuple[Any, Any, Any, Any]:
     v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0 ^ word, v1, v2, v3
 
 
 @part
-def _finish(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+def _finish(v0: Any, v1: Any, v2: Any, v3: Any) -> tuple[Any, Any, Any, Any]:
     for _ in range(4):
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0, v1, v2, v3

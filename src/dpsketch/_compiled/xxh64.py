@@ -84,17 +84,17 @@ load4 = part(_load4, lambda: _load(32))
 
 
 @part
-def _rotate(x: np.uint64, bits: np.uint64) -> np.uint64:
+def _rotate(x: Any, bits: np.uint64) -> Any:
     return (x << bits) | (x >> (U64 - bits))
 
 
 @part
-def _round(accumulator: np.uint64, word: np.uint64) -> np.uint64:
+def _round(accumulator: Any, word: Any) -> Any:
     return _rotate(accumulator + word * P2, U31) * P1
 
 
 @part
-def _avalanche(h: np.uint64) -> np.uint64:
+def _avalanche(h: Any) -> Any:
     h = (h ^ (h >> U33)) * P2
     h = (h ^ (h >> U29)) * P3
     return h ^ (h >> U32)
