@@ -134,7 +134,7 @@ def _keep_first(
     new_key = new_user.copy()
     new_key[1:] |= ranks[1:] != ranks[:-1]
     key = np.cumsum(new_key)  # of all users, from 1 on
-    kept = key - np.maximum.accumulate(np.where(new_user, key, 0)) < max_keys
+    kept = np.less(key - np.maximum.accumulate(np.where(new_user, key, 0)), max_keys)
     firsts = np.flatnonzero(new_key & kept)
     kept_starts[0] = 0
     np.cumsum(np.bincount(owners[firsts], minlength=len(users)), out=kept_starts[1:])
@@ -142,7 +142,7 @@ def _keep_first(
     if len(firsts):
         sums = np.add.reduceat(amounts, np.flatnonzero(new_key))
         kept_units[: len(firsts)] = np.minimum(sums[key[firsts] - 1], max_units)
-    return int(len(kept) - np.count_nonzero(kept))
+    return len(owners) - int(np.count_nonzero(kept))
 
 
 def _rank_seconds(order: Integers, max_units: int) -> float:

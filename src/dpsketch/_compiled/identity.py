@@ -110,7 +110,7 @@ def _siphash(data: Bytes, start: int, stop: int, k0: np.uint64, k1: np.uint64) -
 
 
 @kernel
-def place_of(low: np.uint64, high: np.uint64, k0: np.uint64, k1: np.uint64) -> np.uint64:
+def place_of(low: np.uint64, high: np.uint64, k0: np.uint64, k1: np.uint64) -> Any:
     """Return the place of an identity: SipHash-2-4 of 64 bits of its sixteen bytes, unless it is a hash already."""
     if high & HASHED:
         return low
@@ -139,10 +139,12 @@ def _siphashes(words: Words, starts: Integers, lengths: Integers, secret: Words)
     state = np.repeat(np.array(begun)[:, np.newaxis], len(starts), axis=1)
     for step in range(int(lengths.max(initial=0)) // 8):
         at = np.flatnonzero(lengths >= 8 * (step + 1))
-        state[:, at] = _absorb(*state[:, at], words[starts[at] + 8 * step])
+        v0, v1, v2, v3 = state[:, at]
+        state[:, at] = _absorb(v0, v1, v2, v3, words[starts[at] + 8 * step])
     rest = lengths & 7
     tail = words[starts + lengths - rest] & FIRST_BYTES[rest]
-    v0, v1, v2, v3 = _absorb(*state, (lengths.astype(np.uint64) << U56) | tail)
+    v0, v1, v2, v3 = state
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, (lengths.astype(np.uint64) << U56) | tail)
     v0, v1, v2, v3 = _finish(v0, v1, v2 ^ LONG_END, v3)
     low = v0 ^ v1 ^ v2 ^ v3
     v0, v1, v2, v3 = _finish(v0, v1 ^ SECOND, v2, v3)

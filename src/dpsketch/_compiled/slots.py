@@ -132,7 +132,7 @@ def group(
         near = (words ^ (own[asked] << U40)) & TAG == U0
         number = np.where(near, (words & NUMBER) - U1, U0).astype(np.int64)
         # What was entered in this call has no identity yet, and differs from all others of it.
-        held = near & (number < size) & (ids[number] == row_ids[keys[asked]]).all(axis=1)
+        held: npt.NDArray[np.bool_] = near & (number < size) & (ids[number] == row_ids[keys[asked]]).all(axis=1)
         numbers[asked[held]] = number[held]
         return held
 

@@ -166,7 +166,7 @@ def _seconds(keys: int, length: int) -> float:
 
 
 @part
-def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
+def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> Any:
     length = np.uint64(stop - start)
     if stop - start >= 32:
         v1 = seed + P1 + P2
