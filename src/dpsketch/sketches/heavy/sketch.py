@@ -119,10 +119,11 @@ class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec
         else:
             amounts = self._amounts(batch, weights, counts)
             summed = _summed(column, batch.kept, amounts)
+            units = amounts if summed is None else summed[1]
             if summed is not None:
-                records, units = self._spec.space.parse(summed[0]), summed[1]
-            else:
-                records, units = records if batch.kept is None else records.take(np.flatnonzero(batch.kept)), amounts
+                records = self._spec.space.parse(summed[0])
+            elif batch.kept is not None:
+                records = records.take(np.flatnonzero(batch.kept))
             self._admit_records(batch, amounts, weights, counts)
             self._add_records(records, units)
 
