@@ -1,8 +1,10 @@
-"""Run every benchmark, print one table of ratios, and keep it as JSON and pictures: ``python -m benchmarks [NAME…]``.
+"""Run every benchmark, keep one file of results, and write the page that people read: ``python -m benchmarks [NAME…]``.
 
 Everything runs on one core unless a row says otherwise. A row is a dictionary: ``name``, ``ours``, ``theirs``,
 ``ratio`` (above 1 is in our favour; None, like ``theirs``, where nobody else does it), ``unit``, and where a goal was
-set, ``reach``: the least ratio that meets it.
+set, ``reach``: the least ratio that meets it. ``series`` holds what was measured between, for a figure of growth.
+
+``python -m benchmarks --page`` writes page, figures and README anew from the file, and measures nothing.
 """
 
 from __future__ import annotations
@@ -10,52 +12,86 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import platform
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import machine, words
+
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
-NOT_BENCHMARKS = {"__init__", "__main__", "decoding", "drawing", "guarded_fit", "histogram_rivals", "peers"}
+STORED = HERE / "results" / "latest.json"
+# A ratio that fell by more than this share of what is committed is reported.
+FALL = 0.1
 
 
-def main(names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Run the named benchmarks (all of them by default); the others keep the rows of their last run."""
-    os.environ.setdefault("DPSKETCH_THREADS", "1")
-    known = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NOT_BENCHMARKS)
-    stored = RESULTS / "latest.json"
-    rows: list[dict[str, Any]] = json.loads(stored.read_text())["rows"] if names and stored.exists() else []
-    for name in names or known:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        rows = [row for row in rows if row["benchmark"] != name]
-        for row in importlib.import_module(f"benchmarks.{name}").run():
-            rows.append({"benchmark": name, **row})
-            print(line(rows[-1]), flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    machine = {
-        "python": platform.python_version(),
-        "processor": platform.machine(),
-        "system": platform.system(),
-        "cores": os.cpu_count(),
-    }
-    stored.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
-    from benchmarks.drawing import draw_ratios
+    from benchmarks import page
 
-    draw_ratios([row for row in rows if row["ratio"] is not None], RESULTS / "ratios.png")
+    known = benchmarks()
+    names = [name for name in arguments if name != "--page"]
+    if unknown := set(names) - set(known):
+        raise SystemExit(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(known)}.")
+    if "--page" not in arguments:
+        measure(names or known, whole=not names)
+    results = json.loads(STORED.read_text())
+    page.write(results)
+    rows = results["rows"]
     short = [row for row in rows if "reach" in row and row["ratio"] < row["reach"]]
     print(f"\n{len(rows)} rows; {sum('reach' in row for row in rows)} have a goal, {len(short)} fall short of it.")
     for row in short:
-        print(line(row))
+        print(page.line(row))
+    fallen = regressions(rows, committed())
+    print(f"{len(fallen)} ratios fell by more than {FALL:.0%} against the committed ones.")
+    for row, before in fallen:
+        print(f"{page.line(row)} was {before:.2f}×")
 
 
-def line(row: dict[str, Any]) -> str:
-    """Return one row of the table."""
-    reach = f"(goal {row['reach']:g}×{'' if row['ratio'] >= row['reach'] else ', SHORT'})" if "reach" in row else ""
-    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}×"
-    theirs = "" if row["theirs"] is None else f"{row['theirs']:.4g}"
-    figures = f"{row['ours']:>12.4g} {theirs:>12} {row['unit']:16} {ratio:>10} {reach}"
-    return f"{row['benchmark']:20} {row['name']:62} {figures}"
+def benchmarks() -> list[str]:
+    """Return the names of what can be run: the modules here that have ``run()``."""
+    return sorted(path.stem for path in HERE.glob("*.py") if "\ndef run(" in path.read_text())
+
+
+def measure(names: list[str], whole: bool) -> None:
+    """Run benchmarks and store their rows after each, so that what was measured survives an interrupt."""
+    from benchmarks.page import line
+
+    os.environ.setdefault("DPSKETCH_THREADS", "1")
+    importlib.import_module("numba")  # rates are of compiled kernels, also where little is done
+    here = machine()
+    stored: dict[str, Any] = {"machine": here, "apart": {}, "rows": []}
+    if not whole and STORED.exists():
+        stored |= json.loads(STORED.read_text())
+    rows = stored["rows"]
+    for name in names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        found = [{"benchmark": name, **row} for row in importlib.import_module(f"benchmarks.{name}").run()]
+        for row in found:
+            print(line(row), flush=True)
+        rows = [row for row in rows if row["benchmark"] != name] + found
+        STORED.parent.mkdir(exist_ok=True)
+        if not whole:
+            stored["apart"][name] = words(here)  # its rows are not of the run that the others are of
+        STORED.write_text(json.dumps(stored | {"rows": rows}, indent=2) + "\n")
+
+
+def committed() -> list[dict[str, Any]]:
+    """Return the rows of the last commit; none where there is no history."""
+    place = f"HEAD:{STORED.relative_to(HERE.parent)}"
+    done = subprocess.run(["git", "show", place], cwd=HERE.parent, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+
+
+def regressions(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[tuple[dict[str, Any], float]]:
+    """Return the rows whose ratio fell, each with the ratio that it had."""
+    had = {(row["benchmark"], row["name"]): row["ratio"] for row in before}
+    pairs = [(row, had.get((row["benchmark"], row["name"]))) for row in rows]
+    return [
+        (row, ratio)
+        for row, ratio in pairs
+        if ratio is not None and row["ratio"] is not None and row["ratio"] < (1 - FALL) * ratio
+    ]
 
 
 if __name__ == "__main__":

@@ -2,30 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpsketch import plots
 
 
-def draw_ratios(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw every ratio as a bar on a logarithmic axis, with a mark at its goal."""
-    figure = plots.new_figure(11, 1 + 0.19 * len(rows))
+def draw_ratios(rows: Sequence[tuple[str, float]], path: Path, across: str) -> None:
+    """Draw ratios as bars from 1 on a logarithmic axis, in one colour above and another below."""
+    figure = plots.new_figure(9, 1.1 + 0.3 * len(rows))
     axes = figure.subplots()
     places = range(len(rows) - 1, -1, -1)
-    axes.barh(places, [row["ratio"] for row in rows], left=1e-9, color="#9db8d2", edgecolor="#1f4e79", linewidth=0.5)
-    goals = [(place, row["reach"]) for place, row in zip(places, rows, strict=True) if "reach" in row]
-    axes.plot([goal for _, goal in goals], [place for place, _ in goals], "k|", markersize=9, label="goal")
-    axes.set_yticks(places, [f"{row['benchmark']}: {row['name']}" for row in rows], fontsize=6)
+    for place, (_, ratio) in zip(places, rows, strict=True):
+        above = ratio >= 1
+        axes.barh(place, ratio - 1, left=1, color="#9db8d2" if above else "#e3b7a0",
+                  edgecolor="#1f4e79" if above else "#8a4b2a", linewidth=0.6, height=0.72)  # fmt: skip
+        words = f"{ratio:,.0f}×" if ratio >= 9.95 else f"{ratio:.2g}×"
+        axes.annotate(words, (ratio, place), (4 if above else -4, 0), textcoords="offset points",
+                      ha="left" if above else "right", va="center", fontsize=8)  # fmt: skip
+    axes.set_yticks(places, [label for label, _ in rows], fontsize=8)
     axes.set_xscale("log")
-    axes.set_xlim(min(0.1, *(row["ratio"] / 2 for row in rows)), 2 * max(row["ratio"] for row in rows))
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_ylim(-1, len(rows))
-    axes.set_xlabel("ours against theirs; right of 1 is in our favour")
-    axes.legend(loc="lower right")
+    ratios = [ratio for _, ratio in rows]
+    axes.set_xlim(min(0.5, *ratios) / 3, max(2.0, *ratios) * 4)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}×")
+    axes.axvline(1, color="black", linewidth=0.9)
+    _finish(axes, len(rows), across, path)
+
+
+def draw_shares(rows: Sequence[tuple[str, float, float | None]], path: Path, across: str) -> None:
+    """Draw shares of a limit as bars from 0, with a line at the limit and marks at goals: label, share and goal."""
+    figure = plots.new_figure(9, 1.1 + 0.3 * len(rows))
+    axes = figure.subplots()
+    places = range(len(rows) - 1, -1, -1)
+    axes.barh(places, [share for _, share, _ in rows], color="#9db8d2", edgecolor="#1f4e79", linewidth=0.6, height=0.72)
+    for place, (_, share, goal) in zip(places, rows, strict=True):
+        axes.annotate(f"{share:.0%}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        if goal is not None:
+            axes.plot([goal], [place], "|", color="#d1495b", markersize=15, markeredgewidth=2)
+    axes.plot([], [], "|", color="#d1495b", markersize=10, markeredgewidth=2, label="goal")
+    axes.legend(loc="lower right", fontsize=8)
+    axes.set_yticks(places, [label for label, _, _ in rows], fontsize=8)
+    axes.set_xlim(0, max(1.15, *(1.05 * share for _, share, _ in rows)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.axvline(1, color="black", linewidth=0.9)
+    _finish(axes, len(rows), across, path)
+
+
+def _finish(axes: Any, rows: int, across: str, path: Path) -> None:
+    axes.set_ylim(-0.7, rows - 0.3)
+    axes.set_xlabel(across)
     axes.grid(axis="x", alpha=0.3)
-    plots.save(figure, path)
+    axes.set_axisbelow(True)
+    plots.save(axes.figure, path)
 
 
 def draw_decoding(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -48,20 +79,43 @@ def draw_decoding(rows: Sequence[dict[str, Any]], path: Path) -> None:
     plots.save(figure, path)
 
 
-def draw_growth(
-    series: Mapping[str, tuple[str, Sequence[float], Mapping[str, Sequence[float]]]], path: Path, unit: str
-) -> None:
-    """Draw one panel a quantity: what was varied, its values, and a line a kind of work."""
-    figure = plots.new_figure(4 * len(series), 4)
-    panels = figure.subplots(1, len(series), squeeze=False)[0]
-    for axes, (title, (label, values, lines)) in zip(panels, series.items(), strict=True):
-        for marker, (name, rates) in zip("osD^v", lines.items(), strict=False):
-            axes.plot(values, rates, marker=marker, label=name)
+def draw_growth(series: Sequence[dict[str, Any]], path: Path, note: str = "") -> None:
+    """Draw one panel a quantity: seconds against what was varied, both logarithmic, and the slope of the last half."""
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for each in series:
+        panels.setdefault(each["label"], []).append(each)
+    columns = 3
+    figure = plots.new_figure(10, 3.1 * -(-len(panels) // columns))
+    grid = figure.subplots(-(-len(panels) // columns), columns, squeeze=False).ravel()
+    for axes, (label, lines) in zip(grid, panels.items(), strict=False):
+        for marker, each in zip("osD^v", lines, strict=False):
+            values, seconds = each["values"], each["seconds"]
+            name = each["what"].rpartition(", ")[2]
+            axes.plot(values, seconds, marker=marker, label=f"{name}: slope {slope(values, seconds):.2f}")
         axes.set_xscale("log", base=2 if max(values) / min(values) < 100 else 10)
         axes.set_yscale("log")
-        axes.set_title(title)
+        axes.margins(y=0.25)
         axes.set_xlabel(label)
-        axes.set_ylabel(unit)
+        axes.set_ylabel("seconds an update")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    if note:
+        figure.suptitle("\n".join(textwrap.wrap(note, 120)), fontsize=8, color="#8a4b2a")
     plots.save(figure, path)
+
+
+def slope(values: Sequence[float], seconds: Sequence[float]) -> float:
+    """Return by which power of what was varied time grows: the least-squares slope of the upper half, both logarithmic.
+
+    Examples
+    --------
+    >>> slope([1, 10, 100, 1000], [5.0, 5.0, 50.0, 500.0])
+    1.0
+    """
+    first = min(len(values) - 2, len(values) // 2)
+    x, y = ([math.log(each) for each in column[first:]] for column in (values, seconds))
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    spread = sum((each - mean_x) ** 2 for each in x)
+    return round(sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread, 6)

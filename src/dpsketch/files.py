@@ -147,7 +147,7 @@ def encode(document: Document) -> bytes:
     return b"".join((data[:place], _digest(data, place), data[place + 64 :]))
 
 
-def decode(data: bytes, *, allow_sensitive: bool) -> Document:
+def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
     """Return the document in ``data``, whoever wrote it.
 
     Raises
@@ -243,8 +243,13 @@ def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
         with Path(path).open("rb") as file:
             head = file.read(MAX_HEADER + 8)
             _digest_place(memoryview(head))  # a large file that is not ours is refused before it is in memory
-            data = head + file.read()
-        return decode(data, allow_sensitive=allow_sensitive)
+            # In one piece, so that nothing is copied together; a pipe, or a file that grows, has more to come.
+            data = memoryview(bytearray(max(len(head), os.fstat(file.fileno()).st_size)))
+            data[: len(head)] = head
+            filled = len(head) + file.readinto(data[len(head) :])
+            rest = file.read()
+        whole = b"".join((data[:filled], rest)) if rest else data[:filled].toreadonly()
+        return decode(whole, allow_sensitive=allow_sensitive)
     except (FileRefused, SensitiveData) as refusal:
         raise type(refusal)(f"{os.fspath(path)}: {refusal}") from None
 
@@ -283,7 +288,7 @@ def _stored(name: str, array: Array) -> tuple[list[int], str, Any]:
         if not text and not all(isinstance(item, bytes) for item in array):
             raise InvalidInput(f"array {name!r} is a list of neither text nor bytes alone.")
         try:
-            values = pa.array(array, pa.large_string() if text else pa.large_binary())
+            values = _texts(array, pa.large_string() if text else pa.large_binary())
         except UnicodeEncodeError:
             raise InvalidInput(f"array {name!r} holds text that is not Unicode (a lone surrogate).") from None
         return [len(array)], "text" if text else "bytes", values
@@ -297,6 +302,13 @@ def _stored(name: str, array: Array) -> tuple[list[int], str, Any]:
     else:
         values = _column(flat.astype(_narrowest(flat) if flat.dtype.kind in "iu" else dtype))
     return list(array.shape), dtype, values
+
+
+def _texts(items: list[str] | list[bytes], kind: Any) -> pa.Array:
+    """Return texts as an Arrow array, which pa.array would make too, and import pandas."""
+    encoded = [item.encode() if isinstance(item, str) else item for item in items]
+    edges = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return pa.Array.from_buffers(kind, len(items), [None, pa.py_buffer(edges), pa.py_buffer(b"".join(encoded))])
 
 
 def _column(flat: npt.NDArray[Any]) -> pa.Array:
@@ -339,7 +351,7 @@ def _restore(column: Column, shape: list[int], dtype: str) -> Array:
         flat = np.unpackbits(packed, count=column.length, bitorder="little").view(np.bool_)
     else:
         stored = np.frombuffer(column.values, np.dtype(column.storage).newbyteorder("<"))
-        if stored.size and stored.dtype.kind in "iu":
+        if stored.size and stored.dtype.kind in "iu" and not np.can_cast(stored.dtype, dtype):
             limits = np.iinfo(dtype)
             if int(stored.min()) < limits.min or int(stored.max()) > limits.max:
                 raise forged("a stored integer does not fit its type")

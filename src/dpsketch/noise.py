@@ -18,8 +18,8 @@ in units of scale, for w ≥ 2⁴³, so U ≥ 2⁻²⁰. The fast path reads v, 
 - v·2⁻⁶³, as a double, and U lie within 1/w + 2⁻⁵³ < 2⁻⁴²·⁹⁹ of each other in logarithm.
 - *Gaussian:* y = ½ + σx, with Q(x) = U/2 ≤ ½, Q the upper tail of the normal law and φ its density.
   |dx/d ln Q| = Q(x)/φ(x) falls on x ≥ 0 from √(π/2) < 1.26, so the interval costs at most 1.26·2⁻⁴²·⁹⁹ < 2⁻⁴²·⁶.
-  As x < 5, an error of ``ndtri`` of at most 2⁻⁴⁵ relative plus 2⁻⁴⁵ absolute costs 6·2⁻⁴⁵ < 2⁻⁴²·⁴. SciPy proves no
-  bound; this one is over thirty times the worst that the tests find against mpmath. The product costs 2⁻⁵⁰.
+  As x < 5, an error of ``upper_quantiles`` of at most 2⁻⁴⁵ relative plus 2⁻⁴⁵ absolute costs 6·2⁻⁴⁵ < 2⁻⁴²·⁴. No bound
+  of it is proved; this one is over thirty times the worst that the tests find against mpmath. The product costs 2⁻⁵⁰.
 - *Discrete Laplace:* y = (ln(2/(1+a)) − ln U)·Δ/ε with a = e^(−ε/Δ). The interval costs 2⁻⁴²·⁹⁹. As −ln U < 14, NumPy's
   ``log`` (documented within 4 ulp) costs 2⁻⁴⁷, and the constant, the quotient, a sum and a product 2⁻⁴⁷ together.
 - Adding ½ and ±m rounds twice more, by at most 2⁻⁵²·(15·scale + 1).
@@ -49,6 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
+from dpsketch.normal import upper_quantiles
 from dpsketch.numbers import hold_whole, real_number, whole_number
 
 __all__ = [
@@ -236,11 +237,8 @@ class RoundedGaussian:
         return {"kind": "rounded_gaussian", "sigma": self.sigma}
 
     def _position(self, leading: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        from scipy.special import ndtri  # a fifth of the time that loading takes; counting needs none of it
-
-        y: npt.NDArray[np.float64] = np.multiply(leading, 2.0**-64)  # half of U: the lower tail, where ndtri is finite
-        ndtri(y, out=y)
-        y *= -self.sigma
+        y = upper_quantiles(np.multiply(leading, 2.0**-64))  # half of U: the tail on one side
+        y *= self.sigma
         y += 0.5
         return y
 

@@ -9,11 +9,13 @@ Large arrays come from the caller: NumPy asks the system for large pages and num
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.countsketch import cells
-from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.kernel import kernel, part, plain_kernel
 
 __all__ = ["add_clipped", "group", "keep_first", "share", "unite"]
 
@@ -30,16 +32,28 @@ U31 = np.uint64(31)
 SHORT = 32
 # Keys a block while adding: their buckets and signs stay in the second-level cache.
 BLOCK = 4_096
+# About how long it takes without the compiler: to sort a record by user, to order it among the user's keys, to unite or
+# look for a user, and to compare two of a user's keys in one row.
+GROUP_SECONDS = 50e-9
+RANK_SECONDS = 400e-9
+USER_SECONDS = 100e-9
+PAIR_SECONDS = 30e-9
 
 
-@kernel
-def _mix(z: np.uint64) -> np.uint64:
+@part
+def _mix(z: Any) -> Any:
     z = (z ^ (z >> U30)) * M1
     z = (z ^ (z >> U27)) * M2
     return z ^ (z >> U31)
 
 
-@kernel
+def _group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
+    starts[0] = 0
+    np.cumsum(np.bincount(codes, minlength=len(starts) - 1), out=starts[1:])
+    order[:] = np.argsort(codes, kind="stable")
+
+
+@plain_kernel(lambda codes, starts, order: GROUP_SECONDS * (len(codes) + len(starts)), _group)
 def group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
     """Sort records by user: those of user u are ``order[starts[u]:starts[u + 1]]``, in the order they came."""
     users = len(starts) - 1
@@ -95,7 +109,51 @@ def _first_keys(ranks: Words, rows: Integers, units: Integers, max_keys: int, ma
     return kept
 
 
-@kernel
+def _keep_first(
+    starts: Integers,
+    order: Integers,
+    users: Words,
+    prints: Words,
+    units: Integers,
+    seed_key: np.uint64,
+    max_keys: int,
+    max_units: int,
+    kept_starts: Integers,
+    kept_rows: Integers,
+    kept_units: Integers,
+) -> int:
+    owners = np.repeat(np.arange(len(users)), np.diff(starts))
+    amounts = np.minimum(units[order] if len(units) == len(prints) else np.full(len(order), units[0]), max_units)
+    counted = np.flatnonzero(amounts > 0)
+    owners, rows, amounts = owners[counted], order[counted], amounts[counted]
+    ranks = _mix(prints[rows] ^ _mix(users ^ seed_key)[owners])
+    sorting = np.lexsort((ranks, owners))
+    owners, rows, amounts, ranks = owners[sorting], rows[sorting], amounts[sorting], ranks[sorting]
+    new_user = np.ones(len(owners), np.bool_)
+    new_user[1:] = owners[1:] != owners[:-1]
+    new_key = new_user.copy()
+    new_key[1:] |= ranks[1:] != ranks[:-1]
+    key = np.cumsum(new_key)  # of all users, from 1 on
+    kept = np.less(key - np.maximum.accumulate(np.where(new_user, key, 0)), max_keys)
+    firsts = np.flatnonzero(new_key & kept)
+    kept_starts[0] = 0
+    np.cumsum(np.bincount(owners[firsts], minlength=len(users)), out=kept_starts[1:])
+    kept_rows[: len(firsts)] = rows[firsts]
+    if len(firsts):
+        sums = np.add.reduceat(amounts, np.flatnonzero(new_key))
+        kept_units[: len(firsts)] = np.minimum(sums[key[firsts] - 1], max_units)
+    return len(owners) - int(np.count_nonzero(kept))
+
+
+def _rank_seconds(order: Integers, max_units: int) -> float:
+    # Sums are clipped at the end here and along the way there: those that might pass 64 bits are for the compiler.
+    return RANK_SECONDS * len(order) if max_units <= 2**62 // max(1, len(order)) else np.inf
+
+
+@plain_kernel(
+    lambda starts, order, users, prints, units, seed, max_keys, max_units, *kept: _rank_seconds(order, max_units),
+    _keep_first,
+)
 def keep_first(
     starts: Integers,
     order: Integers,
@@ -156,7 +214,43 @@ def keep_first(
     return left_out
 
 
-@kernel
+def _add_clipped(
+    table: Integers, starts: Integers, prints: Words, units: Integers, row_keys: Words, limit: int, shift: int
+) -> int:
+    """Take every user's first key, then every user's second, and so on: one user's keys never meet another's."""
+    up = (1 << shift) - 1
+    counts = np.diff(starts)
+    squared = np.zeros(len(counts), np.int64)
+    whole = np.ones(len(counts), np.bool_)
+    buckets, signs = cells(prints, row_keys, table.shape[1])
+    changes = signs * units[:, np.newaxis]  # of the keys that were left out, none
+    for turn in range(int(counts.max(initial=0))):
+        users = np.flatnonzero(counts > turn)
+        keys = starts[users] + turn
+        counters = np.zeros((len(users), len(row_keys)), np.int64)
+        for before in range(turn):
+            earlier = starts[users] + before
+            counters += np.where(buckets[earlier] == buckets[keys], changes[earlier], 0)
+        old = (np.abs(counters) + up) >> shift
+        new = (np.abs(counters + changes[keys]) + up) >> shift
+        gain = (new * new - old * old).sum(axis=1)
+        over = squared[users] + gain > limit
+        squared[users] += np.where(over, 0, gain)
+        whole[users[over]] = False
+        changes[keys[over]] = 0
+    for r in range(len(row_keys)):
+        np.add.at(table[r], buckets[:, r], changes[:, r])
+    return int(len(whole) - np.count_nonzero(whole))
+
+
+def _pair_seconds(starts: Integers, rows: int) -> float:
+    counts = np.diff(starts).astype(np.float64)
+    return PAIR_SECONDS * rows * float((counts * (counts + 6)).sum() / 2)
+
+
+@plain_kernel(
+    lambda table, starts, prints, units, row_keys, limit, shift: _pair_seconds(starts, len(row_keys)), _add_clipped
+)
 def add_clipped(
     table: Integers, starts: Integers, prints: Words, units: Integers, row_keys: Words, limit: int, shift: int
 ) -> int:
@@ -222,7 +316,13 @@ def add_clipped(
     return clipped
 
 
-@kernel
+def _unite(a: Words, b: Words, union: Words) -> int:
+    found = np.union1d(a, b)
+    union[: len(found)] = found
+    return len(found)
+
+
+@plain_kernel(lambda a, b, union: USER_SECONDS * len(union), _unite)
 def unite(a: Words, b: Words, union: Words) -> int:
     """Merge two strictly increasing arrays into one; return how many values it has."""
     i = j = n = 0
@@ -245,7 +345,13 @@ def unite(a: Words, b: Words, union: Words) -> int:
     return n
 
 
-@kernel
+def _share(long: Words, short: Words) -> bool:
+    places = np.searchsorted(long, short)
+    inside = places < len(long)
+    return bool((long[places[inside]] == short[inside]).any())
+
+
+@plain_kernel(lambda long, short: USER_SECONDS * len(short), _share)
 def share(long: Words, short: Words) -> bool:
     """Say whether two increasing arrays have a value in common; quick if one is much shorter."""
     low = 0

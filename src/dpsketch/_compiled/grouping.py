@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
 
+from dpsketch._compiled import slots as plain
 from dpsketch._compiled.identity import HASHED, place_of
-from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.kernel import part, plain_kernel
+from dpsketch._compiled.slots import NUMBER, TAG, U0, U1, U6, U8, U40, U56, U58, shift_of
 
 __all__ = ["REGIONS", "deal", "group", "move", "rank_fresh", "settle", "spell", "spelled_edges"]
 
@@ -30,44 +29,50 @@ Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 REGIONS = 64
-
-U0, U1, U6, U8, U40 = (np.uint64(bits) for bits in (0, 1, 6, 8, 40))
-U56, U58, U64 = (np.uint64(bits) for bits in (56, 58, 64))
-NUMBER = np.uint64(2**40 - 1)
-TAG = np.uint64(2**64 - 2**40)
+# About how long a row takes without the compiler to be dealt or numbered, to find its key, and to be spelled.
+ROW_SECONDS = 50e-9
+FIND_SECONDS = 500e-9
+SPELL_SECONDS = 100e-9
 # Rows between asking memory for a slot, then for what it points to, and using both.
 FAR, NEAR = 32, 16
 
 
-def prefetch(array: npt.NDArray[Any], index: np.uint64) -> None:
-    """Ask memory for the line of one element, which is soon needed; without a compiler, do nothing."""
+def _prefetching() -> Any:
+    """Make the compiled form of :func:`prefetch`."""
+    from llvmlite import ir
+    from numba import njit, types
+    from numba.extending import intrinsic
 
+    @intrinsic
+    def ask(typing_context: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = context.make_helper(builder, signature.args[0], arguments[0])
+            line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+            address = builder.bitcast(builder.gep(view.data, [arguments[1]]), line)
+            kind = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
+            asked = builder.module.declare_intrinsic("llvm.prefetch", [line], kind)
+            builder.call(asked, [address, flag(1), flag(3), flag(1)])  # to write, keep near, data
+            return context.get_dummy_value()
 
-def _prefetch_code(typing_context: Any, array: Any, index: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_helper(builder, signature.args[0], arguments[0])
-        line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(view.data, [arguments[1]]), line)
-        kind = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [line], kind)
-        builder.call(ask, [address, flag(1), flag(3), flag(1)])  # to write, keep near, data
-        return context.get_dummy_value()
+        return types.void(array, types.uint64), generate
 
-    return types.void(array, types.uint64), generate
+    one: Any = ask
 
-
-_prefetch: Any = intrinsic(_prefetch_code)
-
-
-@overload(prefetch)
-def _compiled_prefetch(array: Any, index: Any) -> Any:
-    def fetch(array: Any, index: Any) -> Any:
-        _prefetch(array, index)
+    @njit(nogil=True)
+    def fetch(array: Any, index: Any) -> None:
+        one(array, index)
 
     return fetch
 
 
-@kernel
+def _prefetch(array: npt.NDArray[Any], index: np.uint64) -> None:
+    """Ask memory for the line of one element, which is soon needed; without a compiler, do nothing."""
+
+
+prefetch = part(_prefetch, _prefetching)
+
+
+@plain_kernel(lambda places, live, first, stop, *lists: ROW_SECONDS * (stop - first), plain.deal)
 def deal(
     places: Words,
     live: npt.NDArray[np.bool_],
@@ -87,18 +92,7 @@ def deal(
         fill[mine, source] += live[row]
 
 
-@kernel
-def _shift(slots: Words) -> np.uint64:
-    """Return by how many bits a place is shifted to become a slot."""
-    shift = U64
-    size = len(slots)
-    while size > 1:
-        size >>= 1
-        shift -= U1
-    return shift
-
-
-@kernel
+@plain_kernel(lambda *arguments: FIND_SECONDS * float(arguments[9].sum()), plain.group)
 def group(
     slots: Words,
     wrap: np.uint64,
@@ -120,7 +114,7 @@ def group(
     provisional number ``size + row``, at which ``ids`` and ``units`` have room, and ``spots[row]`` says in which slot;
     for all other rows that is −1. Return False if a region is full.
     """
-    shift = _shift(slots)
+    shift = shift_of(slots)
     for source in range(len(order)):
         count = fill[source]
         for j in range(-FAR, count):
@@ -168,7 +162,7 @@ def group(
     return True
 
 
-@kernel
+@plain_kernel(lambda live, *more: ROW_SECONDS * len(live), plain.rank_fresh)
 def rank_fresh(
     live: npt.NDArray[np.bool_],
     spots: Integers,
@@ -194,7 +188,7 @@ def rank_fresh(
     return count
 
 
-@kernel
+@plain_kernel(lambda first, stop, *more: 2 * ROW_SECONDS * (stop - first), plain.settle)
 def settle(
     first: int,
     stop: int,
@@ -225,10 +219,10 @@ def settle(
             found[row] = ranks[found[row] - size]
 
 
-@kernel
+@plain_kernel(lambda slots, first, stop, *more: FIND_SECONDS * (stop - first), plain.move)
 def move(slots: Words, first: int, stop: int, larger: Words, wrap: np.uint64, ids: Words, secret: Words) -> bool:
     """Enter the keys of slots ``first`` to ``stop`` into a larger table; return False if a region is full."""
-    shift = _shift(larger)
+    shift = shift_of(larger)
     k0, k1 = secret[0], secret[1]
     for i in range(first, stop):
         if slots[i] != U0:
@@ -244,7 +238,7 @@ def move(slots: Words, first: int, stop: int, larger: Words, wrap: np.uint64, id
     return True
 
 
-@kernel
+@plain_kernel(lambda ids, edges, numbers, spelled: ROW_SECONDS * len(numbers), plain.spelled_edges)
 def spelled_edges(ids: Words, edges: Integers, numbers: Integers, spelled: Integers) -> None:
     """Fill in where each text of :func:`spell` begins and ends."""
     spelled[0] = 0
@@ -255,7 +249,7 @@ def spelled_edges(ids: Words, edges: Integers, numbers: Integers, spelled: Integ
         spelled[i + 1] = spelled[i] + length
 
 
-@kernel
+@plain_kernel(lambda ids, edges, names, numbers, *more: SPELL_SECONDS * len(numbers), plain.spell)
 def spell(ids: Words, edges: Integers, names: Bytes, numbers: Integers, spelled: Integers, texts: Bytes) -> None:
     """Write the texts with these numbers one after the other."""
     for i in range(len(numbers)):

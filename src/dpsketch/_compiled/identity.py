@@ -12,13 +12,15 @@ word, of all else that word's and the second's SipHash-2-4 of 64 bits.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.kernel import kernel, part, plain_kernel
 from dpsketch._compiled.xxh64 import load8
 
-__all__ = ["HASHED", "SHORT", "identify_integers", "identify_texts", "place_of"]
+__all__ = ["HASHED", "SHORT", "identify_integers", "identify_texts", "place_of", "places_of"]
 
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
@@ -36,43 +38,43 @@ S1 = np.uint64(0x646F72616E646F6D)
 S2 = np.uint64(0x6C7967656E657261)
 S3 = np.uint64(0x7465646279746573)
 SHORT_END, LONG_END, SECOND = np.uint64(0xFF), np.uint64(0xEE), np.uint64(0xDD)
+# So many of eight bytes, from the first on.
+FIRST_BYTES = np.array([2 ** (8 * n) - 1 for n in range(9)], np.uint64)
+# Texts a piece without the compiler, and about how long one takes there, and eight bytes of a long one.
+PIECE = 16_384
+KEY_SECONDS = 250e-9
+WORD_SECONDS = 80e-9
 
 
-@kernel
-def _rotate(x: np.uint64, bits: np.uint64) -> np.uint64:
+@part
+def _rotate(x: Any, bits: np.uint64) -> Any:
     return (x << bits) | (x >> (U64 - bits))
 
 
-@kernel
-def _round(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    v0 += v1
+@part
+def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> tuple[Any, Any, Any, Any]:
+    v0 = v0 + v1
     v1 = _rotate(v1, U13) ^ v0
     v0 = _rotate(v0, U32)
-    v2 += v3
+    v2 = v2 + v3
     v3 = _rotate(v3, U16) ^ v2
-    v0 += v3
+    v0 = v0 + v3
     v3 = _rotate(v3, U21) ^ v0
-    v2 += v1
+    v2 = v2 + v1
     v1 = _rotate(v1, U17) ^ v2
     v2 = _rotate(v2, U32)
     return v0, v1, v2, v3
 
 
-@kernel
-def _absorb(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+@part
+def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, word: Any) -> tuple[Any, Any, Any, Any]:
     v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0 ^ word, v1, v2, v3
 
 
-@kernel
-def _finish(
-    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+@part
+def _finish(v0: Any, v1: Any, v2: Any, v3: Any) -> tuple[Any, Any, Any, Any]:
     for _ in range(4):
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0, v1, v2, v3
@@ -108,7 +110,7 @@ def _siphash(data: Bytes, start: int, stop: int, k0: np.uint64, k1: np.uint64) -
 
 
 @kernel
-def place_of(low: np.uint64, high: np.uint64, k0: np.uint64, k1: np.uint64) -> np.uint64:
+def place_of(low: np.uint64, high: np.uint64, k0: np.uint64, k1: np.uint64) -> Any:
     """Return the place of an identity: SipHash-2-4 of 64 bits of its sixteen bytes, unless it is a hash already."""
     if high & HASHED:
         return low
@@ -120,7 +122,67 @@ def place_of(low: np.uint64, high: np.uint64, k0: np.uint64, k1: np.uint64) -> n
     return v0 ^ v1 ^ v2 ^ v3
 
 
-@kernel
+def places_of(low: Words, high: Words, secret: Words) -> Words:
+    """Return the places of identities, as :func:`place_of` does, without the compiler."""
+    k0, k1 = secret[0], secret[1]
+    v0, v1, v2, v3 = _absorb(k0 ^ S0, k1 ^ S1, k0 ^ S2, k1 ^ S3, low)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, high)
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, U16 << U56)
+    v0, v1, v2, v3 = _finish(v0, v1, v2 ^ SHORT_END, v3)
+    return np.where(high & HASHED, low, v0 ^ v1 ^ v2 ^ v3)
+
+
+def _siphashes(words: Words, starts: Integers, lengths: Integers, secret: Words) -> tuple[Words, Words]:
+    """Return what :func:`_siphash` does of many texts; ``words`` begin at every byte."""
+    k0, k1 = secret[0], secret[1]
+    begun = (k0 ^ S0, k1 ^ S1 ^ LONG_END, k0 ^ S2, k1 ^ S3)
+    state = np.repeat(np.array(begun)[:, np.newaxis], len(starts), axis=1)
+    for step in range(int(lengths.max(initial=0)) // 8):
+        at = np.flatnonzero(lengths >= 8 * (step + 1))
+        v0, v1, v2, v3 = state[:, at]
+        state[:, at] = _absorb(v0, v1, v2, v3, words[starts[at] + 8 * step])
+    rest = lengths & 7
+    tail = words[starts + lengths - rest] & FIRST_BYTES[rest]
+    v0, v1, v2, v3 = state
+    v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, (lengths.astype(np.uint64) << U56) | tail)
+    v0, v1, v2, v3 = _finish(v0, v1, v2 ^ LONG_END, v3)
+    low = v0 ^ v1 ^ v2 ^ v3
+    v0, v1, v2, v3 = _finish(v0, v1 ^ SECOND, v2, v3)
+    return low, v0 ^ v1 ^ v2 ^ v3
+
+
+def _identify_texts(data: Bytes, edges: Integers, secret: Words, ids: Words, places: Words) -> None:
+    for first in range(0, len(places), PIECE):
+        ends = edges[first : first + PIECE + 1].astype(np.int64)
+        # Sixteen bytes more, so that a word may begin at every byte and after the last one.
+        padded = np.append(data[ends[0] : ends[-1]], np.zeros(16, np.uint8))
+        words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
+        starts, lengths = ends[:-1] - ends[0], np.diff(ends)
+        head = np.minimum(lengths, 8)
+        low = words[starts] & FIRST_BYTES[head]
+        high = words[starts + head] & FIRST_BYTES[np.minimum(lengths - head, 7)]
+        high |= lengths.astype(np.uint64) << U56
+        long = np.flatnonzero(lengths > SHORT)
+        low[long], hashed = _siphashes(words, starts[long], lengths[long], secret)
+        high[long] = hashed | HASHED
+        ids[first : first + PIECE, 0] = low
+        ids[first : first + PIECE, 1] = high
+        places[first : first + PIECE] = places_of(low, high, secret)
+
+
+def _identify_integers(words: Words, secret: Words, ids: Words, places: Words) -> None:
+    ids[:, 0] = words
+    ids[:, 1] = U0
+    for first in range(0, len(places), PIECE):
+        low = words[first : first + PIECE]
+        places[first : first + PIECE] = places_of(low, np.zeros(len(low), np.uint64), secret)
+
+
+def _text_seconds(edges: Integers) -> float:
+    return KEY_SECONDS * len(edges) + WORD_SECONDS / 8 * float(edges[-1] - edges[0]) if len(edges) else 0.0
+
+
+@plain_kernel(lambda data, edges, secret, ids, places: _text_seconds(edges), _identify_texts)
 def identify_texts(data: Bytes, edges: Integers, secret: Words, ids: Words, places: Words) -> None:
     """Fill in the identity and the place of each text ``data[edges[i]:edges[i + 1]]``."""
     k0, k1 = secret[0], secret[1]
@@ -141,7 +203,7 @@ def identify_texts(data: Bytes, edges: Integers, secret: Words, ids: Words, plac
         places[i] = place_of(low, high, k0, k1)
 
 
-@kernel
+@plain_kernel(lambda words, secret, ids, places: KEY_SECONDS * len(places), _identify_integers)
 def identify_integers(words: Words, secret: Words, ids: Words, places: Words) -> None:
     """Fill in the identity and the place of each integer."""
     k0, k1 = secret[0], secret[1]

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpsketch.errors import InvalidInput
+from dpsketch.normal import scaled_tail
 from dpsketch.numbers import real_number
 
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "zcdp_mu"]
@@ -154,23 +155,21 @@ def exact_root(value: Any) -> Any:
 
 def _log_delta(epsilon: float, mu: float) -> float:
     """Return ln δ(ε, μ) in double precision, without overflow or catastrophic cancellation."""
-    from scipy.special import erfcx, log_ndtr, ndtr
-
     middle, half = epsilon / mu, mu / 2
     a, b = middle - half, middle + half
     if mu < 1e-4:
-        # erfcx(a) - erfcx(b) by its slope in the middle of the two points; the relative error is about μ²(1 + a²).
+        # The difference of two scaled tails by their slope in the middle; the relative error is about μ²(1 + a²).
         x = middle / math.sqrt(2)
-        slope = 2 / math.sqrt(math.pi) - 2 * x * float(erfcx(x)) if x < 1e3 else 1 / (math.sqrt(math.pi) * x * x)
+        slope = 2 / math.sqrt(math.pi) - 2 * x * scaled_tail(x) if x < 1e3 else 1 / (math.sqrt(math.pi) * x * x)
         difference = mu / math.sqrt(2) * slope
     elif a < 0:
-        # erfcx(a) could overflow; Φ(-a) is above one half, so that the plain difference keeps its digits.
-        value = float(ndtr(-a)) - 0.5 * math.exp(-a * a / 2) * float(erfcx(b / math.sqrt(2)))
+        # exp(a²/2) could overflow; Φ(-a) is above one half, so that the plain difference keeps its digits.
+        value = math.erfc(a / math.sqrt(2)) / 2 - 0.5 * math.exp(-a * a / 2) * scaled_tail(b / math.sqrt(2))
         return math.log(value) if value > 0 else -math.inf
     else:
-        difference = float(erfcx(a / math.sqrt(2))) - float(erfcx(b / math.sqrt(2)))
+        difference = scaled_tail(a / math.sqrt(2)) - scaled_tail(b / math.sqrt(2))
     if difference <= 0:
-        return float(log_ndtr(-a)) - 36.0
+        return -a * a / 2 - math.log(2 + max(a, 0.0)) - 36.0
     return -a * a / 2 + math.log(difference / 2)
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch._compiled import bounding as kernels
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, key_type_of, row_keys, to_arrow
 
-__all__ = ["Bounded", "Prints", "bound", "point_fingerprints"]
+__all__ = ["Bounded", "Prints", "bound", "codes_of", "point_fingerprints"]
 
 Prints = npt.NDArray[np.uint64]
 
@@ -163,11 +164,19 @@ def _encode(users: Any, n: int, user_type: KeyType | None) -> tuple[npt.NDArray[
     refuse_shared_patterns(users, column)
     column = _plain(column, pa.large_binary() if found == "text" else None)
     encoded = column.dictionary_encode()
-    codes = np.concatenate(
-        [np.empty(0, np.int32), *(chunk.indices.fill_null(-1).to_numpy() for chunk in encoded.chunks)]
-    )
+    codes = np.concatenate([np.empty(0, np.int32), *(codes_of(chunk.indices) for chunk in encoded.chunks)])
     distinct = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
     return codes, fingerprint(distinct).fingerprints, found
+
+
+# pa.scalar, fill_null and to_numpy would import pandas.
+_NOBODY = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(np.full(1, -1, np.int32))])[0]
+
+
+def codes_of(indices: pa.Array) -> npt.NDArray[np.int32]:
+    """Return a dictionary's indices, −1 for nulls."""
+    filled = indices if indices.null_count == 0 else pc.coalesce(indices, _NOBODY)
+    return np.frombuffer(filled.buffers()[1] or b"", np.int32, len(filled), 4 * filled.offset)
 
 
 def _plain(column: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray:

@@ -96,7 +96,7 @@ def whole_users(
                 continue
         if current is not None:
             yield current.whole()
-        last: int = user.index(user[-1], start).as_py()
+        last: int = start + user.slice(start).index(user[-1]).as_py()  # index(…, start) would import pandas
         if last > start:
             yield _cut(batch, start, last)
         current = _OpenUser(user[-1], spec, cut)
@@ -136,7 +136,8 @@ def _run_end(user: pa.Array) -> int:
     """Return where the first user of a column ends."""
     import pyarrow.compute as pc
 
-    other: int = pc.not_equal(user, user[0]).index(True).as_py()
+    same = pc.equal(user, user[0])
+    other: int = pc.invert(same).index(same[0]).as_py()  # True itself would become a scalar, which imports pandas
     return len(user) if other < 0 else other
 
 

@@ -66,11 +66,11 @@ def read_charge(document: Document) -> Charge | None:
 
 
 def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return a named integer array of the shape that the spec prescribes."""
+    """Return a named integer array of the shape that the spec prescribes; what is sensitive may be written to."""
     array = document.arrays.get(name)
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != shape:
         raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=document.sensitive)
 
 
 def counter_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:

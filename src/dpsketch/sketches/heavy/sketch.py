@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
-from dpsketch.bounding import Bounded
+from dpsketch.bounding import Bounded, codes_of
 from dpsketch.hashing import fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
@@ -29,6 +30,9 @@ __all__ = ["HeavyHitters"]
 
 # Records a block: all levels of a block are filled before the next one is read.
 _BLOCK = 1 << 16
+# Of so many records equal texts are found first, if there are two a text among the first ones.
+_FEWEST = 1_000
+_SAMPLE = 1 << 15
 
 Units = npt.NDArray[np.int64]
 
@@ -114,8 +118,14 @@ class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec
             self._add_users(records.take(bounded.rows), bounded)
         else:
             amounts = self._amounts(batch, weights, counts)
+            summed = _summed(column, batch.kept, amounts)
+            units = amounts if summed is None else summed[1]
+            if summed is not None:
+                records = self._spec.space.parse(summed[0])
+            elif batch.kept is not None:
+                records = records.take(np.flatnonzero(batch.kept))
             self._admit_records(batch, amounts, weights, counts)
-            self._add_records(records if batch.kept is None else records.take(np.flatnonzero(batch.kept)), amounts)
+            self._add_records(records, units)
 
     def _add_records(self, records: Keys, amounts: Units | int) -> None:
         units = np.atleast_1d(np.asarray(amounts, dtype=np.int64))
@@ -211,3 +221,27 @@ def _once_a_user(batch: Bounded, prints: npt.NDArray[np.uint64], present: npt.ND
     marks = np.ones(len(prints), np.bool_) if present is None else present
     distinct_prefixes(batch.starts, prints, batch.units, marks, starts, kept, units)
     return replace(batch, starts=starts, fingerprints=kept[: starts[-1]], units=units[: starts[-1]])
+
+
+def _summed(
+    column: pa.ChunkedArray, kept: npt.NDArray[np.bool_] | None, amounts: Units | int
+) -> tuple[pa.ChunkedArray, Units] | None:
+    """Return the distinct texts of a batch and the units of each; None where there are too many to gain by it.
+
+    A text goes to as many tables as it may have bytes, so that finding its equals first saves time if it has some. The
+    tables are the same: they hold sums.
+    """
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if len(column) < _FEWEST or not any(is_kind(column.type) for is_kind in kinds):
+        return None
+    if len(column.slice(0, _SAMPLE).unique()) > min(len(column), _SAMPLE) // 2:
+        return None
+    encoded = column.dictionary_encode()
+    texts = encoded.chunk(0).dictionary
+    codes = np.concatenate([codes_of(chunk.indices) for chunk in encoded.chunks])
+    codes = codes if kept is None else codes[kept]
+    if isinstance(amounts, int):
+        return pa.chunked_array([texts]), amounts * np.bincount(codes, minlength=len(texts))
+    units = np.zeros(len(texts), np.int64)
+    np.add.at(units, codes, amounts)
+    return pa.chunked_array([texts]), units

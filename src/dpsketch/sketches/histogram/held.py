@@ -112,6 +112,8 @@ class Held:
         ranks = _inverse(order)
 
         def places(names: list[Any]) -> Integers:
+            if not names:
+                return np.empty(0, np.int64)
             numbers = self.keys.find(names)
             found = np.where(numbers >= 0, ranks[numbers] if len(ranks) else -1, -1)
             # Should two names meet in the hash, one of them gets what both have, so that a record counts once.

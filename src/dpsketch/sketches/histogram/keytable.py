@@ -154,8 +154,8 @@ class KeyTable(KeySlots):
 
         if self.key_type == "int":
             return np.argsort(self._ids[: self._size, 0].view(np.int64), kind="stable")
-        order: Integers = pc.sort_indices(self._texts(np.arange(self._size))).to_numpy().astype(np.int64)
-        return order
+        order = pc.sort_indices(self._texts(np.arange(self._size)))
+        return np.frombuffer(order.buffers()[1], np.uint64, len(order)).astype(np.int64)  # to_numpy imports pandas
 
     def find(self, keys: Any) -> Integers:
         """Return the number of each row's key, −1 where it has none or the table does not have it."""

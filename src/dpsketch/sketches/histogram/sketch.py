@@ -191,7 +191,10 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
         mass = checked_total(self._mass, units, 1, n)
         check_room(len(self._held.users) + n, len(self._held.keys) + n)
-        whole: npt.NDArray[np.bool_] = column.is_valid().to_numpy() & owners.is_valid().to_numpy()
+        whole = np.ones(n, np.bool_)
+        for kept in (kept_rows(column), kept_rows(owners)):
+            if kept is not None:
+                whole &= kept
         there = np.flatnonzero(whole & (units > 0))
         skipped = n - int(np.count_nonzero(whole))
         cut = cut_of_records(grid, len(there), there, weights, None)

@@ -1,0 +1,86 @@
+"""The page of benchmarks: made of the results alone, readable, and true to what was committed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import page
+from benchmarks.__main__ import STORED, benchmarks, regressions
+from benchmarks.drawing import slope
+from benchmarks.machine import machine, words
+
+RESULTS = json.loads(STORED.read_text(encoding="utf-8"))
+ROWS = {(row["benchmark"], row["name"]): row for row in RESULTS["rows"]}
+
+
+def block(path: Path) -> str:
+    return path.read_text(encoding="utf-8").split(page.BEGIN)[1].split(page.END)[0].strip()
+
+
+def test_readme_and_page_say_what_the_results_say() -> None:
+    assert block(page.README) == page.sentences(ROWS, RESULTS["machine"]).strip()
+    assert block(page.PAGE) == page.table(RESULTS).strip()
+
+
+def test_no_claim_is_more_than_was_measured() -> None:
+    """Of the README's sentences every ratio above ten is rounded down."""
+    assert [page._times(each) for each in (0.784, 1.66, 12.99, 306.7, 2326.0)] == ["0.78", "1.7", "12", "300", "2,300"]
+
+
+def test_figures_are_short_and_of_rows_that_exist() -> None:
+    assert len(page.INSTEAD) <= 20
+    assert len(page.BOUNDS) <= 20
+    known = benchmarks()
+    for name, _ in (*page.INSTEAD, *page.BOUNDS):
+        assert name in known
+    assert {"coverage", "drawing", "page"}.isdisjoint(known)
+
+
+def test_another_result_changes_every_output(tmp_path: Path) -> None:
+    """The files follow the results: what is written from others differs, and a goal that is missed is bold."""
+    rows = [{**row, "ratio": row["ratio"] and 1e-3 * row["ratio"], "ours": 3 * row["ours"]} for row in RESULTS["rows"]]
+    series = {"what": "records, counts", "label": "records", "values": [1, 10, 100], "seconds": [1.0, 2.0, 20.0]}
+    rows[0]["series"] = series
+    for path in (page.PAGE, page.README):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    here = RESULTS["machine"] | {"processor": "an abacus"}
+    page.write({"machine": here, "rows": rows}, tmp_path / page.PAGE.name, tmp_path / "README.md", tmp_path)
+    for path in (page.PAGE, page.README):
+        written = block(tmp_path / path.name)
+        assert written != block(path)
+        assert "an abacus" in written
+    assert re.search(r"\*\*0\.\d\d×\*\*", block(tmp_path / page.PAGE.name))
+    for name in ("instead", "growth", "bounds"):
+        assert (tmp_path / f"benchmarks-{name}.png").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize(("now", "told"), [(0.91, False), (0.89, True), (None, False)])
+def test_a_ratio_that_fell_by_a_tenth_is_told(now: float | None, told: bool) -> None:
+    row = {"benchmark": "noise", "name": "Laplace", "ratio": now}
+    before = [{"benchmark": "noise", "name": "Laplace", "ratio": 1.0}, {"benchmark": "a", "name": "b", "ratio": None}]
+    assert regressions([row, {"benchmark": "new", "name": "row", "ratio": 0.1}], before) == (
+        [(row, 1.0)] if told else []
+    )
+
+
+def test_what_was_measured_apart_says_so() -> None:
+    row = {"benchmark": "noise", "name": "Laplace", "ours": 1.0, "theirs": 1.0, "ratio": 1.0, "unit": "s"}
+    results = {"machine": RESULTS["machine"], "rows": [row, row | {"benchmark": "heavy"}]}
+    assert "apart" not in page.table(results)
+    told = page.table(results | {"apart": {"heavy": "a busy machine"}})
+    assert told.count("Measured apart: a busy machine.") == 1
+    assert told.index("### heavy") < told.index("Measured apart")
+    assert "not to be compared with it: heavy." in told
+
+
+def test_slopes_and_machines() -> None:
+    assert slope([1, 2], [8.0, 4.0]) == -1
+    assert slope([1, 10, 100, 1000], [1.0, 1.0, 1.0, 100.0]) == 2
+    here = machine()
+    assert f"{here['cores']} cores of {here['processor']}" in words(here)
+    assert "3 processes" not in words(here | {"load": 0.2})
+    assert "3.5 processes ran" in words(here | {"load": 3.5})

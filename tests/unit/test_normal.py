@@ -1,0 +1,59 @@
+"""The normal law without SciPy: held to arbitrary precision."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+from mpmath import mp, mpf
+
+from dpsketch.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpsketch.normal import scaled_tail, upper_quantiles
+
+
+def test_quantiles_are_right_from_the_middle_to_the_smallest_double() -> None:
+    rng = np.random.default_rng(1)
+    tails = np.concatenate([rng.uniform(0, 0.5, 300), 2.0 ** -rng.uniform(1, 1073, 600), [0.5, 0.075, 5e-324]])
+    with mp.workprec(200):
+        for tail, point in zip(tails.tolist(), upper_quantiles(tails).tolist(), strict=True):
+            # One step of Newton's: its length is the error, up to the error's square.
+            off = (mp.erfc(mpf(point) / mp.sqrt(2)) / 2 - mpf(tail)) / mp.npdf(point)
+            assert abs(off) <= 2.0**-48 * max(point, 1e-3), tail
+
+
+def test_blocks_make_no_difference() -> None:
+    tails = np.random.default_rng(2).uniform(0, 0.5, 40_000)
+    halves = [upper_quantiles(tails[:11]), upper_quantiles(tails[11:])]
+    np.testing.assert_array_equal(upper_quantiles(tails), np.concatenate(halves))
+
+
+def test_the_scaled_tail_is_right() -> None:
+    rng = np.random.default_rng(3)
+    with mp.workprec(200):
+        for x in [0.0, 1e-300, 3.0, *rng.uniform(0, 4, 200), *(10 ** rng.uniform(0, 8, 200))]:
+            exact = mp.erfc(mpf(x)) * mp.exp(mpf(x) ** 2)
+            assert abs(scaled_tail(x) / exact - 1) < 4e-15, x
+    assert scaled_tail(math.inf) == 0
+
+
+def test_gaussian_costs_are_found_from_the_smallest_to_the_largest() -> None:
+    """The floating-point search only begins; the exact one must end at the same double wherever it began."""
+    for epsilon in (0.0, 1e-300, 1e-9, 0.1, 1.0, 30.0, 1e3, 1e6):
+        for delta in (5e-324, 1e-100, 1e-6, 0.3, 1 - 1e-12):
+            mu = gaussian_mu(epsilon, delta)
+            assert gaussian_epsilon(mu, delta) <= epsilon
+            assert gaussian_epsilon(math.nextafter(mu * (1 + 1e-12), math.inf), delta) > epsilon or mu == 0
+
+
+def test_neither_noise_nor_accounting_loads_scipy() -> None:
+    code = """
+import sys
+from dpsketch.accounting.gaussian import gaussian_mu
+from dpsketch.noise import RoundedGaussian
+RoundedGaussian(1 / gaussian_mu(1.0, 1e-6)).sample(100)
+print("scipy" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
