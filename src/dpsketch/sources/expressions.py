@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.sources.conditions import PlainCondition, plain_condition
 from dpsketch.sources.engine import connect
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.text import Piece, nothing_of
@@ -75,6 +76,8 @@ class RowExpression:
         The same where all columns are text: those that it compares, or computes, with a number are read as numbers.
     name : str
         What a column is called that is computed by it.
+    plain : PlainCondition or None
+        The same where it is a condition that needs no database if all columns are text.
     """
 
     text: str
@@ -82,6 +85,7 @@ class RowExpression:
     computed: str
     of_text: str
     name: str
+    plain: PlainCondition | None = None
 
 
 def parse_expression(text: str, what: str) -> RowExpression:
@@ -103,7 +107,8 @@ def parse_expression(text: str, what: str) -> RowExpression:
     whole = _with_whole_quotients(expression)
     computed = text if whole == expression else written(whole, what)
     of_text = written(_with_casts(whole, numbers), what) if numbers else computed
-    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text)
+    plain = plain_condition(expression, numbers)
+    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text, plain)
 
 
 def parsed(text: str, what: str) -> Any:
@@ -269,11 +274,13 @@ class RowExpressions:
             yield self._rows(batches, place), done
 
     def _rows(self, batches: list[Any], place: Any) -> Any:
-        if self._connection is None:
-            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         read = list(dict.fromkeys(name for each in self._all for name in each.columns))
         if len({name.casefold() for name in read}) < len(read):
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
+        if (plain := self._plain_rows(batches, place)) is not None:
+            return plain
+        if self._connection is None:
+            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         table = pa.Table.from_batches([batch.select(read) for batch in batches])
         result = guarded(lambda: self._computed_of(table, place), lambda error: _unusable(place, error))
         if result.num_rows != table.num_rows:
@@ -287,6 +294,18 @@ class RowExpressions:
             for i, each in enumerate(self._computed):
                 part = part.append_column(each.name, _one_array(made.column(i)))
             found.append(part if self._where is None else part.filter(_one_array(made.column(len(self._computed)))))
+        return _one_batch(pa.Table.from_batches(found))
+
+    def _plain_rows(self, batches: list[Any], place: Any) -> Any:
+        """Return the rows wanted where it takes no database to find them, else None."""
+        if place.typed or self._computed or self._where is None or self._where.plain is None:
+            return None
+        found = []
+        for batch in batches:
+            rows = self._where.plain.rows(batch, self._kept)
+            if rows is None:
+                return None
+            found.append(rows)
         return _one_batch(pa.Table.from_batches(found))
 
     def _computed_of(self, table: Any, place: Any) -> Any:
