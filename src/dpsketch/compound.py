@@ -28,6 +28,7 @@ __all__ = ["CompoundKey", "compound_column", "compound_keys", "join_parts", "par
 
 _TEXT = pa.large_string()
 _SPECIAL = re.compile(r'[",\r\n]')
+_MARKS = re.compile(r'["\r\n]')
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^",\r\n]*)')
 
 
@@ -44,11 +45,17 @@ class CompoundKey(tuple[str, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
+        row = ",".join(self)
+        if row.count(",") == len(self) - 1 and _MARKS.search(row) is None:
+            return row
         return ",".join('"' + part.replace('"', '""') + '"' if _SPECIAL.search(part) else part for part in self)
 
     @classmethod
     def parsed(cls, row: str, parts: int) -> Self | None:
         """Return the key that a CSV row is, None if it is not one row of so many fields."""
+        if _MARKS.search(row) is None:
+            plain = cls(row.split(","))
+            return plain if len(plain) == parts else None
         fields: list[str] = []
         place = 0
         while field := _FIELD.match(row, place):  # Python's own reader has a longest field

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,8 @@ from dpsketch.sources.text import Piece, nothing_of
 
 __all__ = ["RowExpression", "RowExpressions", "parse_expression", "parsed", "written"]
 
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 20  # to ask DuckDB costs as much as some ten thousand rows
+_ROWS_HANDED_ON = 1 << 17
 _BYTES_AT_ONCE = 1 << 24
 
 _CLASSES = {
@@ -270,15 +272,19 @@ class RowExpressions:
         if not self._all:
             yield from pieces
             return
-        for batches, done in _gathered(pieces):
-            yield self._rows(batches, place), done
-
-    def _rows(self, batches: list[Any], place: Any) -> Any:
         read = list(dict.fromkeys(name for each in self._all for name in each.columns))
         if len({name.casefold() for name in read}) < len(read):
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
-        if (plain := self._plain_rows(batches, place)) is not None:
-            return plain
+        left = iter(pieces)
+        if not (place.typed or self._computed or self._where is None or self._where.plain is None):
+            odd: list[Piece] = []
+            for batches, done in _gathered(_narrowed(left, self._where.plain, self._kept, odd), _ROWS_HANDED_ON):
+                yield _one_batch(pa.Table.from_batches(batches)), done
+            left = chain(odd, left)
+        for batches, done in _gathered(left, _ROWS_AT_ONCE):
+            yield self._rows(batches, read, place), done
+
+    def _rows(self, batches: list[Any], read: list[str], place: Any) -> Any:
         if self._connection is None:
             self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         table = pa.Table.from_batches([batch.select(read) for batch in batches])
@@ -296,18 +302,6 @@ class RowExpressions:
             found.append(part if self._where is None else part.filter(_one_array(made.column(len(self._computed)))))
         return _one_batch(pa.Table.from_batches(found))
 
-    def _plain_rows(self, batches: list[Any], place: Any) -> Any:
-        """Return the rows wanted where it takes no database to find them, else None."""
-        if place.typed or self._computed or self._where is None or self._where.plain is None:
-            return None
-        found = []
-        for batch in batches:
-            rows = self._where.plain.rows(batch, self._kept)
-            if rows is None:
-                return None
-            found.append(rows)
-        return _one_batch(pa.Table.from_batches(found))
-
     def _computed_of(self, table: Any, place: Any) -> Any:
         source = self._connection.from_arrow(table)
         sql = [f"(\n{each.computed if place.typed else each.of_text}\n)" for each in self._all]
@@ -322,12 +316,24 @@ class RowExpressions:
         return source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
 
 
-def _gathered(pieces: Iterable[Piece]) -> Iterator[tuple[list[Any], int]]:
-    """Yield a few batches at a time: to ask DuckDB costs as much as some ten thousand rows."""
+def _narrowed(
+    pieces: Iterator[Piece], condition: PlainCondition, names: Collection[str], odd: list[Piece]
+) -> Iterator[Piece]:
+    """Yield the rows wanted until a batch comes that the database has to look at; that one is put into ``odd``."""
+    for batch, done in pieces:
+        rows = condition.rows(batch, names)
+        if rows is None:
+            odd.append((batch, done))
+            return
+        yield rows, done
+
+
+def _gathered(pieces: Iterable[Piece], rows: int) -> Iterator[tuple[list[Any], int]]:
+    """Yield a few batches at a time, until they have so many rows or are large."""
     held: list[Any] = []
     for batch, done in pieces:
         held.append(batch)
-        if sum(each.num_rows for each in held) >= _ROWS_AT_ONCE or sum(each.nbytes for each in held) >= _BYTES_AT_ONCE:
+        if sum(each.num_rows for each in held) >= rows or sum(each.nbytes for each in held) >= _BYTES_AT_ONCE:
             yield held, done
             held = []
     if held:
