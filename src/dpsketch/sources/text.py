@@ -94,7 +94,7 @@ def _header(head: bytes, location: File | StandardInput, options: Any) -> tuple[
 def _check_header(names: list[str], columns: Columns, location: File | StandardInput) -> None:
     for wanted in columns.names:
         if wanted not in names:
-            raise missing_column(str(location), wanted, names, declared=False)
+            raise missing_column(str(location), wanted, names, declared=False, compared=columns.only_compares(wanted))
     filled = [name for name in names if name]
     if len(set(filled)) < len(filled):
         failure = SourceError(f"{location} has two columns of one name. Give each its own.")
