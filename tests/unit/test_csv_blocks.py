@@ -35,7 +35,7 @@ def _outcome(path: Path) -> Outcome:
 def _row_by_row(path: Path) -> Outcome:
     """Read with Arrow's own reader of streams, from the first row on."""
 
-    def nothing(*_: Any) -> Generator[Any, None, None]:
+    def nothing(*_: Any, **__: Any) -> Generator[Any, None, None]:
         yield from ()
 
     with pytest.MonkeyPatch.context() as patched:

@@ -29,7 +29,7 @@ _QUOTE, _ENDS = ord('"'), b"\r\n"
 
 
 def parsed_blocks(
-    stream: ByteStream, names: list[str], wanted: list[str], separator: str
+    stream: ByteStream, names: list[str], wanted: list[str], separator: str, *, ahead: bool
 ) -> Generator[tuple[Any, int], None, None]:
     """Yield record batches, and the bytes read until then, in the order of the rows; leave in the stream what is left.
 
@@ -43,6 +43,8 @@ def parsed_blocks(
         Which of them are read.
     separator : str
         What stands between fields.
+    ahead : bool
+        Whether blocks are read before those before them are parsed: a pipe may be silent for long.
     """
     threads = min(_MOST, thread_count())
     waiting: deque[tuple[memoryview, Future[Any], int]] = deque()
@@ -50,7 +52,7 @@ def parsed_blocks(
     try:
         more = True
         while more or waiting:
-            if more and len(waiting) <= threads:
+            if more and len(waiting) <= (threads if ahead else 0):
                 block = _next_block(stream, separator)
                 more = bool(block)
                 if more:

@@ -52,7 +52,8 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
             yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
             return
         stream.read(len(head) - len(rest))
-        for batch, done in guarded_iterator(parsed_blocks(stream, names, wanted, separator), explain):
+        pieces = parsed_blocks(stream, names, wanted, separator, ahead=isinstance(location, File))
+        for batch, done in guarded_iterator(pieces, explain):
             before += batch.num_rows
             yield batch, done
         if not guarded(lambda: stream.peek(1), explain):
