@@ -24,9 +24,11 @@ import pyarrow.compute as pc
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import key_type_of, to_arrow
 
-__all__ = ["CompoundKey", "compound_column", "compound_keys", "join_parts", "parsed_keys"]
+__all__ = ["CompoundKey", "compound_column", "compound_keys", "join_parts", "parsed_keys", "text_scalar"]
 
+_TEXT = pa.large_string()
 _SPECIAL = re.compile(r'[",\r\n]')
+_MARKS = re.compile(r'["\r\n]')
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^",\r\n]*)')
 
 
@@ -43,11 +45,17 @@ class CompoundKey(tuple[str, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
+        row = ",".join(self)
+        if row.count(",") == len(self) - 1 and _MARKS.search(row) is None:
+            return row
         return ",".join('"' + part.replace('"', '""') + '"' if _SPECIAL.search(part) else part for part in self)
 
     @classmethod
     def parsed(cls, row: str, parts: int) -> Self | None:
         """Return the key that a CSV row is, None if it is not one row of so many fields."""
+        if _MARKS.search(row) is None:
+            plain = cls(row.split(","))
+            return plain if len(plain) == parts else None
         fields: list[str] = []
         place = 0
         while field := _FIELD.match(row, place):  # Python's own reader has a longest field
@@ -89,7 +97,7 @@ def parsed_keys(texts: Sequence[Any], columns: Sequence[str]) -> list[CompoundKe
 def compound_column(keys: Any, columns: Sequence[str]) -> pa.Array:
     """Return tuples as the column that is counted: a row each, null where the key or a part of it is None."""
     rows = [None if key is None else _key(key, columns) for key in _listed(keys, columns)]
-    return pa.array([None if row is None else str(row) for row in rows], pa.large_string())
+    return pa.array([None if row is None else str(row) for row in rows], _TEXT)
 
 
 def join_parts(parts: Sequence[Any]) -> pa.ChunkedArray:
@@ -103,7 +111,7 @@ def join_parts(parts: Sequence[Any]) -> pa.ChunkedArray:
     texts = [_quoted(_text(to_arrow(part, "text"))) for part in parts]
     if len({len(text) for text in texts}) > 1:
         raise InvalidInput("the columns of a compound key have different lengths; each needs one entry a record.")
-    joined = pc.binary_join_element_wise(*texts, _scalar(","), null_handling="emit_null")
+    joined = pc.binary_join_element_wise(*texts, text_scalar(",", _TEXT), null_handling="emit_null")
     return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
 
 
@@ -113,7 +121,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     with suppress(pa.ArrowInvalid):
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        text = column.cast(pa.large_string())
+        text = column.cast(_TEXT)
     if text is None:
         raise InvalidInput("a part of a compound key is bytes that are no UTF-8. Convert the column to text.")
     return text
@@ -124,8 +132,8 @@ def _quoted(text: pa.ChunkedArray) -> pa.ChunkedArray:
         return text
     special = pc.match_substring_regex(text, '[",\r\n]')
     doubled = pc.replace_substring(text, '"', '""')
-    quote = _scalar('"')
-    return pc.if_else(special, pc.binary_join_element_wise(quote, doubled, quote, _scalar("")), text)
+    quote = text_scalar('"', _TEXT)
+    return pc.if_else(special, pc.binary_join_element_wise(quote, doubled, quote, text_scalar("", _TEXT)), text)
 
 
 def _holds_special(array: pa.Array) -> bool:
@@ -138,10 +146,11 @@ def _holds_special(array: pa.Array) -> bool:
     return any(mark in held for mark in (b'"', b",", b"\r", b"\n"))
 
 
-def _scalar(text: str) -> Any:
-    builder = pa.lib.StringBuilder()  # pa.scalar would import pandas
+def text_scalar(text: str, kind: pa.DataType) -> Any:
+    """Return a text as a scalar of one of Arrow's types of text; ``pa.scalar`` would import pandas."""
+    builder = pa.lib.StringBuilder()
     builder.append(text)
-    return builder.finish().cast(pa.large_string())[0]
+    return builder.finish().cast(kind)[0]
 
 
 def _listed(keys: Any, columns: Sequence[str]) -> list[Any]:

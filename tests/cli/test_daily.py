@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
@@ -185,8 +187,28 @@ def test_what_was_skipped_is_told_by_day(dpsketch) -> None:
 def test_the_three_options_go_together(dpsketch) -> None:
     said = dpsketch(*command("2026-11-15", "a.dps", stream=["--state", "state"]))
     assert "go together" in " ".join(said.err.split())
-    untyped = [word for word in command("2026-11-15", "a.dps") if word not in ("--key-type", "text")]
-    assert "--key-type" in dpsketch(*untyped).err
+
+
+@pytest.mark.usefixtures("visits")
+@pytest.mark.parametrize("kind", ["counts", "histogram"])
+@pytest.mark.parametrize("content", ["url,who\n/a,ann\n", "url,who\n"], ids=["a record", "no record"])
+def test_a_format_without_types_has_text_as_keys(dpsketch, kind: str, content: str) -> None:
+    Path("visits.csv").write_text(content, encoding="utf-8")
+    asked = ["run", kind, "visits.csv", "--key", "url", *BUDGET, "--continual", "days=30", "--state", "state"]
+    for day in (15, 16):
+        made = dpsketch(*asked, "--day", f"2026-11-{day}", "-o", f"{day}.dps")
+        assert made.code == 0, made.err
+    assert StreamFolder("state").load().spec.key_type == "text"
+
+
+@pytest.mark.usefixtures("visits")
+@pytest.mark.parametrize("kind", ["counts", "histogram"])
+def test_a_format_with_types_is_asked_for_the_type_of_keys(dpsketch, kind: str) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"url": ["/a"]}), "visits.parquet")
+    stream = ["--continual", "days=30", "--state", "state", "--day", "2026-11-15", "-o", "a.dps"]
+    refused = dpsketch("run", kind, "visits.parquet", "--key", "url", *BUDGET, *stream)
+    assert refused.code == 1
+    assert "key-type" in refused.err.replace("_", "-")
 
 
 KINDS = {

@@ -78,3 +78,11 @@ def test_sources_keys_and_other_arguments_may_be_many(dpsketch: Any, tmp_path: P
     made = dpsketch("run", "counts", "a.csv", "b.csv", "--key", "k", "-e", "1", "-d", "0", "--no-ledger", "-o", "o.dps")
     assert made.code == 0, made.err
     assert dpsketch("query", "o.dps", "x", "y", "x").code == 0
+
+
+@pytest.mark.parametrize("name", ["top", "plot"])
+def test_a_number_without_its_option_is_refused_with_a_hint(dpsketch: Any, name: str) -> None:
+    refused = dpsketch(*name.split(), "FILE", "3")
+    assert refused.code == 2
+    assert "-n 3" in refused.err
+    assert "-n" not in dpsketch(*name.split(), "FILE", "other").err

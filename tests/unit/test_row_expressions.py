@@ -246,3 +246,17 @@ def test_sources_without_types_of_their_own_take_no_sql(tmp_path: Path) -> None:
         keys(write_csv(tmp_path / "t.csv"), "carrier", "nowhere = 1")
     with pytest.raises(SourceError, match="neither true nor false"):
         keys(write_csv(tmp_path / "t.csv"), "carrier", "distance + 1")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_text_without_its_quotes_is_refused_with_a_hint(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"t.{form}"
+    if form == "csv":
+        write_csv(path)
+    else:
+        pyarrow.parquet.write_table(pa.table({"carrier": ["UA"]}), path)
+    with pytest.raises(SourceError, match="single quotes, as in carrier = 'UA'"):
+        keys(str(path), "carrier", where='carrier = "UA"')
+    with pytest.raises(SourceError) as refused:
+        keys(str(path), "UA", where='carrier = "UA"')
+    assert "single quotes" not in str(refused.value)

@@ -121,7 +121,9 @@ def test_giving_up_on_a_silent_pipe_takes_a_moment_only(monkeypatch: pytest.Monk
     with os.fdopen(reading, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         batches = open_source(["-"], Columns(key="k"))
-        next(batches)
+        taken = 0
+        while taken < (1 << 20) - 1:  # the rows of the first block, so that the second is read from the pipe
+            taken += next(batches).rows
         writer.join()
         started = time.monotonic()
         batches.close()

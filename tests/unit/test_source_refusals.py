@@ -17,7 +17,10 @@ from dpsketch.sources import Columns, open_source
 from reading import SECRET, Pipe, keys, records, refused, write
 
 
-@pytest.mark.parametrize("field", ["5.0", "1e3", "18446744073709551616", "-9223372036854775809", SECRET, "1_0", "--5"])
+@pytest.mark.parametrize(
+    "field",
+    ["5.5", "5.0.0", ".0", "-.0", "1e3", "18446744073709551616", "-9223372036854775809", SECRET, "1_0", "--5"],
+)
 def test_what_is_no_integer_is_refused(field: str, tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text(f"k,b\n1,{SECRET}\n{field},2\n", encoding="utf-8")

@@ -294,3 +294,13 @@ def test_database_addresses(source: str, url: str, table: str | None, query: str
     if table is None:
         assert found.query == (query or source.partition("query=")[2])
     assert "pw" not in repr(found) + str(found)
+
+
+def test_whole_numbers_that_are_written_as_floats_are_whole_numbers(tmp_path: Path) -> None:
+    """So pandas writes a column of whole numbers in which one is missing."""
+    path = tmp_path / "t.csv"
+    path.write_text("k,u\n2.0,a\n-13.,b\n,c\n18446744073709551615.00,d\n 7.0 ,e\n")
+    keys = [
+        key for batch in open_source([str(path)], Columns(key="k", key_type="int")) for key in batch.key.to_pylist()
+    ]
+    assert keys == [2, -13, None, -1, 7]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.cli.columns import key_parts
-from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, unit_from
+from dpsketch.cli.options import Budget, Engine, KeyKind, SketchFlags, Target, unit_from
 from dpsketch.cli.output import progress_bar, say
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Continual", "run_day"]
 
+_BY_TYPE = ("counts", "histogram")  # their days must not differ by the type of keys
 # A longer gap is rather a mistake in a date.
 _LONGEST_GAP = 31
 _NAMES = {"days": int, "objective": str, "user_days": int, "days_apart": int, "design": str}
@@ -111,7 +112,7 @@ def run_day(
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
         began = not folder.exists
         if began:
-            _begin(folder, asked, flags, budget, target)
+            _begin(folder, asked, _typed(flags), budget, target)
         sketch = folder.load()
         _refuse_other(sketch, asked, flags, budget)
         _refuse_other_account(sketch, asked, budget, target)
@@ -155,6 +156,21 @@ def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: B
         payment.close()
         if payment.resumed:
             say("Used the charge again that was made for this stream, of which nothing was written then.")
+
+
+def _typed(flags: SketchFlags) -> SketchFlags:
+    """Return the options with text as keys, where they state no type and every source is of a format that has no other.
+
+    The format says so, not the records: a day without any begins the same stream.
+    """
+    from dpsketch.cli.recipes import sources_of
+    from dpsketch.sources.locations import Database, locate
+
+    if flags.key_type is not None or flags.kind not in _BY_TYPE:
+        return flags
+    located = locate(sources_of(flags), flags.stdin_format.value)
+    text = all(not isinstance(each, Database) and each.format in ("csv", "tsv", "jsonl") for each in located)
+    return replace(flags, key_type=KeyKind.TEXT) if text else flags
 
 
 def _seeded(flags: SketchFlags, seed: int) -> SketchFlags:

@@ -1,4 +1,7 @@
-"""What every command refuses before it runs: an option given twice, of which the parser would take the last."""
+"""What every command refuses before it runs: an option given twice, of which the parser would take the last.
+
+What is refused anyway, and often tried, comes with a hint: a value that begins with a minus, a number without its -n.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,8 @@ def options_once(command: Any) -> Any:
                         ctx=context,
                         param=option,
                     )
+            if rest and not context.allow_extra_args and rest[0].isdecimal() and _says_how_many(command):
+                raise typer.BadParameter(f"how many is said with -n, as in: -n {rest[0]}", ctx=context)
             return found, rest, order
 
         parser.parse_args = parse_args
@@ -47,3 +52,7 @@ def options_once(command: Any) -> Any:
 
     command.make_parser = make_parser
     return command
+
+
+def _says_how_many(command: Any) -> bool:
+    return any("-n" in option.opts for option in command.params)

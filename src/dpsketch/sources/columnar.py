@@ -174,7 +174,7 @@ def _check_piped(head: bytes, location: StandardInput) -> None:
 def _check_schema(names: list[str], columns: Columns, place: str) -> None:
     for name in columns.names:
         if name not in names:
-            raise missing_column(place, name, names, declared=True)
+            raise missing_column(place, name, names, declared=True, compared=columns.only_compares(name))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SourceError(f"{place} has two columns named {twice[0]!r}. Give each its own name.")

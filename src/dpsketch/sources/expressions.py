@@ -14,18 +14,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.sources.conditions import PlainCondition, plain_condition
 from dpsketch.sources.engine import connect
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.text import Piece, nothing_of
 
 __all__ = ["RowExpression", "RowExpressions", "parse_expression", "parsed", "written"]
 
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 20  # to ask DuckDB costs as much as some ten thousand rows
+_ROWS_HANDED_ON = 1 << 17
 _BYTES_AT_ONCE = 1 << 24
 
 _CLASSES = {
@@ -75,6 +78,8 @@ class RowExpression:
         The same where all columns are text: those that it compares, or computes, with a number are read as numbers.
     name : str
         What a column is called that is computed by it.
+    plain : PlainCondition or None
+        The same where it is a condition that needs no database if all columns are text.
     """
 
     text: str
@@ -82,6 +87,7 @@ class RowExpression:
     computed: str
     of_text: str
     name: str
+    plain: PlainCondition | None = None
 
 
 def parse_expression(text: str, what: str) -> RowExpression:
@@ -103,7 +109,8 @@ def parse_expression(text: str, what: str) -> RowExpression:
     whole = _with_whole_quotients(expression)
     computed = text if whole == expression else written(whole, what)
     of_text = written(_with_casts(whole, numbers), what) if numbers else computed
-    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text)
+    plain = plain_condition(expression, numbers)
+    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text, plain)
 
 
 def parsed(text: str, what: str) -> Any:
@@ -265,15 +272,21 @@ class RowExpressions:
         if not self._all:
             yield from pieces
             return
-        for batches, done in _gathered(pieces):
-            yield self._rows(batches, place), done
-
-    def _rows(self, batches: list[Any], place: Any) -> Any:
-        if self._connection is None:
-            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         read = list(dict.fromkeys(name for each in self._all for name in each.columns))
         if len({name.casefold() for name in read}) < len(read):
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
+        left = iter(pieces)
+        if not (place.typed or self._computed or self._where is None or self._where.plain is None):
+            odd: list[Piece] = []
+            for batches, done in _gathered(_narrowed(left, self._where.plain, self._kept, odd), _ROWS_HANDED_ON):
+                yield _one_batch(pa.Table.from_batches(batches)), done
+            left = chain(odd, left)
+        for batches, done in _gathered(left, _ROWS_AT_ONCE):
+            yield self._rows(batches, read, place), done
+
+    def _rows(self, batches: list[Any], read: list[str], place: Any) -> Any:
+        if self._connection is None:
+            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
         table = pa.Table.from_batches([batch.select(read) for batch in batches])
         result = guarded(lambda: self._computed_of(table, place), lambda error: _unusable(place, error))
         if result.num_rows != table.num_rows:
@@ -303,12 +316,24 @@ class RowExpressions:
         return source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
 
 
-def _gathered(pieces: Iterable[Piece]) -> Iterator[tuple[list[Any], int]]:
-    """Yield a few batches at a time: to ask DuckDB costs as much as some ten thousand rows."""
+def _narrowed(
+    pieces: Iterator[Piece], condition: PlainCondition, names: Collection[str], odd: list[Piece]
+) -> Iterator[Piece]:
+    """Yield the rows wanted until a batch comes that the database has to look at; that one is put into ``odd``."""
+    for batch, done in pieces:
+        rows = condition.rows(batch, names)
+        if rows is None:
+            odd.append((batch, done))
+            return
+        yield rows, done
+
+
+def _gathered(pieces: Iterable[Piece], rows: int) -> Iterator[tuple[list[Any], int]]:
+    """Yield a few batches at a time, until they have so many rows or are large."""
     held: list[Any] = []
     for batch, done in pieces:
         held.append(batch)
-        if sum(each.num_rows for each in held) >= _ROWS_AT_ONCE or sum(each.nbytes for each in held) >= _BYTES_AT_ONCE:
+        if sum(each.num_rows for each in held) >= rows or sum(each.nbytes for each in held) >= _BYTES_AT_ONCE:
             yield held, done
             held = []
     if held:

@@ -69,16 +69,21 @@ def unreadable(place: str, error: Exception) -> SourceError:
             )
 
 
-def missing_column(place: str, wanted: str, names: Sequence[str], *, declared: bool) -> SourceError:
+def missing_column(
+    place: str, wanted: str, names: Sequence[str], *, declared: bool, compared: bool = False
+) -> SourceError:
     """Say that a column is missing.
 
     Names of a declared schema are listed. The first row of a text file may be a record, where the header was
-    forgotten, so that it goes into the hint for the terminal only.
+    forgotten, so that it goes into the hint for the terminal only. ``compared`` says that the name stands in a
+    condition alone, where it may be meant as text.
     """
     listed = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
         listed += f" and {len(names) - _MOST_NAMES} more"
     computed = " What is computed stands in parentheses." if _OPERATOR.search(wanted) else ""
+    if compared:
+        computed = " If it is meant as text, put it in single quotes, as in carrier = 'UA'."
     if declared:
         return SourceError(f"{place} has no column {wanted!r}. Its columns are {listed}.{computed}")
     same = [name for name in names if name.strip().casefold() == wanted.strip().casefold()]

@@ -100,6 +100,10 @@ class Columns:
         """Whether a row is looked at before it is read."""
         return self.where is not None or bool(self.computed)
 
+    def only_compares(self, name: str) -> bool:
+        """Say whether a name stands in the condition alone."""
+        return self.where is not None and name in self.where.columns and name not in self.kept
+
     @property
     def compound(self) -> bool:
         """Whether several columns are one key."""
@@ -392,11 +396,15 @@ def _real(column: Any) -> Any:
 
 
 def _whole(column: Any) -> Any:
-    """Read text as 64-bit patterns: signed below zero, else unsigned."""
+    """Read text as 64-bit patterns: signed below zero, else unsigned.
+
+    A whole number may be written as a float, ``2.0``: so pandas writes a column in which one is missing.
+    """
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:
         pass
+    column = pc.replace_substring_regex(column, r"^(-?[0-9]+)\.0*$", r"\1")
     negative = pc.starts_with(column, "-")
     below = pc.if_else(negative, column, _NO_TEXT).cast(pa.int64())
     above = pc.if_else(negative, _NO_TEXT, column).cast(pa.uint64()).view(pa.int64())

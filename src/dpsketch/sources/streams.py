@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from dpsketch.sources.locations import File, StandardInput
 
+_AT_ONCE = 2 << 20
+
 
 class _Counted(io.RawIOBase):
     """Bytes of a file or pipe, counted as they are read (compressed ones before they are unpacked)."""
@@ -70,6 +72,10 @@ class ByteStream:
         taken, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
         return taken + self._fill(wanted - len(taken)) if len(taken) < wanted else taken
 
+    def put_back(self, taken: bytes) -> None:
+        """Let bytes that were taken come again."""
+        self._ahead = taken + self._ahead if self._ahead else taken
+
     def close(self) -> None:
         """Close the file; standard input stays open."""
         self.closed = True
@@ -79,7 +85,7 @@ class ByteStream:
     def _fill(self, size: int) -> bytes:
         # A pipe hands out 64 kB at a time; whole blocks make whole batches.
         parts = []
-        while size > 0 and (part := self._bytes.read(min(size, 1 << 20))):
+        while size > 0 and (part := self._bytes.read(min(size, _AT_ONCE))):
             parts.append(part)
             size -= len(part)
         return b"".join(parts)

@@ -13,12 +13,12 @@ import pyarrow.csv
 import pyarrow.json
 
 from dpsketch.errors import SourceError
+from dpsketch.sources.blocks import BLOCK, conversion, parsed_blocks
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import File, StandardInput, check_magic
 from dpsketch.sources.records import Columns
 from dpsketch.sources.streams import ArrayAsLines, ByteStream
 
-_BLOCK = 2 << 20  # one row has to fit; larger blocks are not faster
 _HEAD = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -30,9 +30,11 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
     """Read CSV or TSV: every column wanted, as text, an unquoted empty field as null."""
     stream = guarded(lambda: ByteStream(location), lambda error: unreadable(str(location), error))
     odd_row: list[str] = []
+    before = 1  # rows, the header is the first
 
     def note(row: Any) -> str:
-        odd_row[:] = [f"Row {row.number} has {row.actual_columns} fields, the header has {row.expected_columns}."]
+        place = f"Row {before + row.number}"
+        odd_row[:] = [f"{place} has {row.actual_columns} fields, the header has {row.expected_columns}."]
         return "error"
 
     def explain(error: Exception) -> SourceError:
@@ -49,18 +51,19 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
             # Arrow refuses a header without an end of line.
             yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
             return
+        stream.read(len(head) - len(rest))
+        pieces = parsed_blocks(stream, names, wanted, separator, ahead=isinstance(location, File))
+        for batch, done in guarded_iterator(pieces, explain):
+            before += batch.num_rows
+            yield batch, done
+        if not guarded(lambda: stream.peek(1), explain):
+            return
         reader = guarded(
             lambda: pyarrow.csv.open_csv(
                 pa.PythonFile(stream, "r"),
-                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=names),
                 parse_options=options,
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=wanted,
-                    column_types=dict.fromkeys(wanted, pa.string()),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
+                convert_options=conversion(wanted),
             ),
             explain,
         )
@@ -92,7 +95,7 @@ def _header(head: bytes, location: File | StandardInput, options: Any) -> tuple[
 def _check_header(names: list[str], columns: Columns, location: File | StandardInput) -> None:
     for wanted in columns.names:
         if wanted not in names:
-            raise missing_column(str(location), wanted, names, declared=False)
+            raise missing_column(str(location), wanted, names, declared=False, compared=columns.only_compares(wanted))
     filled = [name for name in names if name]
     if len(set(filled)) < len(filled):
         failure = SourceError(f"{location} has two columns of one name. Give each its own.")
@@ -113,7 +116,7 @@ def _explain_separated(error: Exception, location: File | StandardInput, odd_row
         return SourceError(f"{location} is not UTF-8 throughout. Convert it to UTF-8.")
     if "straddl" in words or "out of sync" in words:
         return SourceError(
-            f"{location} has a row of more than {_BLOCK >> 20} MB, or a quote that is never closed. Correct the row."
+            f"{location} has a row of more than {BLOCK >> 20} MB, or a quote that is never closed. Correct the row."
         )
     return unreadable(str(location), error)
 
@@ -144,7 +147,7 @@ def read_json_lines(location: File | StandardInput, columns: Columns) -> Generat
         reader = guarded(
             lambda: pyarrow.json.open_json(
                 pa.PythonFile(stream, "r"),
-                read_options=pyarrow.json.ReadOptions(use_threads=True, block_size=_BLOCK),
+                read_options=pyarrow.json.ReadOptions(use_threads=True, block_size=BLOCK),
                 parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             ),
             explain,
@@ -220,7 +223,7 @@ def _explain_json(error: Exception, location: File | StandardInput, columns: Col
             "are whole numbers or text; write them as text."
         )
     if "straddl" in words:
-        return SourceError(f"{location} has a line of more than {_BLOCK >> 20} MB. Write one object a line.")
+        return SourceError(f"{location} has a line of more than {BLOCK >> 20} MB. Write one object a line.")
     if "UTF8" in words or isinstance(error, UnicodeDecodeError):
         return SourceError(f"{location} is not UTF-8 throughout. Convert it to UTF-8.")
     if isinstance(error, OSError | EOFError | MemoryError):

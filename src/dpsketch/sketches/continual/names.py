@@ -105,7 +105,8 @@ class Finding:
         """Return publications with fresh noise. Called by a permit only."""
         (table,) = data
         noisy: Integers = table.copy()
-        for row in noisy.reshape(-1, table.shape[-1]):  # one day after the other: a draw takes several times its room
+        days = noisy.reshape(math.prod(table.shape[:-1]), table.shape[-1])  # there may be no key yet
+        for row in days:  # one after the other: a draw takes several times its room
             row += self.noise.sample(len(row))
         return noisy
 
