@@ -1,7 +1,7 @@
 """The tails of sums of noise: how much wider an interval is where few Laplace draws make up an error.
 
 A sum of many draws is nearly normal. One Laplace draw is not: 1.96 standard deviations hold with 93.8%, not 95%. What
-tells between the two is the fourth cumulant, which adds up as the variance does.
+tells between the two is the fourth cumulant κ₄, which adds up as the variance does.
 """
 
 from __future__ import annotations
@@ -11,16 +11,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.noise import DiscreteLaplace, Noise
-
-__all__ = ["fourth_cumulant", "widening"]
+__all__ = ["widening"]
 
 Excess = TypeVar("Excess", float, npt.NDArray[np.float64])
-
-
-def fourth_cumulant(law: Noise) -> float:
-    """Return κ₄: v + 3v² for discrete Laplace noise of variance v, about 0 for rounded Gaussian noise."""
-    return law.variance + 3 * law.variance**2 if isinstance(law, DiscreteLaplace) else 0.0
 
 
 def widening(quantile: float, excess: Excess) -> Excess:

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.noise import DiscreteLaplace, Noise
 from dpsketch.results import Estimate
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.location import MEAN, choose_location
 
-__all__ = ["inner_product", "second_moment"]
+__all__ = ["fourth_cumulant", "inner_product", "second_moment"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -139,3 +140,8 @@ def _allowed_by_chebyshev(
     least = 0.0 if constant <= 0 or inside < 0 else constant / (linear + math.sqrt(inside))
     most = math.inf if square <= 0 else (linear + math.sqrt(max(0.0, inside))) / square
     return min(value, max(0.0, least)), max(value, most)
+
+
+def fourth_cumulant(law: Noise) -> float:
+    """Return κ₄: v + 3v² for discrete Laplace noise of variance v, about 0 for rounded Gaussian noise."""
+    return law.variance + 3 * law.variance**2 if isinstance(law, DiscreteLaplace) else 0.0

@@ -24,13 +24,12 @@ from dpsketch.sketches.continual.stretches import Stretch, combined, read_stretc
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.linear import inner_product, second_moment
+from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product, second_moment
 from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, real_array, release_header
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
-from dpsketch.sketches.tails import fourth_cumulant
 from dpsketch.sketches.weights import real_numbers
 
 if TYPE_CHECKING:

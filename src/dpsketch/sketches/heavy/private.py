@@ -21,12 +21,13 @@ from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
+from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
 from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.tails import fourth_cumulant, widening
+from dpsketch.sketches.tails import widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,6 +20,7 @@ from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import Release, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
+from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
@@ -28,7 +29,7 @@ from dpsketch.sketches.ranges.inverse import first_reached, outer_ends
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.tails import fourth_cumulant, widening
+from dpsketch.sketches.tails import widening
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
