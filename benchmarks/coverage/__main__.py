@@ -34,7 +34,7 @@ def main() -> int:
         wanted = [each for each in wanted if not ((known := stored.result_of(each[2])) and known.current)]
     rows: list[Row] = []
     start = time.monotonic()
-    pool = ProcessPoolExecutor(asked.processes, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    pool = ProcessPoolExecutor(asked.processes, mp_context=multiprocessing.get_context("spawn"))
     with pool:
         jobs = {pool.submit(measured, family, place, asked.quick): case for family, place, case in wanted}
         for done, job in enumerate(as_completed(jobs), start=1):

@@ -23,7 +23,7 @@ def heavy(shape: str, budget: str, rows: int) -> Iterator[Case]:
     """Many keys a release, asked for; and lists and totals, one statement a release, of a smaller tree."""
 
     def released(seed: int, many: int, bits: int) -> tuple[Any, Integers, Integers]:
-        keys, counts = np.arange(many) * 13 + seed, SHAPES[shape](np.random.default_rng(seed))[:many]
+        keys, counts = np.arange(many) * 13 + seed % 800, SHAPES[shape](np.random.default_rng(seed))[:many]
         sketch = dps.HeavyHitters(unit=dps.per_record(), rows=rows, width=512, key_bits=bits, seed=seed)
         sketch.update(keys, counts=counts)
         return sketch.release(**BUDGETS[budget]), keys, counts
@@ -35,15 +35,20 @@ def heavy(shape: str, budget: str, rows: int) -> Iterator[Case]:
 
     def listed(seed: int) -> Iterator[Answer]:
         private, keys, counts = released(seed, 250, 12)
+        yield Answer.of("all_records", counts.sum(), private.all_records())
+        if rows == 1 and seed >= RELEASES // 10:
+            # A table of one row lists nothing, as the first releases show.
+            yield Answer.of("everything_else", counts.sum(), private.everything_else([]))
+            return
         top = private.top()
         yield Answer.of("top, jointly", looked_up(top, keys, counts), top, joint=True)
-        yield Answer.of("all_records", counts.sum(), private.all_records())
         rest = counts.sum() - counts[np.isin(keys, top.key)].sum()
         yield Answer.of("everything_else", rest, private.everything_else(top))
 
     yield Case("HeavyHitters", f"{shape}, {rows}×512", budget, SEEDS, asked)
-    # A list takes a third of a second: the dearest answers there are.
-    yield Case("HeavyHitters", f"{shape}, 250 keys, {rows}×512", budget, RELEASES // 4, listed)
+    # A list of several rows is decoded, a third of a second each: the dearest answers there are.
+    releases = RELEASES if rows == 1 else RELEASES // 4
+    yield Case("HeavyHitters", f"{shape}, 250 keys, {rows}×512", budget, releases, listed)
 
 
 def sparse(budget: str, expected: int, largest: int) -> Iterator[Case]:

@@ -13,12 +13,13 @@ from dpsketch import noise
 
 NOMINAL = 95.0
 LEAST = 94.0
-# A row holds if it reaches the least; where three standard errors below nominal is lower, chance may take that much.
+# A row holds if it reaches the least; in one of fewer releases chance may take three standard errors of theirs.
 ALLOWED = 3.0
 # So many releases of one statement: their standard error is half a percent.
 RELEASES = 2000
 # So many releases of 2,000 keys each.
 SEEDS = 20
+INTERVALS = SEEDS * 2000
 # The quick form makes one in so many releases.
 QUICK = 100
 
@@ -129,8 +130,9 @@ class _Count:
         self.widths += float(np.sum(high - low)) / 2
         self.errors.append(np.array([errors.max()]) if answer.joint else errors)
 
-    def row(self, case: Case, name: str) -> Row:
+    def row(self, case: Case, name: str, *, quick: bool) -> Row:
         """Return the line of the table."""
+        enough = not quick and (case.releases >= RELEASES or self.intervals >= INTERVALS)
         reach = float(np.quantile(np.concatenate(self.errors), NOMINAL / 100))
         return Row(
             case.kind,
@@ -139,7 +141,7 @@ class _Count:
             case.budget,
             covered=100 * float(np.mean(self.hits)),
             waste=self.widths / self.intervals / reach if reach > 0 else math.nan,
-            limit=self._limit(),
+            limit=LEAST if enough else self._limit(),
             releases=len(self.hits),
             intervals=self.intervals,
         )
@@ -159,7 +161,12 @@ def measure(case: Case, *, quick: bool = False, shrink: float = 1.0) -> list[Row
     """
     counts: dict[str, _Count] = {}
     for seed in range(max(4, case.releases // QUICK) if quick else case.releases):
-        with noise.seeded_noise_for_tests_only(seed):
-            for answer in case.trial(seed):
-                counts.setdefault(answer.name, _Count()).add(answer, shrink)
-    return [count.row(case, name) for name, count in counts.items() if count.hits]
+        for answer in answers_of(case, seed):
+            counts.setdefault(answer.name, _Count()).add(answer, shrink)
+    return [count.row(case, name, quick=quick) for name, count in counts.items() if count.hits]
+
+
+def answers_of(case: Case, seed: int) -> list[Answer]:
+    """Run one trial."""
+    with noise.seeded_noise_for_tests_only(seed):
+        return list(case.trial(seed))

@@ -38,7 +38,9 @@ def write(results: dict[str, Result | None], page: Path = PAGE) -> None:
     known = [each for each in results.values() if each is not None]
     older = sum(len(each.rows) for each in known if not each.current)
     missing = [f"*{name}*" for name, each in results.items() if each is None]
-    words = f"{older:,} rows, marked °, are older than the code that they are about.\n\n" if older else ""
+    dates = sorted({each.measured for each in known})
+    words = f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}.\n\n" if dates else ""
+    words += f"{older:,} rows, marked °, are older than the code that they are about.\n\n" if older else ""
     words += f"Not measured yet: {'; '.join(missing)}.\n\n" if missing else ""
     table = _HEAD + "\n".join(line(row, current=each.current) for each in known for row in each.rows)
     page.write_text(f"{before}{BEGIN}\n\n{words}{table}\n\n{END}{after}")

@@ -41,9 +41,9 @@ def main() -> int:
     verdicts = judged(chosen, processes=given.processes, tell=tell)
     if given.json:
         given.json.write_text(json.dumps([verdict.to_json() for verdict in verdicts], indent=1) + "\n")
-    if chosen == MUTANTS and all(verdict.outcome == "killed" for verdict in verdicts):
-        write_table(PAGE, verdicts)
     left = [verdict for verdict in verdicts if verdict.outcome != "killed"]
+    if not left:
+        write_table(PAGE, verdicts, [mutant.name for mutant in MUTANTS])
     for verdict in left:
         print(f"{verdict.outcome}: {verdict.mutant.name} ({verdict.mutant.file}): {verdict.mutant.breaks}")
     print(f"{len(verdicts) - len(left)} of {len(verdicts)} mutants were killed")

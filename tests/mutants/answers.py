@@ -213,6 +213,22 @@ INTERVALS = [
         "keys that chance lifted over a threshold are taken away from the rest as they are",
     ),
     Mutant(
+        "interval-else-normal",
+        "sketches/heavy/private.py",
+        "        if not len(prints):\n            return self.all_records(confidence=confidence)\n",
+        "",
+        "tests/unit/test_heavy.py -k nothing_is_listed",
+        "what is left of all records has a normal law's interval under one Laplace draw",
+    ),
+    Mutant(
+        "interval-ranges-normal",
+        "sketches/tails.py",
+        "return 1 + max(0.0, (quantile**2 - 3) / 24) * excess",
+        "return 1 + 0.0 * excess",
+        "tests/statistical/test_ranges_accuracy.py -k small_trees",
+        "ranges of few Laplace draws have a normal law's intervals",
+    ),
+    Mutant(
         "interval-distinct-noise",
         "sketches/distinct/private.py",
         "reach = -math.log1p(-confidence) * sensitivity / epsilon",

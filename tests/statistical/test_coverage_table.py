@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from benchmarks.coverage import page, stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
+from dpsketch.sketches.density.features import Features
+from dpsketch.sketches.kinds import KINDS
 
 # One case a kind that is quick and has many intervals a release.
 CHOSEN = (
@@ -18,6 +22,7 @@ CHOSEN = (
     ("ContinualCountSketch", "flat, 7 days, 5×1024", "δ = 0"),
     ("SparseHistogram", "2,000 keys to 40, 2,000 expected", "δ = 0"),
     ("RangeSketch", "lognormal, 12 bits, 5×1,024", "δ > 0"),
+    ("ContinualSketch", "Histogram, 7 days, public list", "δ > 0"),
     ("SubsetHashing", "4,000 people, 4 keys each, ε = 2", "local"),
 )
 
@@ -50,10 +55,17 @@ def test_every_kind_has_a_row_with_either_noise() -> None:
         "DensitySketch",
         "PanPrivateCountSketch",
         "ContinualCountSketch",
+        "ContinualSketch",
     ):
         assert {case.budget for case in cases if case.kind == kind} == {"δ > 0", "δ = 0"}
     # Names that nobody listed cannot be published without a δ.
     assert {case.budget for case in cases if case.kind == "VoteHistogram"} == {"δ > 0"}
+    # Whatever is published day by day, and whatever a density is made of.
+    daily = [kind.sensitive.__name__ for kind in KINDS.values() if kind.daily is not None]
+    streams = [case.setting.split(",")[0] for case in cases if case.kind == "ContinualSketch"]
+    assert set(daily) - {"CountSketch"} == set(streams)
+    featured = {case.setting.split(", ")[-1] for case in cases if case.kind == "DensitySketch"}
+    assert set(get_args(Features)) - {"race"} <= featured
 
 
 def test_every_case_has_a_file_of_its_own() -> None:
@@ -77,6 +89,14 @@ def test_rows_count_what_is_covered() -> None:
     assert measure(fake(0.9))[0].short
 
 
+def test_a_row_of_2000_releases_has_to_reach_94_and_one_of_fewer_may_miss_it_by_chance() -> None:
+    """Three standard errors of 400 joint statements are 3.3%; the seeds are fixed."""
+    few = measure(fake(0.9985, joint=True))[0]
+    assert few.limit == pytest.approx(95 - 3 * 1.09, abs=1)
+    many = measure(replace(fake(0.9985, joint=True), releases=2000))[0]
+    assert (many.limit, many.short) == (94, many.covered < 94)
+
+
 def test_joint_rows_need_all_intervals_of_a_release() -> None:
     (row,) = measure(fake(0.98, joint=True))
     assert row.covered == pytest.approx(100 * 0.98**50, abs=12)
@@ -95,32 +115,48 @@ def test_the_page_keeps_what_is_written_by_hand_and_marks_rows_older_than_the_co
     copy = tmp_path / "coverage.md"
     copy.write_text(page.PAGE.read_text())
     rows = measure(fake(0.9))
-    page.write({"one": stored.Result(rows, current=True)}, copy)
+    page.write({"one": stored.Result(rows, True, "2026-11-15")}, copy)
     once = copy.read_text()
-    page.write({"one": stored.Result(rows, current=True)}, copy)
+    page.write({"one": stored.Result(rows, True, "2026-11-15")}, copy)
     assert copy.read_text() == once
     assert "| Fake | fake | made up | none | 95 | **" in once
     assert once.startswith(page.PAGE.read_text().split(page.BEGIN)[0])
-    page.write({"one": stored.Result(rows, current=True), "two": stored.Result(rows, False), "three": None}, copy)
+    assert "Measured 2026-11-15." in once
+    older = stored.Result(rows, False, "2026-11-16")
+    page.write({"one": stored.Result(rows, True, "2026-11-15"), "two": older, "three": None}, copy)
+    assert "Measured 2026-11-15 to 2026-11-16." in copy.read_text()
     assert "| Fake | fake ° |" in copy.read_text()
     assert "1 rows, marked °, are older than the code" in copy.read_text()
     assert "Not measured yet: *three*." in copy.read_text()
 
 
 def test_a_stored_result_is_read_back_and_is_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows come back as they were; the result is no longer current once a module it loaded does something else."""
+    """Rows come back as they were; the result is no longer current once a module that ran does something else."""
     case = next(case for _, _, case in all_cases("DistinctSketch"))
     assert stored.result_of(case, tmp_path) is None
-    rows = measure(case, quick=True)
-    stored.keep(case, rows, tmp_path)
-    assert stored.result_of(case, tmp_path) == stored.Result(rows, current=True)
-    loaded = stored.place(case, tmp_path).read_text()
-    assert "src/dpsketch/sketches/distinct/private.py" in loaded
-    stored.place(case, tmp_path).write_text(loaded.replace('"releases": 2000', '"releases": 20', 1))
-    assert stored.result_of(case, tmp_path) == stored.Result(rows, current=False)
-    stored.keep(case, rows, tmp_path)
+    rows, files = measure(case, quick=True), stored.files_of(case)
+    stored.keep(case, rows, files, tmp_path)
+    today = stored.result_of(case, tmp_path).measured
+    assert stored.result_of(case, tmp_path) == stored.Result(rows, True, today)
+    written = stored.place(case, tmp_path).read_text()
+    stored.place(case, tmp_path).write_text(written.replace('"releases": 2000', '"releases": 20', 1))
+    assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)
+    stored.keep(case, rows, files, tmp_path)
     monkeypatch.setattr(stored, "_meaning", str)
-    assert stored.result_of(case, tmp_path) == stored.Result(rows, current=False)
+    assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)
+
+
+def test_a_result_is_held_to_what_computes_answers_and_draws_noise() -> None:
+    """Compiled code that ran included; not what only takes records in, nor what is loaded and does not run."""
+    cases = {case.name: case for _, _, case in all_cases("DistinctSketch, 100 keys|users of 5 keys, 5×1024")}
+    distinct = stored.files_of(cases["DistinctSketch, 100 keys, 1,024 buckets, δ = 0"])
+    counts = stored.files_of(cases["CountSketch, users of 5 keys, 5×1024, δ > 0"])
+    assert distinct[-1] == "benchmarks/coverage/values.py:distinct"
+    assert {"src/dpsketch/sketches/distinct/private.py", "src/dpsketch/noise.py"} <= set(distinct)
+    assert {"src/dpsketch/sketches/countsketch/private.py", "src/dpsketch/_compiled/countsketch.py"} <= set(counts)
+    assert "benchmarks/coverage/data.py" in counts
+    for left_out in ("sketches/countsketch/sketch.py", "sketches/countsketch/decoding.py", "sketches/base.py"):
+        assert f"src/dpsketch/{left_out}" not in counts
 
 
 def test_what_a_module_means_is_its_code_and_the_case_that_is_asked() -> None:

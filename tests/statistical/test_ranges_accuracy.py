@@ -202,3 +202,32 @@ def check_real_column(values: np.ndarray, bits: int, start: int) -> None:
     assert max(gaps) < 0.01 * len(values)
     truth = np.sort(values)[np.ceil(np.array([one.share for one in found]) * len(values)).astype(int) - 1]
     assert np.mean([one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]) > 0.8
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 6])
+def test_intervals_of_small_trees_hold_under_laplace_noise(bits: int) -> None:
+    """Few counters make up an answer of a small tree, and one Laplace draw has heavier tails than the normal law.
+
+    An answer is linear in the released counters, so its weights are read off releases with a single 1, and the law of
+    its error follows from draws of the stated noise. Of 200,000 draws, 94.5% stay within 0.5% of 95% but for 1e-9; with
+    the normal quantile 93.0–94.3% do, as the second half shows.
+    """
+    sketch = RangeSketch(unit=dps.per_record(), bits=bits)
+    sketch.update([0, 1, 1])
+    private = sketch.release(epsilon=1.0, delta=0.0)
+    cells = np.eye(len(private.dense), dtype=np.int64)
+    values = list(range(2**bits))
+    few = values[:: max(1, 2 ** (bits - 3))]
+    alone, ranks = [(value, value) for value in few], [(0, value) for value in few[1:]]
+    asked = ([low for low, _ in alone + ranks], [high for _, high in alone + ranks])
+    weights = np.array([replace(private, dense=one).ranges(*asked).value for one in cells]).T
+    laws = [private.noise.total, *[private.noise.dense] * (len(cells) - 1)]
+    drawn = np.array([law.sample(200_000) for law in laws])
+    errors = np.abs(weights @ drawn)
+    found = private.ranges(*asked)
+    half = (found.high - found.low) / 2
+    covered = np.mean(errors <= half[:, np.newaxis] * (1 + 1e-9), axis=1)
+    assert covered.min() >= 0.945
+    assert covered.max() <= 0.96
+    normal = 1.96 * np.sqrt(weights**2 @ [law.variance for law in laws])
+    assert np.mean(errors <= normal[:, np.newaxis], axis=1).min() < 0.944

@@ -323,6 +323,16 @@ def test_queries_of_the_last_level() -> None:
         released({1: 5}, key_bits=64).estimate([-1])
 
 
+@pytest.mark.parametrize("budget", [{"delta": 0.0}, {"delta": 1e-6}], ids=["laplace", "gaussian"])
+def test_where_nothing_is_listed_everything_else_is_all_records(budget: dict[str, float]) -> None:
+    """One Laplace draw has heavier tails than the normal law: 1.96 standard deviations hold with 93.8%."""
+    private = released({"a": 500, "b": 300}, rows=1, **budget)
+    assert private.everything_else([]) == private.all_records()
+    assert private.everything_else([], confidence=0.8) == private.all_records(confidence=0.8)
+    kept, more = private.all_records(), private.everything_else(["a"])
+    assert more.high - more.low > kept.high - kept.low
+
+
 def test_everything_else() -> None:
     counts = {"a": 5000, "b": 3000, "c": 1000} | {f"x{i}": 10 for i in range(300)}
     private = released(counts)

@@ -108,10 +108,7 @@ def test_the_chain_is_least_squares_over_the_whole_tree() -> None:
     variances = [3.0, 1.0, 2.0, 5.0, 0.5]
     counters = [rng.integers(-50, 50, 1 << depth) for depth in depths]
     whole = 3  # levels 0, 1 and 3 are made consistent; 4 and 6 are asked along the paths only, as sketches are
-    levels: list[Cells] = cell_levels(counters[:whole], depths[:whole], variances[:whole])
-    for cells, depth, variance in list(zip(counters, depths, variances, strict=True))[whole:]:
-        values = cells.astype(float)
-        levels.append(Cells(depth, values, values, np.append(0, np.cumsum(values)), variance, variance))
+    levels = levels_of(counters, depths, variances, [0.0] * len(depths), whole)
     measured = [
         oracle.Measured(depth, cells, variance, place < whole)
         for place, (cells, depth, variance) in enumerate(zip(counters, depths, variances, strict=True))
@@ -125,6 +122,36 @@ def test_the_chain_is_least_squares_over_the_whole_tree() -> None:
             value, variance = oracle.least_squares(measured, bits, first, last, weights)
             assert values[place] == pytest.approx(value, abs=1e-8)
             assert spreads[place] == pytest.approx(variance, rel=1e-8)
+
+
+def levels_of(
+    counters: list[np.ndarray], depths: list[int], variances: list[float], fourths: list[float], whole: int
+) -> list[Cells]:
+    """The first levels are made consistent; the others are asked along the paths only, as sketches are."""
+    given = list(zip(counters, depths, variances, fourths, strict=True))
+    levels = cell_levels(*zip(*given[:whole], strict=True))
+    for cells, depth, variance, fourth in given[whole:]:
+        values = cells.astype(float)
+        sums = np.append(0, np.cumsum(values))
+        levels.append(Cells(depth, values, values, sums, variance, variance, fourth, fourth))
+    return levels
+
+
+def test_fourth_cumulants_are_those_of_the_weights_that_each_counter_has() -> None:
+    """An answer is linear in the counters: its weights are answers to trees with a single 1, one after the other."""
+    depths, variances, fourths = [0, 1, 3, 4], [3.0, 1.0, 2.0, 5.0], [7.0, 2.0, 30.0, 11.0]
+    pairs = [(0, 15), (5, 5), (0, 0), (15, 15), (3, 4), (7, 8), (1, 14), (8, 11), (2, 12)]
+    low, high = (np.array(ends, dtype=np.uint64) for ends in zip(*pairs, strict=True))
+    ones = np.eye(sum(1 << depth for depth in depths))
+    kinds = np.repeat(fourths, [1 << depth for depth in depths])
+    for weights in ((0.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.3, 0.3, -0.7)):
+        asked = np.tile(weights, (len(pairs), 1))
+        expected = np.zeros(len(pairs))
+        for one, fourth in zip(ones, kinds, strict=True):
+            counters = np.split(one, np.cumsum([1 << depth for depth in depths])[:-1])
+            found = segments(levels_of(counters, depths, variances, fourths, 3), low, high)
+            expected += fourth * found.combined(asked)[0] ** 4
+        assert found.fourth(asked) == pytest.approx(expected, rel=1e-9)
 
 
 def test_values_outside_are_refused_or_clamped() -> None:

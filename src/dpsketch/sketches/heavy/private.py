@@ -21,11 +21,13 @@ from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
+from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
 from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.tails import widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,15 +221,15 @@ class PrivateHeavyHitters(KeyedRelease):
             listed = self.top()
         column = self._column(listed.key if isinstance(listed, Estimates) else listed)
         prints = np.unique(fingerprint(column, self.spec.key_type).fingerprints)
-        variance, picked, value = self.noise.total.variance, 0.0, float(self.total[0])
-        if len(prints):
-            scale = math.sqrt(self.noise.leaf.variance)
-            decoded = joint_decode(self.tables[-1], prints, self.row_keys[-1], scale)
-            error = root_mean_square(decoded.errors)
-            value -= float(decoded.values.sum())
-            variance += float(np.sum(decoded.errors**2))
-            picked = _picked(decoded.values, error)
-        half = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
+        if not len(prints):
+            return self.all_records(confidence=confidence)
+        decoded = joint_decode(self.tables[-1], prints, self.row_keys[-1], math.sqrt(self.noise.leaf.variance))
+        value = float(self.total[0]) - float(decoded.values.sum())
+        variance = self.noise.total.variance + float(np.sum(decoded.errors**2))
+        picked = _picked(decoded.values, root_mean_square(decoded.errors))
+        normal = float(ndtri((1 + confidence) / 2))
+        wider = widening(normal, fourth_cumulant(self.noise.total) / variance**2)
+        half = normal * wider * math.sqrt(variance)
         grid = self.spec.grid
         return Estimate(grid * value, grid * (value - half), grid * (value + half + picked), confidence)
 

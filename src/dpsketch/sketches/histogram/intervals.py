@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.histogram.joint import Floats, least_whole
+from dpsketch.sketches.tails import widening
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = [
@@ -336,8 +337,7 @@ def sum_width(law: Law, counts: int, tail: float, *, beside: float = 0.0) -> int
     # Laplace noise has an excess kurtosis of 3 + 1/variance, truncated noise of less.
     heavy = 0.0 if isinstance(law, RoundedGaussian) else counts * (3 * law.variance + 1) * law.variance / variance**2
     quantile = -float(ndtri(tail))
-    wider = max(0.0, (quantile**3 - 3 * quantile) * heavy / 24)
-    return math.ceil((quantile + wider) * math.sqrt(variance))
+    return math.ceil(quantile * widening(quantile, heavy) * math.sqrt(variance))
 
 
 def _first(holds: Callable[[Integers], npt.NDArray[np.bool_]], low: Integers, high: Integers) -> Integers:

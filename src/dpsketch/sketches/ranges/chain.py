@@ -7,6 +7,9 @@ weighted mean of all. Along a path it is a chain: from the leaf upwards, the thr
 range, in it and right of it, within the node reached so far) are carried with their covariance; the siblings of the
 next level are added, and then the node above is one more measurement of the three numbers' sum.
 
+What weight each measurement has in an answer follows by going through the chain once more, from the root downwards. It
+is needed where few Laplace draws make up an answer, for the heavier tails of its error.
+
 References
 ----------
 Hay, Rastogi, Miklau and Suciu, *Boosting the accuracy of differentially private histograms through consistency* (2010),
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +47,14 @@ class Level(Protocol):
     def sibling_variance(self) -> float:
         """Variance of one node's estimate from all that is known of it and below it."""
 
+    @property
+    def own_fourth(self) -> float:
+        """Fourth cumulant of the error of one node's own measurement."""
+
+    @property
+    def sibling_fourth(self) -> float:
+        """Fourth cumulant of the error of one node's estimate."""
+
     def own(self, nodes: Nodes) -> Floats:
         """Return the nodes' own measurements."""
 
@@ -58,6 +69,8 @@ class Silent:
     depth: int
     own_variance: float
     sibling_variance: float
+    own_fourth: float = 0.0
+    sibling_fourth: float = 0.0
 
     def own(self, nodes: Nodes) -> Floats:
         """Return zeros."""
@@ -69,11 +82,57 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Added:
+    """So many estimates, of one fourth cumulant each, that came to a segment of a path."""
+
+    path: int
+    segment: int
+    count: Counts
+    fourth: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """A measurement of the sum of a path's segments, and how far a surprise moved each of them."""
+
+    path: int
+    which: npt.NDArray[np.int64]
+    gains: Floats
+    fourth: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Joined:
+    """Queries whose second path was joined to the first."""
+
+    which: npt.NDArray[np.bool_]
+
+
+_Log = list[_Added | _Measured | _Joined]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """For each query, what lies left of a range, in it, and right of it: n × 3, with covariances n × 3 × 3."""
+    """For each query, what lies left of a range, in it, and right of it: n × 3, with covariances n × 3 × 3.
+
+    A range has two paths, the second to its upper end until the two meet. What both took in is kept in one log.
+    """
 
     counts: Floats
     covariances: Floats
+    path: int
+    log: _Log
+
+    @classmethod
+    def empty(cls, queries: int, path: int, log: _Log) -> Self:
+        """Begin a path."""
+        return cls(np.zeros((queries, 3)), np.zeros((queries, 3, 3)), path, log)
+
+    def begin(self, leaf: Level, ends: Nodes, which: npt.NDArray[np.bool_]) -> None:
+        """Put the leaves at the ends of some queries into their ranges."""
+        self.counts[which, 1] = leaf.own(ends[which])
+        self.covariances[which, 1, 1] = leaf.own_variance
+        self.log.append(_Added(self.path, 1, which.astype(np.int64), leaf.own_fourth))
 
     def combined(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return the values and variances of sums of the three, weighted (n × 3)."""
@@ -81,12 +140,29 @@ class Segments:
         variances: Floats = np.einsum("ij,ijk,ik->i", weights, self.covariances, weights)
         return values, np.maximum(variances, 0.0)
 
+    def fourth(self, weights: Floats) -> Floats:
+        """Return the fourth cumulants of the errors of sums of the three, weighted (n × 3)."""
+        found: Floats = np.zeros(len(weights))
+        shares = weights.copy(), np.zeros(weights.shape)
+        for taken in reversed(self.log):
+            match taken:
+                case _Measured(path, which, gains, fourth):
+                    share = np.einsum("ij,ij->i", shares[path][which], gains)
+                    found[which] += fourth * share**4
+                    shares[path][which] -= share[:, np.newaxis]
+                case _Added(path, segment, count, fourth):
+                    found += fourth * count * shares[path][:, segment] ** 4
+                case _Joined(met):
+                    shares[1][met] = shares[0][met]
+        return found
+
     def add(self, segment: int, level: Level, first: Nodes, count: Counts) -> None:
         """Add siblings to a segment."""
         some = np.flatnonzero(count)
         if len(some):
             self.counts[some, segment] += level.total(first[some], count[some])
             self.covariances[some, segment, segment] += count[some] * level.sibling_variance
+            self.log.append(_Added(self.path, segment, count, level.sibling_fourth))
 
     def join(self, other: Segments, which: npt.NDArray[np.bool_]) -> None:
         """Move the other's part of some queries over to here."""
@@ -94,17 +170,18 @@ class Segments:
         self.covariances[which] += other.covariances[which]
         other.counts[which] = 0.0
         other.covariances[which] = 0.0
+        self.log.append(_Joined(which))
 
     def measure(self, level: Level, nodes: Nodes, which: npt.NDArray[np.int64]) -> None:
         """Take in the measurement of the nodes that the segments of some queries fill together."""
         counts, covariances = self.counts[which], self.covariances[which]
         along = covariances.sum(axis=2)
         spread = along.sum(axis=1) + level.own_variance
+        gains = along / spread[:, np.newaxis]
         surprise = level.own(nodes[which]) - counts.sum(axis=1)
-        self.counts[which] = counts + along * (surprise / spread)[:, np.newaxis]
-        self.covariances[which] = covariances - along[:, :, np.newaxis] * along[:, np.newaxis, :] / spread.reshape(
-            -1, 1, 1
-        )
+        self.counts[which] = counts + gains * surprise[:, np.newaxis]
+        self.covariances[which] = covariances - gains[:, :, np.newaxis] * along[:, np.newaxis, :]
+        self.log.append(_Measured(self.path, which, gains, level.own_fourth))
 
 
 def segments(levels: Sequence[Level], low: Nodes, high: Nodes) -> Segments:
@@ -114,12 +191,11 @@ def segments(levels: Sequence[Level], low: Nodes, high: Nodes) -> Segments:
     """
     n = len(low)
     everyone = np.arange(n)
-    left, right = (Segments(np.zeros((n, 3)), np.zeros((n, 3, 3))) for _ in range(2))
+    log: _Log = []
+    left, right = (Segments.empty(n, path, log) for path in range(2))
     joined = low == high
-    leaf = levels[-1]
-    for chain, ends, which in ((left, low, everyone), (right, high, np.flatnonzero(~joined))):
-        chain.counts[which, 1] = leaf.own(ends[which])
-        chain.covariances[which, 1, 1] = leaf.own_variance
+    left.begin(levels[-1], low, np.ones(n, np.bool_))
+    right.begin(levels[-1], high, ~joined)
     i, j = low, high
     for above, level in zip(levels[-2::-1], levels[:0:-1], strict=True):
         step = np.uint64(level.depth - above.depth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,8 @@ class Cells:
         Running sums of ``best``, from 0 on.
     own_variance, sibling_variance : float
         Variances of ``measured`` and of ``best``.
+    own_fourth, sibling_fourth : float
+        Fourth cumulants of their errors.
     """
 
     depth: int
@@ -65,6 +67,8 @@ class Cells:
     sums: Floats
     own_variance: float
     sibling_variance: float
+    own_fourth: float
+    sibling_fourth: float
 
     def own(self, nodes: Nodes) -> Floats:
         """Return the nodes' own counters."""
@@ -77,20 +81,24 @@ class Cells:
         return found
 
 
-def cell_levels(counters: Sequence[npt.NDArray[Any]], depths: Sequence[int], variances: Sequence[float]) -> list[Cells]:
+def cell_levels(
+    counters: Sequence[npt.NDArray[Any]], depths: Sequence[int], variances: Sequence[float], fourths: Sequence[float]
+) -> list[Cells]:
     """Make the levels that are kept cell by cell consistent from below, by least squares."""
     levels: list[Cells] = []
-    for cells, depth, variance in reversed(list(zip(counters, depths, variances, strict=True))):
+    for cells, depth, variance, own_fourth in reversed(list(zip(counters, depths, variances, fourths, strict=True))):
         measured = cells.astype(np.float64)
-        best, spread = measured, variance
+        best, spread, fourth = measured, variance, own_fourth
         if levels:
             below = levels[-1]
             children = below.best.reshape(len(measured), -1)
             summed = children.shape[1] * below.sibling_variance
             spread = combined_variance(variance, summed)
             best = spread * (measured / variance + children.sum(axis=1) / summed)
+            below_fourth = children.shape[1] * below.sibling_fourth
+            fourth = (spread / variance) ** 4 * own_fourth + (spread / summed) ** 4 * below_fourth
         sums = np.append(0.0, np.cumsum(best))
-        levels.append(Cells(depth, measured, best, sums, variance, spread))
+        levels.append(Cells(depth, measured, best, sums, variance, spread, own_fourth, fourth))
     return levels[::-1]
 
 
@@ -117,6 +125,9 @@ class Table:
     decoded: Decoded
     row_keys: npt.NDArray[np.uint64]
     own_variance: float
+    # An estimate is a mean of rows, of much that collides: nearly normal.
+    own_fourth: ClassVar[float] = 0.0
+    sibling_fourth: ClassVar[float] = 0.0
 
     @property
     def sibling_variance(self) -> float:

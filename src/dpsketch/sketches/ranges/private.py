@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,10 +15,12 @@ from scipy.special import ndtri
 from dpsketch import files
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, row_keys
+from dpsketch.noise import DiscreteLaplace
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.release import Release, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
+from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
@@ -27,6 +29,7 @@ from dpsketch.sketches.ranges.inverse import first_reached, outer_ends
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.tails import widening
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,9 +116,10 @@ class PrivateRanges(Release):
     def _levels(self) -> list[Level]:
         """The tree made ready to be asked; kept, because decoding the tables takes a second or so."""
         depths = self.spec.dense_depths
-        variances = [noise_variance(self.noise.dense if depth else self.noise.total) for depth in depths]
+        laws = [self.noise.dense if depth else self.noise.total for depth in depths]
         counters = np.split(self.dense, np.cumsum([1 << depth for depth in depths])[:-1])
-        cells = cell_levels(counters, depths, variances)
+        variances, fourths = [noise_variance(law) for law in laws], [fourth_cumulant(law) for law in laws]
+        cells = cell_levels(counters, depths, variances, fourths)
         keys, below = level_keys(self.spec), self.spec.table_depths
         return [*cells, *table_levels(self.tables, below, keys, self.noise.leaf, cells[-1])]
 
@@ -129,8 +133,8 @@ class PrivateRanges(Release):
 
         Accuracy
         --------
-        The estimate is linear and has no bias. Its interval allows for noise and for the collisions in the sketched
-        levels, whose spread is read off the release.
+        The estimate is linear and has no bias. Its interval allows for noise, with the heavier tails of few Laplace
+        draws, and for the collisions in the sketched levels, whose spread is read off the release.
         """
         confidence = probability("confidence", confidence)
         first, last = self._offsets("lows", lows), self._offsets("highs", highs)
@@ -144,8 +148,9 @@ class PrivateRanges(Release):
         path_low = np.where(from_start, last, first)
         path_high = np.where(to_end, path_low, last)
         weights = np.column_stack([from_start, np.ones(len(first)), to_end]).astype(np.float64)
-        values, errors = self._combined(path_low, path_high, weights)
-        half = float(ndtri((1 + confidence) / 2)) * errors
+        reach = float(ndtri((1 + confidence) / 2))
+        values, errors = self._combined(path_low, path_high, weights, reach)
+        half = reach * errors
         keys = list(zip(key_list(lows), key_list(highs), strict=True))
         return Estimates(keys, values, values - half, values + half, confidence, self.spec.unit.counts)
 
@@ -183,28 +188,34 @@ class PrivateRanges(Release):
         parts = np.array(asked, dtype=np.float64)
         last = (1 << self.spec.bits) - 1
         start, end = np.zeros(len(asked), np.uint64), np.full(len(asked), last, np.uint64)
-        wide = _SEARCHED * reach
-        value, low, high = (first_reached(self._balance, parts, lean, start, end) for lean in (0.0, wide, -wide))
-        low, high = outer_ends(self._balance, parts, low, high, wide, last)
-        _, errors = self._balance(value, parts)
+        wide, balance = _SEARCHED * reach, partial(self._balance, reach)
+        value, low, high = (first_reached(balance, parts, lean, start, end) for lean in (0.0, wide, -wide))
+        low, high = outer_ends(balance, parts, low, high, wide, last)
+        _, errors = balance(value, parts)
         places = ([self.spec.start + int(place) for place in found.tolist()] for found in (value, low, high))
         return [
             Quantile(share, middle, least, most, reach * float(error), confidence)
             for share, middle, least, most, error in zip(asked, *places, errors, strict=True)
         ]
 
-    def _balance(self, places: Nodes, shares: Floats) -> tuple[Floats, Floats]:
-        """Return R = (records at or below a place) − share·(all records), with its standard error."""
-        return self._combined(places, places, np.column_stack([1 - shares, 1 - shares, -shares]))
+    def _balance(self, reach: float, places: Nodes, shares: Floats) -> tuple[Floats, Floats]:
+        """Return R = (records at or below a place) − share·(all records), with its error."""
+        return self._combined(places, places, np.column_stack([1 - shares, 1 - shares, -shares]), reach)
 
-    def _combined(self, low: Nodes, high: Nodes, weights: Floats) -> tuple[Floats, Floats]:
-        """Return weighted sums of what lies left of, in and right of ranges, with their standard errors."""
+    def _combined(self, low: Nodes, high: Nodes, weights: Floats, reach: float) -> tuple[Floats, Floats]:
+        """Return weighted sums of what lies left of, in and right of ranges, with errors.
+
+        An error is a standard error, widened so that the interval has ``reach`` of them.
+        """
         values, errors = np.empty(len(low)), np.empty(len(low))
         for start in range(0, len(low), _CHUNK):
             some = slice(start, start + _CHUNK)
             found: Segments = segments(self._levels, low[some], high[some])
             values[some], variances = found.combined(weights[some])
             errors[some] = np.sqrt(variances)
+            if isinstance(self.noise.dense, DiscreteLaplace):
+                excess = found.fourth(weights[some]) / np.maximum(variances, 1e-150) ** 2
+                errors[some] *= widening(reach, excess)
         return self.spec.grid * values, self.spec.grid * errors
 
     def _offsets(self, name: str, values: Any) -> Nodes:
