@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -19,8 +20,11 @@ from dpsketch.results import Estimates, key_list
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dpsketch.ledger import Charge
+
 __all__ = [
     "Answering",
+    "DrawnRelease",
     "KeyedRelease",
     "Release",
     "combined_guarantee",
@@ -148,7 +152,17 @@ class Release(ABC):
         files.write(path, self.to_document())
 
 
-class KeyedRelease(Release):
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DrawnRelease(Release):
+    """A release that a sketch drew: it carries what was promised and paid for it."""
+
+    guarantee: Guarantee
+    """What was promised; print it."""
+    charge: Charge | None = None
+    """The ledger's row, where a ledger was charged."""
+
+
+class KeyedRelease(DrawnRelease):
     """A release that is asked about keys."""
 
     __slots__ = ()

@@ -225,7 +225,9 @@ class DensityClassifier(Estimator):
             tables.append(permit.add_noise(sketch._table, TABLE, code))
         stated = permit.guarantee(caveat=self._caveat)
         law = permit.calibration.law(TABLE)
-        releases = [PrivateDensity(spec, table, None, law, None, stated, permit.charge) for table in tables]
+        releases = [
+            PrivateDensity(spec, table, None, law, None, guarantee=stated, charge=permit.charge) for table in tables
+        ]
         return self._keep(
             centre_=centre, densities_=releases, guarantee_=stated, classes_=labels, charge_=permit.charge
         )

@@ -67,7 +67,8 @@ class DailyDensity(Adapter):
         """Return the release of a window."""
         (number,) = window.tables[COUNT].tolist()
         table, laws = window.tables[TABLE], window.laws
-        return PrivateDensity(self.spec, table, number, laws[TABLE], laws[COUNT], window.guarantee, window.charge)
+        drawn = self.spec, table, number, laws[TABLE], laws[COUNT]
+        return PrivateDensity(*drawn, guarantee=window.guarantee, charge=window.charge)
 
     def read(self, release: PrivateDensity, asked: Any, confidence: float) -> Estimates:
         """Return the kernel sum at a point."""

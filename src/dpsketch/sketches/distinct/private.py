@@ -15,22 +15,19 @@ from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
 from dpsketch.numbers import probability
-from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.release import DrawnRelease, refuse_keys, statement
 from dpsketch.results import Estimates
 from dpsketch.sketches.distinct.spec import DistinctSpec
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.ledger import Charge
-
 __all__ = ["PrivateDistinct"]
 
 
-class DistinctRelease(Release):
+class DistinctRelease(DrawnRelease):
     """A release that states a number of distinct keys, with an interval."""
 
     __slots__ = ()
@@ -92,10 +89,6 @@ class PrivateDistinct(DistinctRelease):
         The noisy number of ones in the bitmap: all that was released.
     noise : Noise
         The law of the noise in it.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "distinct"
@@ -103,8 +96,6 @@ class PrivateDistinct(DistinctRelease):
     spec: DistinctSpec
     ones: int
     noise: Noise
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     @property
     def value(self) -> float:
@@ -140,10 +131,7 @@ class PrivateDistinct(DistinctRelease):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        more = {"ones": self.ones, "noise": self.noise.to_json()}
-        return files.Document(
-            "distinct", False, release_header(self.spec.to_json(), self.guarantee, self.charge, **more), {}
-        )
+        return release_document(self, self.spec, {}, ones=self.ones, noise=self.noise.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -152,4 +140,4 @@ class PrivateDistinct(DistinctRelease):
         if type(header["ones"]) is not int:
             raise FileRefused("the file's count is not one that dpsketch writes.")
         spec, noise = DistinctSpec.from_json(header["spec"]), noise_from_json(header["noise"])
-        return cls(spec, header["ones"], noise, read_guarantee(document), read_charge(document))
+        return cls(spec, header["ones"], noise, guarantee=read_guarantee(document), charge=read_charge(document))

@@ -110,10 +110,8 @@ class DailyHistogram(Adapter):
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window."""
         names = [named(key) for key in self.keys]
-        stated = window.guarantee, window.charge
-        return PrivateDailyHistogram(
-            self.spec, names, window.tables[ENTRIES], window.stretch, *stated, signed=window.signed
-        )
+        content = self.spec, names, window.tables[ENTRIES], window.stretch, window.signed
+        return PrivateDailyHistogram(*content, guarantee=window.guarantee, charge=window.charge)
 
 
 class FoundHistogram(Adapter):
@@ -183,8 +181,8 @@ class FoundHistogram(Adapter):
             [named(key) for key in self._stream.found],
             window.tables[ENTRIES],
             window.stretch,
-            window.guarantee,
-            window.charge,
+            guarantee=window.guarantee,
+            charge=window.charge,
             signed=window.signed,
             ceiling=self._stream.ceiling,
         )

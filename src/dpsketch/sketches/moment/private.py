@@ -11,9 +11,9 @@ from dpsketch import files, plots
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, refuse_keys, statement
+from dpsketch.release import DrawnRelease, refuse_keys, statement
 from dpsketch.results import Estimates
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.specs import fingerprint_of
@@ -27,7 +27,7 @@ __all__ = ["PrivateMoment", "significant"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment(Release):
+class PrivateMoment(DrawnRelease):
     """A released moment: public, for ever.
 
     Attributes
@@ -40,10 +40,6 @@ class PrivateMoment(Release):
         The floor; public, a function of the spec and the budget.
     estimator : str
         How the scale was estimated.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "moment"
@@ -52,8 +48,6 @@ class PrivateMoment(Release):
     scale: float
     floor: float
     estimator: Estimator
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     @property
     def p(self) -> float:
@@ -121,9 +115,7 @@ class PrivateMoment(Release):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        released = self.to_json()
-        header = release_header(released.pop("spec"), self.guarantee, self.charge, **released)
-        return files.Document("moment", False, header, {})
+        return release_document(self, self.spec, {}, scale=self.scale, floor=self.floor, estimator=self.estimator)
 
     @classmethod
     def from_json(cls, value: dict[str, Any], guarantee: Guarantee, charge: Charge | None) -> Self:
@@ -135,7 +127,7 @@ class PrivateMoment(Release):
         check_estimator(estimator, spec.p)
         if not (isinstance(scale, float) and isinstance(floor, float) and scale >= 0 and floor >= 0):
             raise FileRefused("the file's moment is not one that dpsketch writes.")
-        return cls(spec, scale, floor, estimator, guarantee, charge)
+        return cls(spec, scale, floor, estimator, guarantee=guarantee, charge=charge)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:

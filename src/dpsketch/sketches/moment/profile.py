@@ -14,8 +14,8 @@ from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import real_number
-from dpsketch.privacy import Budget, Guarantee, Unit
-from dpsketch.release import Release, refuse_keys
+from dpsketch.privacy import Budget, Unit
+from dpsketch.release import DrawnRelease, refuse_keys
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee
 from dpsketch.sketches.keyed import KeyedPartial
@@ -29,7 +29,7 @@ from dpsketch.sketches.permit import ReleasePreview, obtain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.ledger import Charge, Ledger
+    from dpsketch.ledger import Ledger
 
 __all__ = ["MomentProfile", "PrivateMomentProfile"]
 
@@ -164,11 +164,12 @@ class MomentProfile(KeyedPartial):
         self._begin_change()
         scales = [sketch._draw(permit, estimator) for sketch in self._sketches]
         stated = permit.guarantee(caveat=caveat)
+        specs = [replace(sketch.spec, key_type=None) for sketch in self._sketches]
         moments = tuple(
-            PrivateMoment(replace(sketch.spec, key_type=None), scale, floor.height, estimator, stated, permit.charge)
-            for sketch, scale, floor in zip(self._sketches, scales, floors_of(calibrated), strict=True)
+            PrivateMoment(spec, scale, floor.height, estimator, guarantee=stated, charge=permit.charge)
+            for spec, scale, floor in zip(specs, scales, floors_of(calibrated), strict=True)
         )
-        return PrivateMomentProfile(moments, stated, permit.charge)
+        return PrivateMomentProfile(moments, guarantee=stated, charge=permit.charge)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
@@ -214,24 +215,18 @@ class MomentProfile(KeyedPartial):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMomentProfile(Release):
+class PrivateMomentProfile(DrawnRelease):
     """Moments released together: F_p against p, under one guarantee.
 
     Attributes
     ----------
     moments : tuple of PrivateMoment
-        One an exponent, in the order asked; iterating gives them too.
-    guarantee : Guarantee
-        What was promised for all of them together; each moment carries the same.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
+        One an exponent, in the order asked; iterating gives them too. Each carries the guarantee of all together.
     """
 
     kind: ClassVar[str] = "moments"
 
     moments: tuple[PrivateMoment, ...]
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     def __iter__(self) -> Iterator[PrivateMoment]:
         return iter(self.moments)
@@ -295,7 +290,7 @@ class PrivateMomentProfile(Release):
             raise FileRefused("the file's list of moments is not one that dpsketch writes.")
         moments = tuple(PrivateMoment.from_json(value, promise, charge) for value in listed)
         _check_one_stream([moment.spec for moment in moments])
-        return cls(moments, promise, charge)
+        return cls(moments, guarantee=promise, charge=charge)
 
 
 def _check_one_stream(specs: list[MomentSpec]) -> None:

@@ -337,7 +337,8 @@ class MomentSketch(KeyedPartial):
         self._begin_change()
         scale = self._draw(permit, estimator)
         (floor,) = floors_of(calibrated)
-        return PrivateMoment(spec, scale, floor.height, estimator, permit.guarantee(caveat=caveat), permit.charge)
+        stated = permit.guarantee(caveat=caveat)
+        return PrivateMoment(spec, scale, floor.height, estimator, guarantee=stated, charge=permit.charge)
 
     def _refuse_release(self) -> None:
         self._refuse_ended()

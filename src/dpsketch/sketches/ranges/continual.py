@@ -61,7 +61,8 @@ class DailyRanges(Adapter):
         table = window.laws.get(TABLES, dense)
         tables = window.tables.get(TABLES, np.zeros((spec.tables, spec.rows, spec.width)))
         noise = TreeNoise(total=dense, dense=dense, inner=table, leaf=table)
-        return PrivateRanges(spec, window.tables[DENSE], tables, noise, window.guarantee, window.charge)
+        levels = window.tables[DENSE]
+        return PrivateRanges(spec, levels, tables, noise, guarantee=window.guarantee, charge=window.charge)
 
     def read(self, release: PrivateRanges, asked: Any, confidence: float) -> Estimates:
         """Return the quantile of a share, or how many lie in a range."""
