@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from dpsketch import accounting, files
+from dpsketch import accounting, files, plots
 from dpsketch.compound import compound_keys, parsed_keys
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
@@ -26,6 +26,7 @@ __all__ = [
     "Answering",
     "DrawnRelease",
     "KeyedRelease",
+    "NumberRelease",
     "Release",
     "combined_guarantee",
     "refuse_keys",
@@ -160,6 +161,48 @@ class DrawnRelease(Release):
     """What was promised; print it."""
     charge: Charge | None = None
     """The ledger's row, where a ledger was charged."""
+
+
+class NumberRelease(DrawnRelease):
+    """A release that states one number, with an interval."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """What the number is of."""
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """The estimate."""
+
+    @abstractmethod
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for it."""
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95% interval."""
+        return self.interval()[1]
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State the number, with its interval."""
+        refuse_keys(asked)
+        return statement(self.subject, self.value, self.interval(confidence), confidence)
+
+    def plot(self) -> Figure:
+        """Draw the number with its interval."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.bars(statement(self.subject, self.value, self.interval(), 0.95), words)
 
 
 class KeyedRelease(DrawnRelease):

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dpsketch import files, plots
+from dpsketch import files
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import KeyType
 from dpsketch.privacy import Guarantee
-from dpsketch.release import DrawnRelease, refuse_keys, statement
-from dpsketch.results import Estimates
+from dpsketch.release import NumberRelease
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from dpsketch.ledger import Charge
 
 __all__ = ["PrivateMoment", "significant"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment(DrawnRelease):
+class PrivateMoment(NumberRelease):
     """A released moment: public, for ever.
 
     Attributes
@@ -55,19 +50,14 @@ class PrivateMoment(DrawnRelease):
         return self.spec.p
 
     @property
+    def subject(self) -> str:
+        """What the number is of."""
+        return f"F_{self.p:g}"
+
+    @property
     def value(self) -> float:
         """The estimate of F_p. Unbiased, hence below 0 at times where F_p is small beside the floor."""
         return significant(self.scale - self.floor, 4)
-
-    @property
-    def low(self) -> float:
-        """The lower end of the 95% interval."""
-        return self.interval()[0]
-
-    @property
-    def high(self) -> float:
-        """The upper end of the 95% interval."""
-        return self.interval()[1]
 
     @property
     def error(self) -> float:
@@ -84,18 +74,6 @@ class PrivateMoment(DrawnRelease):
         """
         low, high = pivot_interval(self.spec.p, self.spec.size, self.estimator, confidence)
         return self.scale * low - self.floor, self.scale * high - self.floor
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """State the moment, with its interval."""
-        refuse_keys(asked)
-        return statement(f"F_{self.p:g}", self.value, self.interval(confidence), confidence)
-
-    def plot(self) -> Figure:
-        """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement(f"F_{self.p:g}", self.value, self.interval(), 0.95), words)
 
     def __repr__(self) -> str:
         low, high = self.interval()
