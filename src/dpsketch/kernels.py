@@ -318,7 +318,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
     return named(name, **parameters)
 
 
-def _to_json(kernel: Kernel) -> dict[str, Any]:
+def _to_json(kernel: _Projected | Kernel) -> dict[str, Any]:
     values = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
     return {"name": kernel.name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}}
 

@@ -30,7 +30,7 @@ def add(connection: Connection, charge: Charge, names: Sequence[str]) -> None:
 
 def refuse_charged(connection: Connection, names: Sequence[str]) -> None:
     """Refuse what a charge to any dataset has used up."""
-    for row in SINGLES.rows(connection, SINGLES.table.c.name.in_(names)) if names else []:
+    for row in SINGLES.rows(connection, SINGLES.table.c.name.in_(names)):
         if altered(row):
             raise LedgerError(
                 "the ledger's record of what was released once is not as it was written, so it cannot be trusted. "

@@ -351,10 +351,11 @@ class PrivateCountSketch(KeyedRelease):
         more: dict[str, Any] = {"signed": True} if self.signed else {}
         if self.terms:
             more["terms"] = list(self.terms)
-        stretches, arrays = stretch_arrays(self.stretches)
-        if stretches:
-            more["stretches"] = stretches
-        return release_document(self, self.spec, {"table": self.table, **arrays}, noise=noise, share=share, **more)
+        arrays: dict[str, files.Array] = {"table": self.table}
+        if self.stretches:
+            more["stretches"], weights = stretch_arrays(self.stretches)
+            arrays.update(weights)
+        return release_document(self, self.spec, arrays, noise=noise, share=share, **more)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
