@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import threads
+from dpsketch._compiled.splitmix import mix
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.canonical import canonical, is_canonical
 from dpsketch.columns import as_column, has_schema, uncountable
@@ -170,11 +171,7 @@ def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[
     origin = np.frombuffer(purpose.encode() + int(seed).to_bytes(8, "little"), np.uint8)
     state = np.empty(1, np.uint64)
     hash_slices(origin, _read_only(np.array([0, len(origin)], np.int32)), FINGERPRINT_SEED, state)
-    z = state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    keys: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return keys
+    return mix(state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64))
 
 
 def to_arrow(keys: Any, key_type: KeyType | None = None) -> pa.ChunkedArray:

@@ -184,7 +184,7 @@ MADE = {
     "_Weighed AutoBound BoundCurve Choice",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
-    "Passed Sum",
+    "Passed Sum _Projected",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -17,9 +16,10 @@ from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.release import DrawnRelease, refuse_keys
 from dpsketch.results import Estimates
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.documents import read_charge, read_guarantee
-from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
+from dpsketch.sketches.moment.ending import EndingSketch
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
@@ -29,14 +29,12 @@ from dpsketch.sketches.permit import ReleasePreview, obtain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.ledger import Ledger
-
 __all__ = ["MomentProfile", "PrivateMomentProfile"]
 
 _MOST = 64
 
 
-class MomentProfile(KeyedPartial):
+class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     """Sketches of F_p for several p over one stream; one release, which ends them all.
 
     Parameters
@@ -125,41 +123,15 @@ class MomentProfile(KeyedPartial):
         for (ours, theirs), (spec, counted) in zip(pairs, agreed, strict=True):
             ours._absorb(theirs, spec, counted)
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        estimator: Estimator = "mle",
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateMomentProfile:
-        """Charge the budget once for all, and release every moment. The sketches end.
-
-        Parameters
-        ----------
-        epsilon, delta, rho : float
-            The guarantee for all of them together; see :meth:`MomentSketch.release`.
-        estimator, ledger, dataset, part
-            As there.
-
-        Privacy
-        -------
-        The sketches have independent secrets, so their losses add: the composed privacy loss distribution is within
-        (ε, δ), whichever of the moments grow and whichever shrink.
-        """
+    def _release(self, budget: Budget, account: Account, estimator: Estimator) -> PrivateMomentProfile:
         for sketch in self._sketches:
             sketch._refuse_release()
             check_estimator(estimator, sketch.spec.p)
-        calibrated = calibrate(self.specs, Budget(epsilon, delta, rho), estimator)
+        calibrated = calibrate(self.specs, budget, estimator)
         note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
         for_tests = any(sketch._for_tests for sketch in self._sketches)
         once = [name for sketch in self._sketches for name in sketch._once()]
-        permit = obtain(
-            calibrated, self.spec.unit, self._account(ledger, dataset, part), note=note, once=once, for_tests=for_tests
-        )
+        permit = obtain(calibrated, self.spec.unit, account, note=note, once=once, for_tests=for_tests)
         caveat = caveat_of(self._sketches[0]._counted.caveat)
         self._begin_change()
         scales = [sketch._draw(permit, estimator) for sketch in self._sketches]
@@ -182,18 +154,6 @@ class MomentProfile(KeyedPartial):
             for spec, floor in zip(self.specs, floors_of(calibrated), strict=True)
         ]
         return [ReleasePreview(promise, error, error) for error in errors]
-
-    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
-        """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""
-        return files.encode(self._completed(self._to_document(include_secret)))
-
-    def to_shared_bytes(self) -> bytes:
-        """Return the sketch with its secret: only what shares it will merge."""
-        return self.to_sensitive_bytes(include_secret=True)
-
-    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
-        """Write the sketches with their content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._completed(self._to_document(include_secret)))
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         parts = [sketch._to_document(include_secret) for sketch in self._sketches]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,10 +14,11 @@ from dpsketch.bounding import CountedUsers
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
-from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.batches import Prepared, of_records, of_users
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
+from dpsketch.sketches.moment.ending import EndingSketch
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
 from dpsketch.sketches.moment.private import PrivateMoment, significant
 from dpsketch.sketches.moment.secret import Secret
@@ -27,7 +27,7 @@ from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
+    pass
 
 __all__ = ["MomentSketch"]
 
@@ -35,7 +35,7 @@ __all__ = ["MomentSketch"]
 _RELEASED: set[str] = set()
 
 
-class MomentSketch(KeyedPartial):
+class MomentSketch(EndingSketch["PrivateMoment"]):
     """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
 
     Parameters
@@ -212,57 +212,14 @@ class MomentSketch(KeyedPartial):
         self._seen = self._seen or other._seen
         self._spec = spec
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        estimator: Estimator = "mle",
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateMoment:
-        """Charge the budget, add the floor, and return the rounded estimate. The sketch ends: its secret is destroyed.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The guarantee. δ = 0 is pure privacy, at a floor several times larger.
-        rho : float
-            A zero-concentrated guarantee instead.
-        estimator : {"mle", "geometric", "harmonic", "fractional", "median"}
-            How the scale is estimated; "mle" has the least error.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before the floor is drawn.
-
-        Privacy
-        -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation: between neighbours F_p + floor changes
-        by at most the ratio of the cost, and the loss of all coordinates together is computed exactly, rounded up.
-        Computational, because the variates come from a cipher; for one release, because a second under the same secret
-        would be correlated with it. A ledger pays for one release of a secret, whoever holds copies of the sketch and
-        whichever dataset they are charged to. Without a ledger, or with another, nothing can know of a release that a
-        copy had in another process: keep no copies.
-
-        Accuracy
-        --------
-        The standard error is (F_p + floor)/√(size·I), with I = 0.70 at p = 0.5 (the information of one coordinate).
-        """
+    def _release(self, budget: Budget, account: Account, estimator: Estimator) -> PrivateMoment:
         self._refuse_release()
         check_estimator(estimator, self._spec.p)
         # A release answers no question about keys, and their type would tell an empty stream.
         spec, caveat = replace(self._spec, key_type=None), caveat_of(self._counted.caveat)
-        calibrated = calibrate([spec], Budget(epsilon, delta, rho), estimator)
+        calibrated = calibrate([spec], budget, estimator)
         note = f"moment {fingerprint_of(spec)}"
-        permit = obtain(
-            calibrated,
-            spec.unit,
-            self._account(ledger, dataset, part),
-            note=note,
-            once=self._once(),
-            for_tests=self._for_tests,
-        )
+        permit = obtain(calibrated, spec.unit, account, note=note, once=self._once(), for_tests=self._for_tests)
         self._begin_change()
         scale = self._draw(permit, estimator)
         (floor,) = floors_of(calibrated)
@@ -318,22 +275,6 @@ class MomentSketch(KeyedPartial):
                 "this sketch has been released, which ends it: its secret is destroyed, and a second release could not "
                 "be private. Build a new sketch."
             )
-
-    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only.
-
-        Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
-        the projection.
-        """
-        return files.encode(self._completed(self._to_document(include_secret)))
-
-    def to_shared_bytes(self) -> bytes:
-        """Return the sketch with its secret: only what shares it will merge."""
-        return self.to_sensitive_bytes(include_secret=True)
-
-    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._completed(self._to_document(include_secret)))
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         self._refuse_ended()
