@@ -43,7 +43,18 @@ from dpsketch._arrow_stream import (
 from dpsketch._header import ZEROS, header_fault, header_text, parsed_header
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 
-__all__ = ["FORMAT_VERSION", "MAX_HEADER", "MAX_VALUES", "Document", "decode", "encode", "read", "sync_folder", "write"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MAX_HEADER",
+    "MAX_VALUES",
+    "Document",
+    "decode",
+    "encode",
+    "read",
+    "rebuilt",
+    "sync_folder",
+    "write",
+]
 
 FORMAT_VERSION = 1
 MAX_HEADER = 1 << 20
@@ -252,6 +263,18 @@ def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
         return decode(whole, allow_sensitive=allow_sensitive)
     except (FileRefused, SensitiveData) as refusal:
         raise type(refusal)(f"{os.fspath(path)}: {refusal}") from None
+
+
+def rebuilt(document: Document, cls: Any) -> Any:
+    """Return what a document holds, as the class that wrote it; refuse a document that it did not write."""
+    try:
+        return cls.from_document(document)
+    except FileRefused:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        # The digest was right, so the file was forged or written by something else: say which part, not its content.
+        refused = type(error).__name__
+    raise FileRefused(f"the file's header is not one that dpsketch writes ({refused}).")
 
 
 def _digest_place(data: memoryview) -> int:

@@ -12,26 +12,23 @@ null, a masked element, None, a NaN) is dropped and counted.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any, Literal
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import threads
+from dpsketch._compiled.splitmix import mix
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.canonical import canonical, is_canonical
+from dpsketch.columns import as_column, has_schema, uncountable
 from dpsketch.errors import InvalidInput, SpecMismatch
 
 __all__ = [
-    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "fingerprint", "has_schema", "key_type_of", "row_keys",
+    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "fingerprint", "key_type_of", "row_keys", "text_buffers",
     "text_fingerprints", "to_arrow", "typed_column",
 ]  # fmt: skip
 
@@ -39,10 +36,7 @@ KeyType = Literal["int", "text"]
 
 FINGERPRINT_SEED = np.uint64(42)
 KIND_OF_KEY: dict[KeyType, str] = {"int": "integer", "text": "text"}
-BITS_64 = 2**64 - 1
 _SMALLEST_PART = 1 << 18  # keys that are worth a thread
-# Arrow's conversion of a list imports pandas where it is installed, which takes as long as a million keys.
-_SHORT_LIST = 10_000
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 # Text keys of which another engine has computed the fingerprints, so that nothing is left to hash.
 TEXT_FINGERPRINTS = pa.opaque(pa.uint64(), "fingerprint of text", "dpsketch")
@@ -177,11 +171,7 @@ def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[
     origin = np.frombuffer(purpose.encode() + int(seed).to_bytes(8, "little"), np.uint8)
     state = np.empty(1, np.uint64)
     hash_slices(origin, _read_only(np.array([0, len(origin)], np.int32)), FINGERPRINT_SEED, state)
-    z = state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    keys: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return keys
+    return mix(state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64))
 
 
 def to_arrow(keys: Any, key_type: KeyType | None = None) -> pa.ChunkedArray:
@@ -189,7 +179,7 @@ def to_arrow(keys: Any, key_type: KeyType | None = None) -> pa.ChunkedArray:
 
     ``key_type`` says what is asked for: decimals may be either. See :mod:`dpsketch.canonical`.
     """
-    column = _any_to_arrow(keys)
+    column = as_column(keys)
     return column if is_canonical(column.type) else _canonical(column, key_type, has_schema(keys))
 
 
@@ -208,156 +198,8 @@ def _canonical(column: pa.ChunkedArray, key_type: KeyType | None, declared: bool
     if not fits:
         raise InvalidInput("an integer key lies outside [-2**63, 2**64). Pass such keys as text.")
     if found is None:
-        raise _uncountable(kind)
+        raise uncountable(kind)
     return pa.chunked_array(found)
-
-
-def _any_to_arrow(keys: Any) -> pa.ChunkedArray:
-    column: Any = None
-    pandas = sys.modules.get("pandas")
-    if isinstance(keys, pa.Array | pa.ChunkedArray):
-        column = keys
-    elif isinstance(keys, np.ndarray):
-        column = _from_numpy(keys)
-    elif isinstance(keys, str | bytes | bytearray | memoryview):
-        raise InvalidInput("keys is a single text; expected a sequence of keys. Put it into a list.")
-    elif pandas is not None and isinstance(keys, pandas.Series | pandas.Index):
-        if keys.dtype == object:
-            column = _from_numpy(keys.to_numpy())
-        else:
-            with suppress(pa.ArrowException):
-                column = pa.array(keys, from_pandas=True)
-    elif _holds_objects(keys):
-        column = _from_sequence(keys.to_list())
-    elif hasattr(keys, "__arrow_c_stream__"):
-        with suppress(pa.ArrowException):
-            column = pa.chunked_array(keys)
-    elif hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_array__"):
-        with suppress(pa.ArrowException):
-            column = pa.array(keys)
-    elif isinstance(keys, Sequence):
-        column = _from_sequence(keys)
-    elif hasattr(keys, "__array__"):
-        column = _from_numpy(np.asarray(keys))
-    else:
-        raise InvalidInput(
-            f"keys is a {type(keys).__name__}; expected a list, a NumPy or Arrow array, or a pandas or polars Series."
-        )
-    if column is None:
-        raise InvalidInput(f"keys is a {type(keys).__name__} of a type that Arrow does not know. Convert it to text.")
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-
-def has_schema(keys: Any) -> bool:
-    """Say whether a container has a type of its own; that of a list, or of Python's objects, is that of its values."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(keys, pandas.Series | pandas.Index):
-        kind = keys.dtype.categories.dtype if isinstance(keys.dtype, pandas.CategoricalDtype) else keys.dtype
-        return str(kind) != "object"
-    if isinstance(keys, pa.Array | pa.ChunkedArray):
-        return True
-    if _holds_objects(keys):
-        return False
-    if any(hasattr(keys, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__arrow_array__")):
-        return True
-    # NumPy's floats are what an empty array is, and what integers with gaps become.
-    return hasattr(keys, "__array__") and np.asarray(keys).dtype.kind not in "Of"
-
-
-def _holds_objects(keys: Any) -> bool:
-    """Say whether this is a polars column of Python's objects, which polars exports by their addresses in memory."""
-    polars = sys.modules.get("polars")
-    return polars is not None and isinstance(keys, polars.Series) and keys.dtype == polars.Object
-
-
-def _from_numpy(keys: npt.NDArray[Any]) -> Any:
-    if keys.ndim != 1:
-        raise InvalidInput(f"keys has {keys.ndim} dimensions; expected one. Pass one column, or ravel() it.")
-    if keys.dtype.kind in "OUST" or isinstance(keys, np.ma.MaskedArray):
-        return _from_sequence(keys)
-    if keys.dtype.kind in "iu":
-        native = np.ascontiguousarray(keys, keys.dtype.newbyteorder("="))
-        # Arrow's own conversion would import pandas.
-        return pa.Array.from_buffers(pa.from_numpy_dtype(native.dtype), len(native), [None, pa.py_buffer(native)])
-    if keys.dtype == np.float64 and len(keys) == 0:
-        return pa.nulls(0)  # what np.array([]) is
-    if keys.dtype.kind == "M":
-        unit = np.datetime_data(keys.dtype)[0]
-        kind = {"Y": "D", "M": "D", "W": "D", "D": "D", "h": "s", "m": "s"}.get(unit, unit)
-        keys = keys.astype(f"datetime64[{kind}]")
-    if keys.dtype.kind in "bfM":
-        column: Any = None
-        with suppress(pa.ArrowException):
-            column = pa.array(np.ascontiguousarray(keys, keys.dtype.newbyteorder("=")))
-        if column is not None:
-            return column
-    raise _uncountable(keys.dtype.name)
-
-
-def _from_sequence(keys: Any) -> Any:
-    """Let Arrow find the common type of Python objects; nothing it says about them may reach a message."""
-    column: Any = None
-    kinds = set(map(type, keys))
-    with suppress(pa.ArrowException, OverflowError, UnicodeError):
-        if kinds == {int}:
-            return _from_numpy(np.array(keys, np.int64))
-        if kinds == {UUID}:
-            return pa.array(list(map(str, keys)), pa.string())
-        if kinds == {str} and len(keys) <= _SHORT_LIST and "pandas" not in sys.modules:
-            builder = pa.lib.StringBuilder()
-            builder.append_values(keys)
-            return builder.finish()
-        column = pa.array(keys, from_pandas=True)
-    if column is None:
-        return _from_large_integers(keys)
-    _refuse_mixed(column.type, keys, kinds)
-    return column
-
-
-def _refuse_mixed(kind: pa.DataType, keys: Any, kinds: set[type]) -> None:
-    """Refuse objects of which Arrow makes one type although they are several: it would change some of them.
-
-    It reads NumPy's booleans among integers as 0 and 1, times among dates as dates, and local times as UTC.
-    """
-    if pa.types.is_floating(kind) and not (isinstance(keys, np.ndarray) and keys.dtype.kind == "f"):
-        raise _uncountable("float in a list, which declares no type")
-    if pa.types.is_integer(kind):
-        mixed = any(issubclass(each, bool | np.bool_) for each in kinds)
-    elif is_canonical(kind):
-        mixed = False
-    else:
-        values = [key for key in keys if key is not None and key == key]  # neither None, nor NaN or NaT
-        zones = {key.tzinfo is None for key in values if isinstance(key, datetime)}
-        times = all(isinstance(key, datetime) for key in values)  # pandas' Timestamp is one
-        mixed = len(zones) > 1 or (not times and len(set(map(type, values))) > 1)
-    if mixed:
-        raise InvalidInput(
-            "the keys are of mixed types; expected all of one. Convert them, so that equal keys have equal values."
-        )
-
-
-def _from_large_integers(keys: Iterable[Any]) -> Any:
-    """Convert a sequence that Arrow refused: integers past 2⁶³ or of several NumPy types are fine, all else is not."""
-    integers: list[int | None] = []
-    for key in keys:
-        if key is None or (isinstance(key, float) and key != key):
-            integers.append(None)
-        elif isinstance(key, bool | np.bool_) or not isinstance(key, int | np.integer):
-            text = isinstance(key, str | bytes)
-            break
-        elif not -(2**63) <= key < 2**64:
-            raise InvalidInput("an integer key lies outside [-2**63, 2**64). Pass such keys as text.")
-        else:
-            integers.append(int(key))
-    else:
-        if all(key is None or key < 2**63 for key in integers):
-            return pa.array(integers, pa.int64())
-        return pa.array([None if key is None else key & BITS_64 for key in integers], pa.uint64())
-    if text and all(isinstance(key, str | bytes | None) for key in keys):
-        raise InvalidInput("a text key is not valid Unicode (half of a surrogate pair). Pass such keys as bytes.")
-    raise InvalidInput(
-        "the keys are of mixed or unknown types; expected all integers or all text. Convert them to one type."
-    )
 
 
 def key_type_of(kind: pa.DataType) -> KeyType | None:
@@ -373,7 +215,7 @@ def key_type_of(kind: pa.DataType) -> KeyType | None:
         return "text"
     if _is_text(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
         return "text"
-    raise _uncountable(kind)
+    raise uncountable(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -384,15 +226,6 @@ def _is_text(kind: pa.DataType) -> bool:
         or types.is_binary(kind)
         or types.is_large_binary(kind)
         or types.is_fixed_size_binary(kind)
-    )
-
-
-def _uncountable(kind: pa.DataType | str) -> InvalidInput:
-    # What follows the name may describe the data (a decimal's digits, a struct's fields).
-    name = str(kind).split("<")[0].split("(")[0].split("[")[0]
-    return InvalidInput(
-        f"keys of type {name} cannot be counted; expected integers, text, or a date, time, boolean, decimal or UUID. "
-        "Convert them first, so that equal keys have equal values."
     )
 
 
@@ -428,21 +261,26 @@ def _hash_integer_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None
     )
 
 
-def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+def text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
+    """Return the bytes of an array of texts and the edges between them, without a copy where that is possible."""
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         array = array.cast(pa.large_binary())
         kind = array.type
     buffers = array.buffers()
-    offsets: npt.NDArray[Any]
+    edges: npt.NDArray[Any]
     if pa.types.is_fixed_size_binary(kind):
-        offsets = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * kind.byte_width
+        edges = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * kind.byte_width
     else:
         wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
         width = np.dtype(np.int64 if wide else np.int32)
-        offsets = np.frombuffer(buffers[1], width, len(array) + 1, array.offset * width.itemsize)
+        edges = np.frombuffer(buffers[1], width, len(array) + 1, array.offset * width.itemsize)
     data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
-    texts, edges = _read_only(data), _read_only(offsets)
+    return _read_only(data), _read_only(edges)
+
+
+def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+    texts, edges = text_buffers(array)
     threads.run(
         [
             partial(hash_slices, texts, edges[part.start : part.stop + 1], FINGERPRINT_SEED, hashes[part])

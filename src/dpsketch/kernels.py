@@ -46,7 +46,32 @@ _BLOCK = 1 << 22  # numbers in a block of differences
 
 
 @dataclass(frozen=True, slots=True)
-class Euclidean:
+class _Projected:
+    """A kernel of vectors that are projected onto a line and cut into cells of a bandwidth."""
+
+    dim: int
+    bandwidth: float | tuple[float, ...]
+    power: int = 1
+    directions: Directions = "stratified"
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
+        hold_whole(self, "power", low=1, high=LARGEST_POWER)
+        _check_directions(self.directions)
+        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON-ready values."""
+        return _to_json(self)
+
+    def _distances(self, points: npt.ArrayLike, others: npt.ArrayLike, norm: Callable[[Floats], Floats]) -> Floats:
+        """Return the distance between each point and each other, in bandwidths."""
+        return _pairwise(_vectors(points, self.dim) / self.bandwidth, _vectors(others, self.dim) / self.bandwidth, norm)
+
+
+@dataclass(frozen=True, slots=True)
+class Euclidean(_Projected):
     """Cells of a randomly turned, scaled and shifted grid on a line: near in Euclidean distance is alike.
 
     A row projects a point onto a normal vector, shifts it by a uniform amount and takes the whole number of bandwidths
@@ -76,33 +101,18 @@ class Euclidean:
     array([[1.   , 0.369, 0.04 ]])
     """
 
-    dim: int
-    bandwidth: float | tuple[float, ...]
-    power: int = 1
-    directions: Directions = "stratified"
     name: ClassVar[str] = "euclidean"
-
-    def __post_init__(self) -> None:
-        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
-        hold_whole(self, "power", low=1, high=LARGEST_POWER)
-        _check_directions(self.directions)
-        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
 
     def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
         """Return the exact kernel between each point and each other, an array of points × others."""
-        scaled = _vectors(points, self.dim) / self.bandwidth, _vectors(others, self.dim) / self.bandwidth
         with np.errstate(divide="ignore"):
-            t = 1 / _pairwise(*scaled, _length)
+            t = 1 / self._distances(points, others, _length)
         kernel = erf(t / math.sqrt(2)) + math.sqrt(2 / math.pi) / t * np.expm1(-(t**2) / 2)
         return np.asarray(kernel**self.power)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Manhattan:
+class Manhattan(_Projected):
     """As :class:`Euclidean`, for the sum of the coordinates' distances: projections are Cauchy instead of normal.
 
     With c the distance in bandwidths, k(c) = (2/π)·arctan(1/c) − (c/π)·ln(1 + 1/c²). Parameters are the same.
@@ -113,29 +123,14 @@ class Manhattan:
     array([[0.279, 0.032]])
     """
 
-    dim: int
-    bandwidth: float | tuple[float, ...]
-    power: int = 1
-    directions: Directions = "stratified"
     name: ClassVar[str] = "manhattan"
-
-    def __post_init__(self) -> None:
-        hold_whole(self, "dim", low=1, high=LARGEST_DIM)
-        hold_whole(self, "power", low=1, high=LARGEST_POWER)
-        _check_directions(self.directions)
-        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
 
     def similarity(self, points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
         """Return the exact kernel between each point and each other, an array of points × others."""
-        scaled = _vectors(points, self.dim) / self.bandwidth, _vectors(others, self.dim) / self.bandwidth
         # At 10⁻¹⁵⁰ the kernel is 1 to the last bit, and 1/c² is still finite.
-        c = np.maximum(_pairwise(*scaled, lambda gaps: np.abs(gaps).sum(axis=-1)), 1e-150)
+        c = np.maximum(self._distances(points, others, lambda gaps: np.abs(gaps).sum(axis=-1)), 1e-150)
         kernel = 2 / math.pi * np.arctan(1 / c) - c / math.pi * np.log1p(1 / c**2)
         return np.asarray(kernel**self.power)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +318,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
     return named(name, **parameters)
 
 
-def _to_json(kernel: Kernel) -> dict[str, Any]:
+def _to_json(kernel: _Projected | Kernel) -> dict[str, Any]:
     values = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
     return {"name": kernel.name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}}
 

@@ -19,7 +19,7 @@ def load(source: str | PathLike[str] | bytes) -> Release:
         document = files.decode(source, allow_sensitive=False)
     else:
         document = files.read(source, allow_sensitive=False)
-    release: Release = _build(document, _kind(document).private)
+    release: Release = files.rebuilt(document, _kind(document).private)
     return release
 
 
@@ -34,7 +34,7 @@ def load_sensitive(source: str | PathLike[str] | bytes) -> Any:
     kind = _kind(document)
     if kind.sensitive is None:
         raise FileRefused("the file holds a kind that is never sensitive; it was not written by dpsketch.")
-    return _build(document, kind.sensitive)
+    return files.rebuilt(document, kind.sensitive)
 
 
 def _kind(document: files.Document) -> Kind:
@@ -43,15 +43,3 @@ def _kind(document: files.Document) -> Kind:
     if document.kind not in KINDS:
         raise FileRefused("the file holds a kind of sketch that this version does not know; a newer one may.")
     return KINDS[document.kind]
-
-
-def _build(document: files.Document, cls: Any) -> Any:
-    refused: str | None = None
-    try:
-        return cls.from_document(document)
-    except FileRefused:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        # The digest was right, so the file was forged or written by something else: say which part, not its content.
-        refused = type(error).__name__
-    raise FileRefused(f"the file's header is not one that dpsketch writes ({refused}).")

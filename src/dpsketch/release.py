@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from dpsketch import accounting, files
+from dpsketch import accounting, files, plots
 from dpsketch.compound import compound_keys, parsed_keys
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
@@ -19,9 +20,13 @@ from dpsketch.results import Estimates, key_list
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dpsketch.ledger import Charge
+
 __all__ = [
     "Answering",
+    "DrawnRelease",
     "KeyedRelease",
+    "NumberRelease",
     "Release",
     "combined_guarantee",
     "refuse_keys",
@@ -148,7 +153,59 @@ class Release(ABC):
         files.write(path, self.to_document())
 
 
-class KeyedRelease(Release):
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DrawnRelease(Release):
+    """A release that a sketch drew: it carries what was promised and paid for it."""
+
+    guarantee: Guarantee
+    """What was promised; print it."""
+    charge: Charge | None = None
+    """The ledger's row, where a ledger was charged."""
+
+
+class NumberRelease(DrawnRelease):
+    """A release that states one number, with an interval."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """What the number is of."""
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """The estimate."""
+
+    @abstractmethod
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for it."""
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return self.interval()[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95% interval."""
+        return self.interval()[1]
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State the number, with its interval."""
+        refuse_keys(asked)
+        return statement(self.subject, self.value, self.interval(confidence), confidence)
+
+    def plot(self) -> Figure:
+        """Draw the number with its interval."""
+        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return plots.bars(statement(self.subject, self.value, self.interval(), 0.95), words)
+
+
+class KeyedRelease(DrawnRelease):
     """A release that is asked about keys."""
 
     __slots__ = ()

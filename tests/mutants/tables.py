@@ -39,7 +39,7 @@ SOURCES = [
     ),
     Mutant(
         "numpy-floats-declared",
-        "hashing.py",
+        "columns.py",
         'dtype.kind not in "Of"',
         'dtype.kind not in "O"',
         "tests/unit/test_canonical_keys.py",

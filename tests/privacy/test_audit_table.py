@@ -16,7 +16,8 @@ from dpsketch.audit.lattice import gaussian_bound, laplace_bound, seen_numbers
 from dpsketch.audit.laws import epsilon_of, noise_factors, thresholded
 from dpsketch.audit.mechanism import Finding, printed_promise
 from dpsketch.audit.names import FORMS, NAMED
-from dpsketch.audit.table import ROWS, Row
+from dpsketch.audit.rows import Row
+from dpsketch.audit.table import ROWS
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record

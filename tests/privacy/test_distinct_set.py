@@ -143,7 +143,7 @@ def test_users_of_two_types_are_refused() -> None:
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_intervals_hold_as_often_as_they_say_by_the_law_itself(law: DiscreteLaplace, confidence: float) -> None:
     release = exact([]).release(**NO_NOISE)
-    stated = dps.PrivateDistinctCount(release.spec, 10**6, law, release.guarantee)
+    stated = dps.PrivateDistinctCount(release.spec, 10**6, law, guarantee=release.guarantee)
     low, high = stated.interval(confidence)
     rate, reach = law.epsilon / law.sensitivity, int(high) - 10**6
     assert low == 10**6 - reach
@@ -206,7 +206,7 @@ def test_a_release_is_written_and_answers() -> None:
     )
     assert (again.value, again.interval(), again.error) == (2.0, (2.0, 2.0), release.error)
     assert again.spec.key_type is None
-    assert dps.PrivateDistinctCount(again.spec, -3, again.noise, again.guarantee).value == 0
+    assert dps.PrivateDistinctCount(again.spec, -3, again.noise, guarantee=again.guarantee).value == 0
     forged = files.Document("distinct-set", False, {**release.to_document().header, "count": 2.5}, {})
     with pytest.raises(FileRefused, match="count"):
         dps.PrivateDistinctCount.from_document(forged)

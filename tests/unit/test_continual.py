@@ -288,7 +288,9 @@ def test_answers_that_the_first_version_wrote_share_noise_with_all_of_their_stre
         sketch.day([1])
     law, other = sketch._stream.law, make(9, ledger=ledger, dataset="web")
     first, second = (
-        PrivateCountSketch(sketch.spec, sketch.published[i].copy(), (law,), sketch.guarantee, sketch.charge)
+        PrivateCountSketch(
+            sketch.spec, sketch.published[i].copy(), (law,), guarantee=sketch.guarantee, charge=sketch.charge
+        )
         for i in (0, 2)
     )
     for ours, theirs in ((first, second), (second, sketch.total()), (sketch.total(), first)):

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.splitmix import mix
 
 __all__ = [
     "add",
@@ -39,11 +40,6 @@ __all__ = [
     "wave_features",
 ]
 
-M1 = np.uint64(0xBF58476D1CE4E5B9)
-M2 = np.uint64(0x94D049BB133111EB)
-U27 = np.uint64(27)
-U30 = np.uint64(30)
-U31 = np.uint64(31)
 U32 = np.uint64(32)
 LARGEST = np.uint64(2**64 - 1)
 LN2 = 0.6931471805599453
@@ -53,13 +49,6 @@ INVERSE = np.append(0.0, 1 / np.arange(1.0, 26.0))
 # What a term of the cosine's and of the sine's series is of the one before.
 OF_COSINE = np.append(0.0, [1 / ((2 * n - 1) * (2 * n)) for n in range(1, 13)])
 OF_SINE = np.append(0.0, [1 / ((2 * n) * (2 * n + 1)) for n in range(1, 13)])
-
-
-@kernel
-def _mix(z: np.uint64) -> np.uint64:
-    z = (z ^ (z >> U30)) * M1
-    z = (z ^ (z >> U27)) * M2
-    return z ^ (z >> U31)
 
 
 @kernel
@@ -123,7 +112,7 @@ def hashed_columns(
         for p in range(power):
             _lattice(points[i], matrices[p], offsets[p], codes)
             for r in range(rows):
-                hashes[r] = _mix(hashes[r] ^ bits[r])
+                hashes[r] = mix(hashes[r] ^ bits[r])
         for r in range(rows):
             columns[i, r] = np.int32(((hashes[r] >> U32) * np.uint64(width)) >> U32)
     return columns
@@ -170,9 +159,9 @@ def set_columns(
             for j in range(starts[i], starts[i + 1]):
                 item = items[j]
                 for r in range(rows):
-                    smallest[r] = min(smallest[r], _mix(item ^ keys[r]))
+                    smallest[r] = min(smallest[r], mix(item ^ keys[r]))
             for r in range(rows):
-                hashes[r] = _mix(hashes[r] ^ smallest[r])
+                hashes[r] = mix(hashes[r] ^ smallest[r])
         for r in range(rows):
             columns[i, r] = np.int32(((hashes[r] >> U32) * np.uint64(width)) >> U32)
     return columns

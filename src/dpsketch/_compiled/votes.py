@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.splitmix import mix
 from dpsketch._compiled.xxh64 import load8
 
 __all__ = ["cast_votes", "copy_names", "find_buckets"]
@@ -22,17 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 
 STORED = -1  # in place of a row: the bucket has the name that it had before this batch
 
-M1 = np.uint64(0xBF58476D1CE4E5B9)
-M2 = np.uint64(0x94D049BB133111EB)
-U27, U30, U31, U32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
-
-
-@kernel
-def _mix(z: np.uint64) -> np.uint64:
-    """Return the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    z = np.uint64((z ^ (z >> U30)) * M1)
-    z = np.uint64((z ^ (z >> U27)) * M2)
-    return np.uint64(z ^ (z >> U31))
+U32 = np.uint64(32)
 
 
 @kernel
@@ -40,7 +31,7 @@ def find_buckets(prints: Words, row_key: np.uint64, buckets: int, found: Integer
     """Fill in the bucket of each key, by its fingerprint."""
     number = np.uint64(buckets)
     for i in range(len(prints)):
-        found[i] = np.int64(((_mix(prints[i] ^ row_key) >> U32) * number) >> U32)
+        found[i] = np.int64(((mix(prints[i] ^ row_key) >> U32) * number) >> U32)
 
 
 @kernel

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from dpsketch.audit.core import clopper_pearson
 from dpsketch.audit.laws import noise_factors, power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
-from dpsketch.numbers import probability, whole_number
+from dpsketch.audit.rows import Row
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.sparse import SparseHistogram
@@ -46,40 +46,32 @@ _STANDS_OUT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Flipped:
+class Flipped(Row):
     """One kind of flipped bits at one unit and relation.
 
     Attributes
     ----------
     kind : {"sparse", "survivors", "bitmap"}
         The bits of a sparse histogram, the keys that pass its threshold, or the bits of a distinct count.
-    level, relation
-        The unit.
-    noise : float
-        Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
     """
 
     kind: Form
-    level: Level
-    relation: Neighbours
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        relation = "replace" if self.relation == "replace" else "add"
-        return f"table-{self.kind}-{self.level}-{relation}"
+    def subject(self) -> str:
+        """What is released."""
+        return self.kind
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release up to ``trials`` times for each stream, and bound ε from below."""
-        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(*printed_promise(self._released(self._sketch([]), 1.0).guarantee))
         finding = partial(Finding, claim=claim, trials=trials, shipped=True, distinguisher="rates")
         if self.kind == "survivors":
             return self._survivors(trials, confidence, finding)
-        ending = "replaced" if self.relation == "replace" else "added"
         return [
-            finding(name=f"{self.name}-{pair}", neighbours=f"{words}, {ending}", audited_epsilon=found, method="law")
+            finding(
+                name=f"{self.name}-{pair}", neighbours=f"{words}, {self.ending}", audited_epsilon=found, method="law"
+            )
             for pair, (words, found) in self._bits_of_pairs(trials, confidence).items()
         ]
 
@@ -183,7 +175,6 @@ class Flipped:
         }
 
     def _survivors(self, trials: int, confidence: float, finding: Any) -> list[Finding]:
-        ending = "replaced" if self.relation == "replace" else "added"
         frequent = range(100, 106)
         crowd: Stream = [(key, f"user {key} {i}") for key in frequent for i in range(_HELD)]
         sketch, noise = self._sketch(crowd), []
@@ -201,9 +192,12 @@ class Flipped:
 
         claim: Claim = finding.keywords["claim"]
         frequent_pair = finding(
-            name=f"{self.name}-worst", neighbours=f"a unit with frequent keys, {ending}", audited_epsilon=loss(1.0),
-            method="law", caught=power_of(loss, claim.epsilon),
-        )  # fmt: skip
+            name=f"{self.name}-worst",
+            neighbours=f"a unit with frequent keys, {self.ending}",
+            audited_epsilon=loss(1.0),
+            method="law",
+            caught=power_of(loss, claim.epsilon),
+        )
         streams: dict[str, tuple[str, Stream]] = {
             "alone": ("a unit that is alone on its keys", [(key, "ann") for key in range(self._unit.max_keys)]),
             "null": ("a unit that holds a null", [(None, "ann")]),
@@ -220,7 +214,9 @@ class Flipped:
             low, _ = clopper_pearson(np.array([shown]), trials, 1 - confidence)
             # Without the unit its keys are never shown, whatever ε is: all that is above δ is too much.
             seen = math.inf if float(low[0]) > claim.delta else 0.0
-            found.append(finding(name=f"{self.name}-{pair}", neighbours=f"{words}, {ending}", audited_epsilon=seen))
+            found.append(
+                finding(name=f"{self.name}-{pair}", neighbours=f"{words}, {self.ending}", audited_epsilon=seen)
+            )
         return found
 
 
@@ -235,7 +231,7 @@ def _flips() -> Iterator[Flipped]:
     levels: tuple[Level, ...] = ("record", "user")
     relations: tuple[Neighbours, ...] = ("add_remove", "replace")
     for kind, level, relation in product(kinds, levels, relations):
-        yield Flipped(kind, level, relation)
+        yield Flipped(kind, level=level, relation=relation)
 
 
 FLIPS: dict[str, Flipped] = {row.name: row for row in _flips()}

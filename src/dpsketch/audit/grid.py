@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import accounting
-from dpsketch.audit.kinds import KINDS, PAIRS, Law, Level, Records, Release, Shown
+from dpsketch.audit.kinds import KINDS, PAIRS, Law, Records, Release, Shown
 from dpsketch.audit.lattice import gaussian_bound, laplace_bound, least_spread, seen_numbers
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
+from dpsketch.audit.rows import Row
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Neighbours, Unit, per_record, per_user
+from dpsketch.privacy import Unit, per_record, per_user
 
 __all__ = ["GRID", "PAIRS", "Grid"]
 
@@ -39,7 +40,7 @@ _TRIED = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Row):
     """One kind with one law, unit and relation: five pairs of neighbours, on the same many releases.
 
     Attributes
@@ -48,27 +49,18 @@ class Grid:
         Its name in the table.
     law : {"gaussian", "laplace"}
         The noise.
-    level, relation
-        The unit.
-    noise : float
-        How much of the noise due is really drawn: 1, except where the audit itself is tested.
     """
 
     kind: str
     law: Law
-    level: Level
-    relation: Neighbours
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        relation = "replace" if self.relation == "replace" else "add"
-        return f"table-{self.kind}-{self.law}-{self.level}-{relation}"
+    def subject(self) -> str:
+        """What is released."""
+        return f"{self.kind}-{self.law}"
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and bound ε from below on each pair."""
-        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claimed, noise = self._drawn(trials)
         claim = Claim(*printed_promise(claimed.promise))
         findings = []
@@ -113,7 +105,7 @@ class Grid:
         return self._finding("any", claim, found, len(noise))
 
     def _finding(self, pair: str, claim: Claim, found: float, trials: int) -> Finding:
-        words = f"{_WORDS[pair]}, {'replaced' if self.relation == 'replace' else 'added'}"
+        words = f"{_WORDS[pair]}, {self.ending}"
         finding = partial(Finding, f"{self.name}-{pair}", words, claim, found)
         if pair == "any":
             return finding("drawn noise", trials, True, "restated")
@@ -247,7 +239,7 @@ _WORDS = {
 def _grid() -> Iterator[Grid]:
     for name, kind in KINDS.items():
         for law, level, relation in product(kind.laws, kind.levels, kind.relations):
-            yield Grid(name, law, level, relation)
+            yield Grid(name, law, level=level, relation=relation)
 
 
 GRID: dict[str, Grid] = {grid.name: grid for grid in _grid()}

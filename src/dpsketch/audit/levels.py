@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpsketch import accounting
 from dpsketch.audit.laws import power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
-from dpsketch.numbers import probability, whole_number
+from dpsketch.audit.rows import Row
 from dpsketch.privacy import MomentCost, Neighbours, Unit, per_record, per_user
 from dpsketch.sketches.moment import MomentSketch
 
@@ -37,7 +37,7 @@ _DELTA = {0.5: 1e-2, 1.0: 0.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Levelled:
+class Levelled(Row):
     """One moment at one unit and relation.
 
     Attributes
@@ -46,28 +46,18 @@ class Levelled:
         The exponent: 0.5 with δ > 0, or 1 with δ = 0.
     total : float
         The public total; 0 for none.
-    level, relation
-        The unit.
-    noise : float
-        Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
     """
 
     p: float
     total: float
-    level: Level
-    relation: Neighbours
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        stated = "-total" if self.total else ""
-        relation = "replace" if self.relation == "replace" else "add"
-        return f"table-moment-{self.p:g}{stated}-{self.level}-{relation}"
+    def subject(self) -> str:
+        """What is released."""
+        return f"moment-{self.p:g}{'-total' if self.total else ''}"
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, most of them of two streams that say how high it stands, and bound ε from below."""
-        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(
             *printed_promise(self._sketch(0, 0).release(epsilon=_EPSILON[self.p], delta=_DELTA[self.p]).guarantee)
         )
@@ -93,7 +83,6 @@ class Levelled:
         def loss_beside(share: float) -> float:
             return _loss(self.p, 1 + beside / (under * share), claim.delta)
 
-        ending = "replaced" if self.relation == "replace" else "added"
         caught = power_of(loss, claim.epsilon)
         # More than a unit may add, or anything of a null.
         unbounded, noticed = least > level + added, empty > level
@@ -109,7 +98,7 @@ class Levelled:
             ),
         }  # fmt: skip
         return [
-            Finding(f"{self.name}-{pair}", f"{words}, {ending}", claim, found, "level", trials, True, "law", power)
+            Finding(f"{self.name}-{pair}", f"{words}, {self.ending}", claim, found, "level", trials, True, "law", power)
             for pair, (words, found, power) in pairs.items()
         ]
 
@@ -159,7 +148,7 @@ def _levels() -> Iterator[Levelled]:
     levels: tuple[Level, ...] = ("record", "user")
     relations: tuple[Neighbours, ...] = ("add_remove", "replace")
     for p, total, level, relation in product(_EPSILON, (0.0, 1.0), levels, relations):
-        yield Levelled(p, total, level, relation)
+        yield Levelled(p, total, level=level, relation=relation)
 
 
 LEVELS: dict[str, Levelled] = {row.name: row for row in _levels()}

@@ -12,6 +12,7 @@ from dpsketch import local
 from dpsketch.audit.core import Distinguisher, Outputs, Scores
 from dpsketch.audit.distinguishers import frequent_outcomes, known, linear_discriminant
 from dpsketch.audit.mechanism import Claim, Finding, Mechanism, printed_promise
+from dpsketch.audit.rows import Row
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
 
@@ -129,26 +130,23 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Row):
     """What the reports of a local protocol tell of people who hold nothing, the same, or far too much.
 
     Attributes
     ----------
     protocol : str
         Its name.
-    noise : float
-        Below 1, reports are drawn at a larger ε than the one claimed: the audit itself is tested.
     """
 
     protocol: str
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called: the unit of a report is a person, whose things are replaced."""
-        return f"table-local-{self.protocol}-user-replace"
+    def subject(self) -> str:
+        """What is released: the unit of a report is a person, whose things are replaced."""
+        return f"local-{self.protocol}"
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Draw reports, eight for each of ``trials``, and bound ε from below on each pair."""
         make, one, other = PROTOCOLS[self.protocol]
         promise, drawn = make(_EPSILON).guarantee, make(_EPSILON / self.noise)
@@ -161,4 +159,5 @@ class Reported:
         return findings
 
 
-REPORTS: dict[str, Reported] = {row.name: row for row in map(Reported, PROTOCOLS)}
+_ROWS = [Reported(protocol, level="user", relation="replace") for protocol in PROTOCOLS]
+REPORTS: dict[str, Reported] = {row.name: row for row in _ROWS}

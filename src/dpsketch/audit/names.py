@@ -29,7 +29,7 @@ from dpsketch.audit.laws import (
     thresholded,
 )
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
-from dpsketch.numbers import probability, whole_number
+from dpsketch.audit.rows import Row
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.truncated import Law
@@ -90,33 +90,24 @@ def _difference(law: Law, factor: float, low: int) -> float:
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(Row):
     """One form of release at one unit and relation: five pairs of neighbours, on the same many releases.
 
     Attributes
     ----------
     form : str
         The mechanism; "histogram-others" has a Laplace threshold, and the total that tells of all other keys.
-    level, relation
-        The unit.
-    noise : float
-        Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
     """
 
     form: Form
-    level: Level
-    relation: Neighbours
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        relation = "replace" if self.relation == "replace" else "add"
-        return f"table-{self.form}-{self.level}-{relation}"
+    def subject(self) -> str:
+        """What is released."""
+        return self.form
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and bound ε from below on each pair."""
-        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(*printed_promise(self._release(self._sketch(self._rest()), 1.0).guarantee))
         seen = self._seen(trials, confidence)
         findings: list[Finding] = []
@@ -125,7 +116,7 @@ class Named:
             loss = lru_cache(None)(partial(self._loss, seen, moved, claim.delta))
             if moved not in known:
                 known[moved] = power_of(loss, claim.epsilon)
-            words = f"{words}, {'replaced' if self.relation == 'replace' else 'added'}"
+            words = f"{words}, {self.ending}"
             findings.append(
                 Finding(
                     f"{self.name}-{pair}",
@@ -321,7 +312,7 @@ def _named() -> Iterator[Named]:
     levels: tuple[Level, ...] = ("record", "user")
     relations: tuple[Neighbours, ...] = ("add_remove", "replace")
     for form, level, relation in product(FORMS, levels, relations):
-        yield Named(form, level, relation)
+        yield Named(form, level=level, relation=relation)
 
 
 NAMED: dict[str, Named] = {row.name: row for row in _named()}

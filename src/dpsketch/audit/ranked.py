@@ -24,7 +24,7 @@ import numpy.typing as npt
 from dpsketch.audit.core import Outputs
 from dpsketch.audit.laws import fitting_factors, kindest, power_of
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
-from dpsketch.numbers import probability, whole_number
+from dpsketch.audit.rows import Row
 from dpsketch.privacy import Neighbours, Unit, per_record, per_user
 from dpsketch.sketches.quantiles import QuantileSketch
 
@@ -83,35 +83,26 @@ def _places(masses: Floats, share: float, rate: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Row):
     """Quantiles at one unit and relation.
 
     Attributes
     ----------
     asked : {"median", "high", "quartiles"}
         Which quantiles: the median, the ninth tenth, or three quarters.
-    level, relation
-        The unit.
-    noise : float
-        Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
     """
 
     asked: Asked
-    level: Level
-    relation: Neighbours
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"table-quantiles-{self.asked}-{self.level}-{'replace' if self.relation == 'replace' else 'add'}"
+    def subject(self) -> str:
+        """What is released."""
+        return f"quantiles-{self.asked}"
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and bound ε from below on each pair."""
-        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(*printed_promise(self._sketch((), ()).release(**Budget.pure().claimed).guarantee))
         promised, rates, factors = self._seen(trials, confidence)
-        ending = "replaced" if self.relation == "replace" else "added"
 
         @lru_cache(None)
         def law(values: Values, factor: float) -> Floats:
@@ -123,7 +114,7 @@ class Ranked:
         def finding(pair: str, words: str, two: tuple[Values, Values], found: float | None = None) -> Finding:
             caught = power_of(lambda share: loss(two[0], two[1], share), claim.epsilon)
             found = loss(two[0], two[1], 1.0) if found is None else found
-            name, words = f"{self.name}-{pair}", f"{words}, {ending}"
+            name, words = f"{self.name}-{pair}", f"{words}, {self.ending}"
             return Finding(name, words, claim, found, "likelihood ratio", trials, True, "law", caught)
 
         def farthest(pairs: list[tuple[Values, Values]]) -> tuple[Values, Values]:
@@ -140,7 +131,9 @@ class Ranked:
             findings.append(finding(pair, words, (rest + kept, rest), math.inf if strange else None))
         # All losses are in proportion to the rate, those of pairs that nobody found as well.
         least = promised / factors[1] if factors[1] else math.inf
-        restated = Finding(f"{self.name}-any", f"any unit, {ending}", claim, least, "rate", trials, True, "restated")
+        restated = Finding(
+            f"{self.name}-any", f"any unit, {self.ending}", claim, least, "rate", trials, True, "restated"
+        )
         return [*findings, finding("colliding", "a unit whose values are those of others", crowded), restated]
 
     @property
@@ -233,7 +226,7 @@ def _ranked() -> Iterator[Ranked]:
     levels: tuple[Level, ...] = ("record", "user")
     relations: tuple[Neighbours, ...] = ("add_remove", "replace")
     for asked, level, relation in product(_SHARES, levels, relations):
-        yield Ranked(asked, level, relation)
+        yield Ranked(asked, level=level, relation=relation)
 
 
 RANKED: dict[str, Ranked] = {row.name: row for row in _ranked()}

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from dpsketch.audit.core import clopper_pearson
 from dpsketch.audit.laws import kindest, noise_factors, power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
+from dpsketch.audit.rows import Row
 from dpsketch.noise import RoundedGaussian
-from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Neighbours, Unit, per_user
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
@@ -44,31 +44,24 @@ _MOST_EPSILON = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class Rounds(Row):
     """One form at one relation; the unit is a user.
 
     Attributes
     ----------
     form : {"weighted", "rounds"}
         One round, or two.
-    relation
-        How neighbours differ.
-    noise : float
-        Below 1, the budget of a release is larger than the one claimed: the audit itself is tested.
     """
 
     form: Form
-    relation: Neighbours
-    noise: float = 1.0
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"table-histogram-{self.form}-user-{'replace' if self.relation == 'replace' else 'add'}"
+    def subject(self) -> str:
+        """What is released."""
+        return f"histogram-{self.form}"
 
-    def audit(self, trials: int, confidence: float) -> list[Finding]:
+    def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and restate the promise; and count how often a unit that is alone shows."""
-        trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         claim = Claim(*printed_promise(self._sketch([], []).release(**self._asked(1.0)).guarantee))
         stated, found, noise, levels = self._seen(trials)
         factors = _possible(stated, levels, found, _COPIES * trials, confidence)
@@ -81,11 +74,10 @@ class Rounds:
             counts = counts_factor * share
             return kindest(lambda factor: _restated(stated, factor, counts, claim.delta), factors, share)
 
-        ending = "replaced" if self.relation == "replace" else "added"
         finding = partial(Finding, claim=claim, trials=trials, shipped=True)
         whole = finding(
             name=f"{self.name}-worst",
-            neighbours=f"any unit, {ending}",
+            neighbours=f"any unit, {self.ending}",
             audited_epsilon=restated(1.0),
             distinguisher="rates of names, noise of counts",
             method="restated",
@@ -96,7 +88,7 @@ class Rounds:
             whole,
             *(
                 finding(
-                    name=f"{self.name}-{pair}", neighbours=f"{words}, {ending}", audited_epsilon=lost,
+                    name=f"{self.name}-{pair}", neighbours=f"{words}, {self.ending}", audited_epsilon=lost,
                     distinguisher="rates", method="sampled",
                 )
                 for pair, (words, lost) in counted.items()
@@ -228,7 +220,7 @@ def _rounds() -> Iterator[Rounds]:
     relations: tuple[Neighbours, ...] = ("add_remove", "replace")
     for form in forms:
         for relation in relations:
-            yield Rounds(form, relation)
+            yield Rounds(form, level="user", relation=relation)
 
 
 ROUNDS: dict[str, Rounds] = {row.name: row for row in _rounds()}

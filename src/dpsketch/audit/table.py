@@ -6,18 +6,17 @@ from collections.abc import Callable
 from functools import partial
 
 from dpsketch.audit import counts, densities, local, moments, published, quantiles, sparse, trees
-from dpsketch.audit.flips import FLIPS, Flipped
-from dpsketch.audit.grid import GRID, Grid
-from dpsketch.audit.levels import LEVELS, Levelled
-from dpsketch.audit.local import REPORTS, Reported
+from dpsketch.audit.flips import FLIPS
+from dpsketch.audit.grid import GRID
+from dpsketch.audit.levels import LEVELS
+from dpsketch.audit.local import REPORTS
 from dpsketch.audit.mechanism import Mechanism
-from dpsketch.audit.names import NAMED, Named
-from dpsketch.audit.ranked import RANKED, Ranked
-from dpsketch.audit.rounds import ROUNDS, Rounds
+from dpsketch.audit.names import NAMED
+from dpsketch.audit.ranked import RANKED
+from dpsketch.audit.rounds import ROUNDS
+from dpsketch.audit.rows import Row
 
-__all__ = ["BY_LAW", "PUBLISHED", "ROWS", "SHIPPED", "Row"]
-
-Row = Grid | Flipped | Named | Rounds | Ranked | Levelled | Reported
+__all__ = ["BY_LAW", "PUBLISHED", "ROWS", "SHIPPED"]
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
 SHIPPED: dict[str, Callable[..., Mechanism]] = {

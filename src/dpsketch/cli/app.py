@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from dpsketch.cli.once import options_once
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app"]
 
 _HELP = """Publish counts of sensitive records with a proven guarantee.
 
@@ -40,27 +40,40 @@ From a file to an answer:
   dpsketch query visits.dps /index.html
 """
 
-# Each command's module, and its function there; "app" where it has commands of its own.
-_HOMES = {
-    "demo": "demo:demo",
-    "run": "run:run",
-    "build": "run:build",
-    "merge": "merge:merge",
-    "release": "run:release",
-    "recover": "run:recover",
-    "query": "query:query",
-    "top": "query:top",
-    "compare": "arithmetic:compare",
-    "add": "arithmetic:add",
-    "subtract": "arithmetic:subtract",
-    "inspect": "query:inspect",
-    "plot": "query:plot",
-    "audit": "audit:audit",
-    "plan": "plan:plan",
-    "reproduce": "reproduce:reproduce",
-    "ledger": "ledger:app",
-    "local": "local:app",
-    "serve": "serve:app",
+# Each command's module with its function there ("app" where it has commands of its own), and the first sentence of its
+# help: a list of all commands loads none of them.
+COMMANDS = {
+    "demo": ("demo:demo", "Count the pages of a made-up web site privately, and compare with the truth."),
+    "run": ("run:run", "Read records, sketch them, charge the budget, and write a release that may be published."),
+    "build": ("run:build", "Read records into a sensitive partial sketch, to be merged and released later."),
+    "merge": (
+        "merge:merge",
+        "Merge partial sketches, as one pass over all their records; or the released shares of several parties.",
+    ),
+    "release": (
+        "run:release",
+        "Charge the budget, add noise to a sensitive sketch, and write a release that may be published.",
+    ),
+    "recover": ("run:recover", "Put in place a file that an interrupted command had written whole."),
+    "query": ("query:query", "Ask a release: estimates with intervals, and the guarantee they come with."),
+    "top": ("query:top", "List the most frequent keys, with intervals that hold for all of them at once."),
+    "compare": (
+        "arithmetic:compare",
+        "Say what changed from A to B: the second answer less the first, with an interval for the difference.",
+    ),
+    "add": ("arithmetic:add", "Add two releases over different records into one of all of them."),
+    "subtract": ("arithmetic:subtract", "Subtract release B from release A: what it answers are differences."),
+    "inspect": ("query:inspect", "Say what a file is and what it promises."),
+    "plot": ("query:plot", "Draw a release as a picture (PNG, SVG or PDF by the file's ending)."),
+    "audit": ("audit:audit", "Attack every mechanism on its worst neighbours, and say what ε an attacker really gets."),
+    "plan": ("plan:plan", "Propose a shape for a wanted error, with predicted error, memory and time."),
+    "reproduce": (
+        "reproduce:reproduce",
+        "Make a paper's figures and tables again, ours beside them, and check every number.",
+    ),
+    "ledger": ("ledger:app", "The privacy budget: who may still release what."),
+    "local": ("local:app", "People randomise their own items before anyone sees them; you collect and estimate."),
+    "serve": ("serve:app", "Collect reports and serve releases over HTTP, with a page for people."),
 }
 
 
@@ -76,7 +89,7 @@ class _Commands(Mapping[str, Any]):
         return self._made[name]
 
     def _make(self, name: str) -> Any:
-        module, _, attribute = _HOMES[name].partition(":")
+        module, _, attribute = COMMANDS[name][0].partition(":")
         found = getattr(import_module(f"dpsketch.cli.{module}"), attribute)
         alone = typer.Typer(rich_markup_mode=None)
         if isinstance(found, typer.Typer):
@@ -86,15 +99,26 @@ class _Commands(Mapping[str, Any]):
         return options_once(get_group(alone).commands[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
+        return iter(COMMANDS)
 
     def __len__(self) -> int:
-        return len(_HOMES)
+        return len(COMMANDS)
 
 
 class _Group(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": _Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands, by their sentences."""
+        room = formatter.width - 6 - max(map(len, COMMANDS))
+        listed = {name: TyperCommand(name, help=sentence) for name, (_, sentence) in COMMANDS.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(room)) for name, command in listed.items()])
 
 
 app = typer.Typer(

@@ -205,16 +205,18 @@ class Ledger:
                 state = State(link, unit, None, Counter(), 0)
             _check_unit(dataset, state.unit, unit)
             _check_part(dataset, state.division, part, state.parts)
-            if binding is not None:
+            open_charges = [] if binding is None else delivery.find_open(connection, dataset, binding)
+            if open_charges:
                 paid = {entry.id: entry for entry in read_entries(connection, dataset)}
-                for row, digest in delivery.find_open(connection, dataset, binding):
+                for row, digest in open_charges:
                     entry = paid.get(row)
                     if entry is not None and _pays_for(entry, digest, costs, unit, part, note):
                         charge = Charge(dataset, row, digest, state.total)
                         if origin is not None:
                             origins.put(connection, charge, origin)
                         return charge, True
-            singles.refuse_charged(connection, once)
+            if once:
+                singles.refuse_charged(connection, once)
             known = set() if part is None else members.refuse_other_part(connection, dataset, part, named)
             if state.total is not None and not fits(state.charged(costs, part), state.total):
                 raise BudgetExceeded(preview_of(dataset, state, costs, part).words)
@@ -224,7 +226,8 @@ class Ledger:
                 delivery.bind(connection, charge, binding)
             if origin is not None:
                 origins.put(connection, charge, origin)
-            singles.add(connection, charge, once)
+            if once:
+                singles.add(connection, charge, once)
             if part is not None:
                 members.add(connection, charge, part, [name for name in named if name not in known])
             return charge, False

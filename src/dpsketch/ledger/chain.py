@@ -18,8 +18,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import days, delivery, members, origins, singles
+from dpsketch.ledger import delivery, origins
+from dpsketch.ledger.days import DAYS
+from dpsketch.ledger.delivery import DELIVERIES
+from dpsketch.ledger.members import MEMBERS
+from dpsketch.ledger.origins import ORIGINS
 from dpsketch.ledger.parts import Division, worst_histories
+from dpsketch.ledger.singles import SINGLES
 from dpsketch.ledger.store import tables
 from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
@@ -114,7 +119,7 @@ def read_names(connection: Connection) -> list[str]:
     """Return the datasets' names, in order."""
     from sqlalchemy import select
 
-    return sorted(connection.execute(select(tables()[0].c.name)).scalars())
+    return sorted(connection.execute(select(tables().datasets.c.name)).scalars())
 
 
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
@@ -133,7 +138,7 @@ def read_state(connection: Connection, dataset: str) -> State | None:
     """
     from sqlalchemy import select
 
-    datasets = tables()[0]
+    datasets = tables().datasets
     own = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().one_or_none()
     if own is not None and own["format"] not in (_FORMAT, _FORMAT_OF_PARTS):
         raise LedgerError(f"dataset {dataset!r} was written by a later version of dpsketch. Upgrade to use its ledger.")
@@ -183,11 +188,8 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
             problems += _end_problems(name, rows, heads[name]["rows"], heads[name]["head"])
         else:
             problems.append(Problem(name, None, "was deleted from the list of datasets, but its rows are there."))
-    problems += delivery.find_problems(connection, digests)
-    problems += singles.find_problems(connection, digests)
-    problems += members.find_problems(connection, digests)
-    problems += origins.find_problems(connection, digests)
-    problems += days.find_problems(connection, digests)
+    for annex in (DELIVERIES, SINGLES, MEMBERS, ORIGINS, DAYS):
+        problems += annex.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
         if found is None:
@@ -230,7 +232,7 @@ def _end_problems(name: str, rows: list[dict[str, Any]], count: int, head: str) 
 def _rows(connection: Connection, dataset: str) -> list[dict[str, Any]]:
     from sqlalchemy import select
 
-    entries = tables()[1]
+    entries = tables().entries
     query = select(entries).where(entries.c.dataset == dataset).order_by(entries.c.id)
     names = entries.c.keys()
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query)]

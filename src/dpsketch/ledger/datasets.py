@@ -17,7 +17,7 @@ __all__ = ["put", "read"]
 
 def put(connection: Connection, source: str, dataset: str) -> None:
     """Remember the dataset of a source; the last one stated holds."""
-    table = tables()[6]
+    table = tables().sources
     connection.execute(table.delete().where(table.c.source == source))
     connection.execute(table.insert().values(source=source, dataset=dataset))
 
@@ -26,7 +26,7 @@ def read(connection: Connection) -> dict[str, str]:
     """Return the dataset of each source; none where the ledger is of a version that had no such rows."""
     from sqlalchemy import select
 
-    table = tables()[6]
+    table = tables().sources
     if not has_table(connection, table):
         return {}
     return {row.source: row.dataset for row in connection.execute(select(table))}

@@ -8,16 +8,19 @@ those of :mod:`~dpsketch.ledger.singles`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsketch.errors import LedgerError, ReleaseRefused
+from dpsketch.ledger.annexes import Annex, altered
 from dpsketch.ledger.store import has_table, tables
-from dpsketch.ledger.values import Charge, Problem, row_digest
+from dpsketch.ledger.values import Charge
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["find_problems", "last", "put", "unpaid"]
+__all__ = ["DAYS", "last", "put", "unpaid"]
+
+DAYS = Annex("days", "a day that its stream published", "a day of a stream", charge="stream")
 
 
 def put(connection: Connection, charge: Charge, day: int, publication: str) -> None:
@@ -35,15 +38,14 @@ def put(connection: Connection, charge: Charge, day: int, publication: str) -> N
         raise ReleaseRefused(
             f"day {max(known)} of this stream was published, and the state is an old copy of day {day}."
         )
-    row = {"stream": charge.digest, "day": day, "dataset": charge.dataset, "id": charge.id, "publication": publication}
-    connection.execute(tables()[7].insert().values(**row, digest=row_digest(row)))
+    DAYS.add(connection, stream=charge.digest, day=day, dataset=charge.dataset, id=charge.id, publication=publication)
 
 
 def _refuse_unpaid(connection: Connection, charge: Charge) -> None:
     """Refuse a stream that was not charged here: what this ledger knows of its days tells nothing."""
     from sqlalchemy import select
 
-    entries = tables()[1]
+    entries = tables().entries
     own = (entries.c.dataset == charge.dataset) & (entries.c.id == charge.id) & (entries.c.digest == charge.digest)
     if not has_table(connection, entries) or connection.execute(select(entries.c.id).where(own)).first() is None:
         raise unpaid(charge)
@@ -64,38 +66,11 @@ def last(connection: Connection, charge: Charge) -> list[tuple[int, str]]:
     return [(max(known), known[max(known)])] if known else []
 
 
-def find_problems(connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:
-    """Return every row that is not as it was written; ``digests`` are those of the chains' rows."""
-    problems = []
-    for row in _rows(connection, None):
-        if row["digest"] != row_digest(row):
-            what = "a day that its stream published was altered: its digest is not that of its content."
-        elif digests.get((row["dataset"], row["id"])) != row["stream"]:
-            what = "a day of a stream is recorded here, and the charge that paid for it is another."
-        else:
-            continue
-        problems.append(Problem(row["dataset"], row["id"], what))
-    return problems
-
-
 def _trusted(connection: Connection, charge: Charge) -> dict[int, str]:
-    rows = _rows(connection, charge.digest)
-    if any(row["digest"] != row_digest(row) for row in rows):
+    rows = DAYS.rows(connection, DAYS.table.c.stream == charge.digest)
+    if any(map(altered, rows)):
         raise LedgerError(
             "the ledger's record of the days of a stream is not as it was written, so it cannot be trusted. "
             "Nothing was published. `dpsketch ledger verify` names the rows."
         )
     return {row["day"]: row["publication"] for row in rows}
-
-
-def _rows(connection: Connection, stream: str | None) -> list[dict[str, Any]]:
-    """Return the rows of a stream, or all; none where the ledger is of a version that had no such rows."""
-    from sqlalchemy import select
-
-    table = tables()[7]
-    if not has_table(connection, table):
-        return []
-    query = select(table).order_by(table.c.stream, table.c.day)
-    if stream is not None:
-        query = query.where(table.c.stream == stream)
-    return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]

@@ -14,32 +14,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError, ReleaseRefused
-from dpsketch.ledger.store import has_table, tables
-from dpsketch.ledger.values import Charge, Problem, row_digest
+from dpsketch.ledger.annexes import Annex, altered
+from dpsketch.ledger.values import Charge, row_digest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["bind", "close", "find_open", "find_problems", "read_written"]
+__all__ = ["DELIVERIES", "bind", "close", "find_open", "read_written"]
+
+DELIVERIES = Annex("deliveries", "what became of its release", "what became of a release")
 
 _OPEN, _WRITTEN = "charged", "written"
 
 
 def bind(connection: Connection, charge: Charge, binding: str) -> None:
     """Open a charge that was just made."""
-    row = {
-        "dataset": charge.dataset,
-        "id": charge.id,
-        "charge": charge.digest,
-        "binding": binding,
-        "state": _OPEN,
-    }
-    connection.execute(tables()[2].insert().values(**row, digest=row_digest(row)))
+    DELIVERIES.add(connection, dataset=charge.dataset, id=charge.id, charge=charge.digest, binding=binding, state=_OPEN)
 
 
 def find_open(connection: Connection, dataset: str, binding: str) -> list[tuple[int, str]]:
     """Return number and digest of every charge of this binding that is still open, oldest first."""
-    rows = [row for row in _rows(connection, dataset) if row["binding"] == binding]
+    rows = [row for row in _of(connection, dataset) if row["binding"] == binding]
     for row in rows:
         _refuse_altered(row)
     return [(row["id"], row["charge"]) for row in rows if row["state"] == _OPEN]
@@ -47,7 +42,7 @@ def find_open(connection: Connection, dataset: str, binding: str) -> list[tuple[
 
 def close(connection: Connection, charge: Charge) -> None:
     """Record that a release is about to be written; refuse if another process came first."""
-    rows = [row for row in _rows(connection, charge.dataset) if row["id"] == charge.id]
+    rows = [row for row in _of(connection, charge.dataset) if row["id"] == charge.id]
     for row in rows:
         _refuse_altered(row)
     if not rows or rows[0]["charge"] != charge.digest or rows[0]["state"] != _OPEN:
@@ -57,7 +52,7 @@ def close(connection: Connection, charge: Charge) -> None:
             "the command again."
         )
     closed = {**rows[0], "state": _WRITTEN}
-    table = tables()[2]
+    table = DELIVERIES.table
     own = (table.c.dataset == charge.dataset) & (table.c.id == charge.id) & (table.c.state == _OPEN)
     change = table.update().where(own).values(state=_WRITTEN, digest=row_digest(closed))
     if connection.execute(change).rowcount != 1:
@@ -66,38 +61,15 @@ def close(connection: Connection, charge: Charge) -> None:
 
 def read_written(connection: Connection, dataset: str) -> dict[int, bool]:
     """Say of each bound charge whether its release was written, or at least begun."""
-    return {row["id"]: row["state"] == _WRITTEN for row in _rows(connection, dataset)}
+    return {row["id"]: row["state"] == _WRITTEN for row in _of(connection, dataset)}
 
 
-def find_problems(connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:
-    """Return every row that is not as it was written; ``digests`` are those of the chains' rows."""
-    problems = []
-    for row in _rows(connection, None):
-        if row["digest"] != row_digest(row):
-            what = "what became of its release was altered: its digest is not that of its content."
-        elif digests.get((row["dataset"], row["id"])) != row["charge"]:
-            what = "what became of a release is recorded here, and the charge that paid for it is another."
-        else:
-            continue
-        problems.append(Problem(row["dataset"], row["id"], what))
-    return problems
-
-
-def _rows(connection: Connection, dataset: str | None) -> list[dict[str, Any]]:
-    """Return the rows of a dataset, or all; none where the ledger is of a version that had no such rows."""
-    from sqlalchemy import select
-
-    table = tables()[2]
-    if not has_table(connection, table):
-        return []
-    query = select(table).order_by(table.c.dataset, table.c.id)
-    if dataset is not None:
-        query = query.where(table.c.dataset == dataset)
-    return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]
+def _of(connection: Connection, dataset: str) -> list[dict[str, Any]]:
+    return DELIVERIES.rows(connection, DELIVERIES.table.c.dataset == dataset)
 
 
 def _refuse_altered(row: dict[str, Any]) -> None:
-    if row["digest"] != row_digest(row):
+    if altered(row):
         raise LedgerError(
             f"what became of charge {row['id']} to dataset {row['dataset']!r} is not as it was written, so it cannot "
             "be trusted. Nothing was charged. `dpsketch ledger verify` names the rows."

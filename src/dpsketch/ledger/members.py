@@ -7,16 +7,18 @@ those of :mod:`~dpsketch.ledger.delivery`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsketch.errors import LedgerError, ReleaseRefused
-from dpsketch.ledger.store import has_table, tables
-from dpsketch.ledger.values import Charge, Problem, row_digest
+from dpsketch.ledger.annexes import Annex, altered
+from dpsketch.ledger.values import Charge
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["add", "find_problems", "refuse_other_part"]
+__all__ = ["MEMBERS", "add", "refuse_other_part"]
+
+MEMBERS = Annex("members", "what was released as which part", "what was released as a part")
 
 # So many names are looked for at a time; a database takes some thousands.
 _AT_ONCE = 500
@@ -26,8 +28,10 @@ def refuse_other_part(connection: Connection, dataset: str, part: str, names: Se
     """Refuse partials that were released as another part; return those that were released as this one."""
     known: set[str] = set()
     for start in range(0, len(names), _AT_ONCE):
-        for row in _rows(connection, dataset, names[start : start + _AT_ONCE]):
-            if row["digest"] != row_digest(row):
+        columns = MEMBERS.table.c
+        own = columns.dataset == dataset, columns.name.in_(names[start : start + _AT_ONCE])
+        for row in MEMBERS.rows(connection, *own):
+            if altered(row):
                 raise LedgerError(
                     "the ledger's record of what was released as which part is not as it was written, so it cannot be "
                     "trusted. Nothing was charged. `dpsketch ledger verify` names the rows."
@@ -45,32 +49,4 @@ def refuse_other_part(connection: Connection, dataset: str, part: str, names: Se
 def add(connection: Connection, charge: Charge, part: str, names: Iterable[str]) -> None:
     """Record the partials of a charge that was just made."""
     for name in names:
-        row = {"dataset": charge.dataset, "name": name, "part": part, "id": charge.id, "charge": charge.digest}
-        connection.execute(tables()[4].insert().values(**row, digest=row_digest(row)))
-
-
-def find_problems(connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:
-    """Return every row that is not as it was written; ``digests`` are those of the chains' rows."""
-    problems = []
-    for row in _rows(connection, None, None):
-        if row["digest"] != row_digest(row):
-            what = "what was released as which part was altered: its digest is not that of its content."
-        elif digests.get((row["dataset"], row["id"])) != row["charge"]:
-            what = "what was released as a part is recorded here, and the charge that paid for it is another."
-        else:
-            continue
-        problems.append(Problem(row["dataset"], row["id"], what))
-    return problems
-
-
-def _rows(connection: Connection, dataset: str | None, names: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return the rows of these names, or all; none where the ledger is of a version that had no such rows."""
-    from sqlalchemy import select
-
-    table = tables()[4]
-    if not has_table(connection, table):
-        return []
-    query = select(table).order_by(table.c.dataset, table.c.name)
-    if names is not None:
-        query = query.where((table.c.dataset == dataset) & table.c.name.in_(names))
-    return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]
+        MEMBERS.add(connection, dataset=charge.dataset, name=name, part=part, id=charge.id, charge=charge.digest)

@@ -8,29 +8,30 @@ charged to another one. The rows lie beside the chains, as those of :mod:`~dpske
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpsketch.errors import LedgerError, ReleaseRefused
-from dpsketch.ledger.store import has_table, tables
-from dpsketch.ledger.values import Charge, Problem, row_digest
+from dpsketch.ledger.annexes import Annex, altered
+from dpsketch.ledger.values import Charge
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["add", "find_problems", "refuse_charged"]
+__all__ = ["SINGLES", "add", "refuse_charged"]
+
+SINGLES = Annex("singles", "what it used up", "what a release used up")
 
 
 def add(connection: Connection, charge: Charge, names: Sequence[str]) -> None:
     """Record what a charge that was just made has used up."""
     for name in names:
-        row = {"name": name, "dataset": charge.dataset, "id": charge.id, "charge": charge.digest}
-        connection.execute(tables()[3].insert().values(**row, digest=row_digest(row)))
+        SINGLES.add(connection, name=name, dataset=charge.dataset, id=charge.id, charge=charge.digest)
 
 
 def refuse_charged(connection: Connection, names: Sequence[str]) -> None:
     """Refuse what a charge to any dataset has used up."""
-    for row in _rows(connection, names) if names else []:
-        if row["digest"] != row_digest(row):
+    for row in SINGLES.rows(connection, SINGLES.table.c.name.in_(names)):
+        if altered(row):
             raise LedgerError(
                 "the ledger's record of what was released once is not as it was written, so it cannot be trusted. "
                 "Nothing was charged. `dpsketch ledger verify` names the rows."
@@ -41,30 +42,3 @@ def refuse_charged(connection: Connection, names: Sequence[str]) -> None:
             "command with the same budget and options; if it is whole, `dpsketch recover` puts it in place; else build "
             "a new sketch."
         )
-
-
-def find_problems(connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:
-    """Return every row that is not as it was written; ``digests`` are those of the chains' rows."""
-    problems = []
-    for row in _rows(connection, None):
-        if row["digest"] != row_digest(row):
-            what = "what it used up was altered: its digest is not that of its content."
-        elif digests.get((row["dataset"], row["id"])) != row["charge"]:
-            what = "what a release used up is recorded here, and the charge that paid for it is another."
-        else:
-            continue
-        problems.append(Problem(row["dataset"], row["id"], what))
-    return problems
-
-
-def _rows(connection: Connection, names: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return the rows of these names, or all; none where the ledger is of a version that had no such rows."""
-    from sqlalchemy import select
-
-    table = tables()[3]
-    if not has_table(connection, table):
-        return []
-    query = select(table).order_by(table.c.name)
-    if names is not None:
-        query = query.where(table.c.name.in_(names))
-    return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]

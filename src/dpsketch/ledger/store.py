@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dpsketch.errors import InvalidInput, LedgerError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Table
 
-__all__ = ["Store", "has_table", "tables"]
+__all__ = ["Store", "Tables", "has_table", "tables"]
 
 T = TypeVar("T")
 
@@ -34,76 +34,46 @@ _TRIES = 50
 _RETRY = ("40001", "40P01", "23505")
 
 
+class Tables(NamedTuple):
+    """The tables of a ledger."""
+
+    datasets: Table
+    entries: Table
+    deliveries: Table
+    singles: Table
+    members: Table
+    origins: Table
+    sources: Table
+    days: Table
+
+
+# The name in the database, the columns of the key, and the others.
+_LAYOUT = {
+    "datasets": ("dpsketch_dataset", "name", "format rows head"),
+    "entries": ("dpsketch_entry", "dataset id", "kind time costs total unit note previous digest"),
+    "deliveries": ("dpsketch_delivery", "dataset id", "charge binding state digest"),
+    "singles": ("dpsketch_once", "name", "dataset id charge digest"),
+    "members": ("dpsketch_member", "dataset name", "part id charge digest"),
+    "origins": ("dpsketch_origin", "dataset id", "charge output columns who digest"),
+    "sources": ("dpsketch_source", "source", "dataset"),
+    "days": ("dpsketch_day", "stream day", "dataset id publication digest"),
+}
+
+
 @lru_cache(maxsize=1)
-def tables() -> tuple[Table, ...]:
-    """Return the tables: datasets (with the heads), entries, deliveries, singles, members, origins, sources, days."""
+def tables() -> Tables:
+    """Return the tables. Columns hold text, and none may be null; a few are numbers."""
     from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
 
     metadata = MetaData()
-    datasets = Table(
-        "dpsketch_dataset",
-        metadata,
-        Column("name", Text, primary_key=True),
-        Column("format", Integer, nullable=False),
-        Column("rows", BigInteger, nullable=False),
-        Column("head", Text, nullable=False),
-    )
-    entries = Table(
-        "dpsketch_entry",
-        metadata,
-        Column("dataset", Text, primary_key=True),
-        Column("id", BigInteger, primary_key=True, autoincrement=False),
-        *(Column(name, Text, nullable=False) for name in ("kind", "time", "costs", "total", "unit", "note")),
-        Column("previous", Text, nullable=False),
-        Column("digest", Text, nullable=False),
-    )
-    deliveries = Table(
-        "dpsketch_delivery",
-        metadata,
-        Column("dataset", Text, primary_key=True),
-        Column("id", BigInteger, primary_key=True, autoincrement=False),
-        *(Column(name, Text, nullable=False) for name in ("charge", "binding", "state", "digest")),
-    )
-    singles = Table(
-        "dpsketch_once",
-        metadata,
-        Column("name", Text, primary_key=True),
-        Column("dataset", Text, nullable=False),
-        Column("id", BigInteger, nullable=False),
-        *(Column(name, Text, nullable=False) for name in ("charge", "digest")),
-    )
-    members = Table(
-        "dpsketch_member",
-        metadata,
-        Column("dataset", Text, primary_key=True),
-        Column("name", Text, primary_key=True),
-        Column("part", Text, nullable=False),
-        Column("id", BigInteger, nullable=False),
-        *(Column(name, Text, nullable=False) for name in ("charge", "digest")),
-    )
-    origins = Table(
-        "dpsketch_origin",
-        metadata,
-        Column("dataset", Text, primary_key=True),
-        Column("id", BigInteger, primary_key=True, autoincrement=False),
-        *(Column(name, Text, nullable=False) for name in ("charge", "output", "columns", "who", "digest")),
-    )
-    sources = Table(
-        "dpsketch_source",
-        metadata,
-        Column("source", Text, primary_key=True),
-        Column("dataset", Text, nullable=False),
-    )
-    days = Table(
-        "dpsketch_day",
-        metadata,
-        Column("stream", Text, primary_key=True),
-        Column("day", BigInteger, primary_key=True, autoincrement=False),
-        Column("dataset", Text, nullable=False),
-        Column("id", BigInteger, nullable=False),
-        *(Column(name, Text, nullable=False) for name in ("publication", "digest")),
-    )
-    return datasets, entries, deliveries, singles, members, origins, sources, days
+    numbers = {"format": Integer, "rows": BigInteger, "id": BigInteger, "day": BigInteger}
+
+    def table(name: str, keys: str, others: str) -> Table:
+        key = [Column(each, numbers.get(each, Text), primary_key=True, autoincrement=False) for each in keys.split()]
+        rest = [Column(each, numbers.get(each, Text), nullable=False) for each in others.split()]
+        return Table(name, metadata, *key, *rest)
+
+    return Tables(**{field: table(*layout) for field, layout in _LAYOUT.items()})
 
 
 class Store:
@@ -190,14 +160,14 @@ class Store:
                 connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")
                 with connection.begin():
                     if not _has_all_tables(connection):
-                        tables()[0].metadata.create_all(connection)
+                        tables().datasets.metadata.create_all(connection)
                     return work(connection)
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.exec_driver_sql(f"SET lock_timeout = '{_PATIENCE}s'")
             if not _has_all_tables(connection):
                 # Two sessions that create one table at a time trip over each other, IF NOT EXISTS or not.
                 connection.exec_driver_sql("SELECT pg_advisory_lock(%s)", (_lock_key(""),))
-                tables()[0].metadata.create_all(connection)
+                tables().datasets.metadata.create_all(connection)
                 connection.exec_driver_sql("SELECT pg_advisory_unlock(%s)", (_lock_key(""),))
             # A transaction sees what was committed before its first statement, so the lock has to come before it. The
             # lock ends with the session, whatever ends the session.
@@ -212,7 +182,7 @@ class Store:
             if self.file is None:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
-                return work(connection) if has_table(connection, tables()[1]) else empty
+                return work(connection) if has_table(connection, tables().entries) else empty
 
     def _open(self) -> Engine:
         """Return the engine, which holds no connection between calls."""

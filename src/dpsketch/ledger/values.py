@@ -10,7 +10,6 @@ from typing import Any, Literal, assert_never
 
 from dpsketch.errors import InvalidInput
 from dpsketch.ledger.parts import Division
-from dpsketch.numbers import hold_real
 from dpsketch.privacy import (
     ApproximateCost,
     Budget,
@@ -56,16 +55,8 @@ def _power(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class Total(Budget):
     """What a dataset may spend: (ε, δ) or ρ."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-
-    def __post_init__(self) -> None:
-        hold_real(self, "epsilon", "delta", "rho", optional=True)
-        Budget(self.epsilon, self.delta, self.rho)
 
     @property
     def words(self) -> str:
@@ -76,7 +67,7 @@ class Total:
 
     def to_json(self) -> dict[str, Any]:
         """Return the total as JSON-ready values."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
+        return dict(self.keywords)
 
 
 @dataclass(frozen=True, slots=True)

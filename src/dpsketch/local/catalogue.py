@@ -98,11 +98,5 @@ def load(path: str | PathLike[str]) -> Collector:
     document = files.read(path, allow_sensitive=False)
     if document.kind != Collector.kind:
         raise FileRefused("the file is not that of a collector of local reports; dps.load reads releases.")
-    try:
-        return Collector.from_document(document)
-    except FileRefused:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        # The digest was right, so the file was forged or written by something else: say which part, not its content.
-        refused = type(error).__name__
-    raise FileRefused(f"the file's header is not one that dpsketch writes ({refused}).")
+    collector: Collector = files.rebuilt(document, Collector)
+    return collector

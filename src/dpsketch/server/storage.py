@@ -14,29 +14,25 @@ SQLite runs with a write-ahead log and full synchronisation: a committed report 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import text
 
 from dpsketch.errors import InvalidInput
 from dpsketch.server.auth import Token, check_scope
-from dpsketch.server.failures import guarded, storage_failed
+from dpsketch.server.database import copy_rows, open_database
+from dpsketch.server.failures import guarded
 from dpsketch.server.locks import CREATING, WRITING, lock_database, lock_file
 from dpsketch.server.refusals import StorageFailed
 from dpsketch.server.schema import bring_up_to_date
 from dpsketch.server.tables import TABLES, Chunk, CollectionRow, Mark, ReleaseRow
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
 __all__ = ["Storage"]
-
-_PATIENCE = 30  # seconds to wait for another process, such as one that makes a token
 
 
 class Storage:
@@ -51,7 +47,7 @@ class Storage:
     """
 
     def __init__(self, url: str, *, shared: bool = False) -> None:
-        self._file, self._engine = _open(url)
+        self._file, self._engine = open_database(url)
         if shared and self._file is not None:
             raise InvalidInput("several processes serve one store on PostgreSQL only; SQLite takes one.")
         self.shared = shared
@@ -188,7 +184,7 @@ class Storage:
             if old:
                 self._writer.execute(TABLES.chunk.delete().where(TABLES.chunk.c.number.in_(old)))
             if numbered and self._file is None:
-                _copy(self._writer, numbered)
+                copy_rows(self._writer, numbered)
             elif numbered:
                 self._writer.exec_driver_sql("INSERT INTO dpsketch_chunk VALUES (?, ?, ?, ?)", numbered)
             if marks:
@@ -373,57 +369,3 @@ class Storage:
         with self._engine.connect() as connection:
             rows = connection.execute(table.select().where(table.c.collection == collection).order_by(table.c.reports))
             return [(row.reports, row.width) for row in rows]
-
-
-def _open(url: str) -> tuple[Path | None, Engine]:
-    expected = "a store is a path, sqlite:///path or postgresql://user@host/database"
-    try:
-        parsed = make_url(url) if "://" in url else URL.create("sqlite", database=url)
-    except ArgumentError:
-        raise InvalidInput(f"{expected}.") from None
-    match parsed.get_backend_name():
-        case "sqlite":
-            if parsed.database in (None, "", ":memory:"):
-                raise InvalidInput("a store must outlive the process: give it a file, as in sqlite:///reports.db.")
-            file = Path(str(parsed.database)).expanduser().absolute()
-            if not file.parent.is_dir():
-                raise InvalidInput(f"the folder {file.parent} does not exist; make it first.")
-            # Readable by its owner only, from its first byte on.
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-            engine = create_engine(URL.create("sqlite", database=str(file)), connect_args={"timeout": _PATIENCE})
-            event.listen(engine, "connect", _prepare_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
-            return file, engine
-        case "postgresql" | "postgres":
-            try:
-                return None, create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-            except ModuleNotFoundError:
-                raise InvalidInput("a store in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'.") from None
-        case other:
-            raise InvalidInput(f"{expected}, not {other!r}.")
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # BEGIN is ours
-    connection.execute("PRAGMA busy_timeout = 30000")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("dpsketch_begin", "BEGIN"))
-
-
-def _copy(connection: Connection, rows: list[tuple[int, str, int, bytes]]) -> None:
-    """Write rows by PostgreSQL's COPY, in its binary form."""
-    driver: Any = connection.connection.driver_connection
-    try:
-        with driver.cursor() as cursor, cursor.copy("COPY dpsketch_chunk FROM STDIN (FORMAT BINARY)") as copy:
-            copy.set_types(["int8", "text", "int8", "bytea"])
-            for row in rows:
-                copy.write_row(row)
-    except connection.dialect.loaded_dbapi.Error as error:
-        failure = storage_failed(error)  # SQLAlchemy does not see it, so that it would be psycopg's own
-    else:
-        return
-    raise failure

@@ -9,13 +9,23 @@ import numpy.typing as npt
 
 from dpsketch import accounting
 from dpsketch.errors import FileRefused
-from dpsketch.files import Document
+from dpsketch.files import Array, Document
 from dpsketch.privacy import Guarantee, Unit
+from dpsketch.release import DrawnRelease
+from dpsketch.sketches.specs import Spec
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
-__all__ = ["counter_array", "integer_array", "read_charge", "read_guarantee", "real_array", "release_header"]
+__all__ = [
+    "counter_array",
+    "integer_array",
+    "read_charge",
+    "read_guarantee",
+    "real_array",
+    "release_document",
+    "release_header",
+]
 
 
 def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | None, **more: Any) -> dict[str, Any]:
@@ -26,6 +36,12 @@ def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | 
         "charge": None if charge is None else charge.to_json(),
         **more,
     }
+
+
+def release_document(release: DrawnRelease, spec: Spec, arrays: dict[str, Array], **more: Any) -> Document:
+    """Return a release as a document of the file format, with what its kind adds to the header."""
+    header = release_header(spec.to_json(), release.guarantee, release.charge, **more)
+    return Document(release.kind, False, header, arrays)
 
 
 def read_guarantee(document: Document) -> Guarantee:

@@ -75,8 +75,8 @@ class DailyCounts(Adapter):
             self.spec,
             window.tables[COUNTERS],
             (),
-            window.guarantee,
-            window.charge,
+            guarantee=window.guarantee,
+            charge=window.charge,
             signed=window.signed,
             stretches=(window.stretch,),
         )

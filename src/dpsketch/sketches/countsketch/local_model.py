@@ -222,4 +222,4 @@ class LocalCountSketchCollector(Changeable):
         # The sum of that many laws has their variances' sum; its own rounding is one of theirs.
         law = RoundedGaussian(math.sqrt(max(1e-6, self._reports * self._protocol.noise.variance - 1 / 12)))
         stated = replace(promise, mechanism=words, holds=promise.holds and not self._for_tests)
-        return PrivateCountSketch(self._protocol.spec, self._table.copy(), (law,), stated)
+        return PrivateCountSketch(self._protocol.spec, self._table.copy(), (law,), guarantee=stated)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.countsketch import median_of_rows
 from dpsketch._compiled.location import huber_of_rows, tukey_of_rows
+from dpsketch._compiled.splitmix import mix
 
 __all__ = [
     "MEAN",
@@ -116,15 +117,8 @@ def pseudo_places(rows: int, width: int) -> tuple[npt.NDArray[np.int32], npt.NDA
     places = np.empty((PSEUDO_KEYS, rows), np.int32)
     signs = np.empty((PSEUDO_KEYS, rows), np.int8)
     for row in range(rows):
-        mixed = _mix(steps + np.uint64((row + 1) << 32))
+        mixed = mix(steps + np.uint64((row + 1) << 32))
         columns = ((mixed >> np.uint64(32)) * np.uint64(width)) >> np.uint64(32)
         places[:, row] = row * width + columns.astype(np.int64)
         signs[:, row] = 1 - 2 * (mixed & np.uint64(1)).astype(np.int8)
     return places, signs
-
-
-def _mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    # The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))

@@ -171,7 +171,8 @@ class PanPrivateCountSketch(Partial):
         self._table = None
         published = permit.add_noise(table, _PUBLICATION)
         laws = (permit.calibration.law(_STATE), permit.calibration.law(_PUBLICATION))
-        return PrivateCountSketch(self._spec, published, laws, permit.guarantee(caveat=_CAVEAT), permit.charge)
+        stated = permit.guarantee(caveat=_CAVEAT)
+        return PrivateCountSketch(self._spec, published, laws, guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         table, permit = self._open(), self._permit

@@ -69,7 +69,7 @@ def release_share(
     )
     finer_spec = replace(spec, grid=spec.grid / calibration.finer)
     laws = (permit.calibration.law(COUNTERS),)
-    return PrivateCountSketch(finer_spec, noisy, laws, stated, permit.charge, terms)
+    return PrivateCountSketch(finer_spec, noisy, laws, terms, guarantee=stated, charge=permit.charge)
 
 
 def merge_releases(
@@ -135,7 +135,7 @@ def merge_releases(
         caveat=_caveat(terms, len(releases), spec) if holds else "a share's noise came from a source for tests only",
         holds=holds,
     )
-    return PrivateCountSketch(spec, _summed(releases, terms.finer), (together.law(COUNTERS),), stated)
+    return PrivateCountSketch(spec, _summed(releases, terms.finer), (together.law(COUNTERS),), guarantee=stated)
 
 
 def _agreed(releases: Sequence[PrivateCountSketch]) -> tuple[ShareTerms, CountSketchSpec]:

@@ -17,7 +17,6 @@ from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease, combined_guarantee
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.continual.stretches import Stretch, combined, read_stretches, stretch_arrays
@@ -28,14 +27,12 @@ from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product,
 from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, real_array, release_header
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, real_array, release_document
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from dpsketch.ledger import Charge
 
 __all__ = ["Estimator", "PrivateCountSketch"]
 
@@ -59,10 +56,6 @@ class PrivateCountSketch(KeyedRelease):
         answer of a stream, which is a weighted sum of integers.
     noise : tuple of Noise
         The noise in each counter; several laws where releases were combined. Empty in an answer of a stream.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     share : ShareTerms or None
         Where this is one of several parties' shares: what it needs to be merged with the others.
     signed : bool
@@ -78,8 +71,6 @@ class PrivateCountSketch(KeyedRelease):
     spec: CountSketchSpec
     table: npt.NDArray[Any]
     noise: tuple[Noise, ...]
-    guarantee: Guarantee
-    charge: Charge | None = None
     share: ShareTerms | None = None
     signed: bool = False
     terms: tuple[str, ...] = ()
@@ -341,7 +332,7 @@ class PrivateCountSketch(KeyedRelease):
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         table = self.table + sign * other.table if stretches else sum_of_tables([self.table, other.table], [1, sign])
         laws, terms = self.noise + other.noise, ours + theirs
-        return PrivateCountSketch(spec, table, laws, stated, signed=signed, terms=terms, stretches=stretches)
+        return PrivateCountSketch(spec, table, laws, guarantee=stated, signed=signed, terms=terms, stretches=stretches)
 
     def _drawn(self) -> tuple[str, ...]:
         """Return digests of the releases that were drawn as one and are in this; of streams, stretches tell."""
@@ -360,11 +351,11 @@ class PrivateCountSketch(KeyedRelease):
         more: dict[str, Any] = {"signed": True} if self.signed else {}
         if self.terms:
             more["terms"] = list(self.terms)
-        stretches, arrays = stretch_arrays(self.stretches)
-        if stretches:
-            more["stretches"] = stretches
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=noise, share=share, **more)
-        return files.Document("counts", False, header, {"table": self.table, **arrays})
+        arrays: dict[str, files.Array] = {"table": self.table}
+        if self.stretches:
+            more["stretches"], weights = stretch_arrays(self.stretches)
+            arrays.update(weights)
+        return release_document(self, self.spec, arrays, noise=noise, share=share, **more)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -379,12 +370,12 @@ class PrivateCountSketch(KeyedRelease):
             spec,
             real_array(document, "table", shape) if stretches else integer_array(document, "table", shape),
             tuple(noise_from_json(law) for law in noise),
-            read_guarantee(document),
-            read_charge(document),
             None if share is None else ShareTerms.from_json(share),
             document.header.get("signed") is True,
             _read_terms(document),
             stretches,
+            guarantee=read_guarantee(document),
+            charge=read_charge(document),
         )
 
 

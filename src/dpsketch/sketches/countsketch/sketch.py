@@ -161,7 +161,8 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
         permit = self._obtain(spec.calibrate(budget), account)
         noisy = permit.add_noise(self._table, COUNTERS)
         laws = (permit.calibration.law(COUNTERS),)
-        return PrivateCountSketch(spec, noisy, laws, permit.guarantee(caveat=caveat), permit.charge)
+        stated = permit.guarantee(caveat=caveat)
+        return PrivateCountSketch(spec, noisy, laws, guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}

@@ -93,7 +93,7 @@ def _fitted(document: files.Document) -> Fitted:
         return Fitted(*shared, _sums(document, len(labels)), None, None)
     spec, noise = DensitySpec.from_json(header["spec"]), noise_from_json(header["noise"])
     tables = integer_array(document, "tables", (len(labels), spec.rows, spec.width))
-    densities = [PrivateDensity(spec, table, None, noise, None, guarantee, charge) for table in tables]
+    densities = [PrivateDensity(spec, table, None, noise, None, guarantee=guarantee, charge=charge) for table in tables]
     return Fitted(*shared, None, densities, _floats(document, "centre", (spec.dim,)))
 
 

@@ -229,7 +229,9 @@ class DensityClassifier(Estimator):
             centre = np.zeros(spec.dim)
         centre, tables = add_classes(spec, permit, scaled, codes, len(labels), centre)
         stated, law = permit.guarantee(caveat=caveat), permit.calibration.law(TABLE)
-        releases = [PrivateDensity(spec, table, None, law, None, stated, permit.charge) for table in tables]
+        releases = [
+            PrivateDensity(spec, table, None, law, None, guarantee=stated, charge=permit.charge) for table in tables
+        ]
         return self._keep(
             centre_=centre, densities_=releases, guarantee_=stated, classes_=labels, charge_=permit.charge, **seen
         )

@@ -68,7 +68,8 @@ class DailyDensity(Adapter):
         """Return the release of a window."""
         (number,) = window.tables[COUNT].tolist()
         table, laws = window.tables[TABLE], window.laws
-        return PrivateDensity(self.spec, table, number, laws[TABLE], laws[COUNT], window.guarantee, window.charge)
+        drawn = self.spec, table, number, laws[TABLE], laws[COUNT]
+        return PrivateDensity(*drawn, guarantee=window.guarantee, charge=window.charge)
 
     def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a point, as in 1.5,2."""

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch.bounding import point_fingerprints
+from dpsketch.columns import has_schema
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint, has_schema
+from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 
 __all__ = ["SetBatch", "VectorBatch", "column_vectors", "read_sets", "read_vectors"]
 

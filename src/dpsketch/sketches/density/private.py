@@ -16,8 +16,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys
+from dpsketch.release import DrawnRelease, require_keys
 from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.density.intervals import (
     Spread,
@@ -29,13 +28,11 @@ from dpsketch.sketches.density.intervals import (
 )
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.spec import DensitySpec, read_bounds
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from dpsketch.ledger import Charge
 
 __all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity"]
 
@@ -72,7 +69,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDensity(Release):
+class PrivateDensity(DrawnRelease):
     """A released density sketch: public, to be queried for ever.
 
     Attributes
@@ -86,10 +83,6 @@ class PrivateDensity(Release):
         The released number of records, where a share of the budget was spent on it; :meth:`count` makes the best of it.
     noise, count_noise : Noise
         The noise in each counter, and in the number of records.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "density"
@@ -99,8 +92,6 @@ class PrivateDensity(Release):
     noisy_count: float | None
     noise: Noise
     count_noise: Noise | None
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     def __post_init__(self) -> None:
         self.table.flags.writeable = False
@@ -389,8 +380,7 @@ class PrivateDensity(Release):
         """Return the release as a document of the file format."""
         count_noise = None if self.count_noise is None else self.count_noise.to_json()
         more = {"noise": self.noise.to_json(), "count_noise": count_noise, "noisy_count": self.noisy_count}
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, **more)
-        return files.Document("density", False, header, {"table": self.table})
+        return release_document(self, self.spec, {"table": self.table}, **more)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -412,8 +402,8 @@ class PrivateDensity(Release):
             count,
             noise_from_json(header["noise"]),
             None if count_noise is None else noise_from_json(count_noise),
-            read_guarantee(document),
-            read_charge(document),
+            guarantee=read_guarantee(document),
+            charge=read_charge(document),
         )
 
 

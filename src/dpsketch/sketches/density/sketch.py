@@ -231,7 +231,8 @@ class DensitySketch(Accumulator[DensitySpec]):
             count = int(permit.add_noise(np.array([self._records]), COUNT)[0])
             law = calibrated.law(COUNT)
         stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateDensity(spec, table, count, calibrated.law(TABLE), law, stated, permit.charge)
+        drawn = spec, table, count, calibrated.law(TABLE), law
+        return PrivateDensity(*drawn, guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         header = {"spec": self._spec.to_json(), "records": str(self._records)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
+from typing import Any, ClassVar, Self, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +15,17 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
 from dpsketch.numbers import probability
-from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.matching import owned_keys
 from dpsketch.sketches.distinct.private import DistinctRelease
 from dpsketch.sketches.distinct.spec import calibrate_number
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, fingerprint_of, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Charge
 
 __all__ = ["KEYS", "DistinctSet", "DistinctSetSpec", "PrivateDistinctCount"]
 
@@ -213,9 +210,8 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
         number = np.array([self._number], np.int64)  # before the charge: what cannot be counted costs nothing
         permit = self._obtain(calibrated, account)
         noisy = int(permit.add_noise(number, KEYS)[0])
-        return PrivateDistinctCount(
-            replace(self._spec, key_type=None), noisy, calibrated.law(KEYS), permit.guarantee(), permit.charge
-        )
+        spec, law = replace(self._spec, key_type=None), calibrated.law(KEYS)
+        return PrivateDistinctCount(spec, noisy, law, guarantee=permit.guarantee(), charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         columns = zip(_columns(self._spec), self._gather().T, strict=True)
@@ -247,10 +243,6 @@ class PrivateDistinctCount(DistinctRelease):
         The noisy number of keys: all that was released.
     noise : Noise
         The law of the noise in it.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "distinct-set"
@@ -258,8 +250,6 @@ class PrivateDistinctCount(DistinctRelease):
     spec: DistinctSetSpec
     count: int
     noise: Noise
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     @property
     def value(self) -> float:
@@ -278,10 +268,7 @@ class PrivateDistinctCount(DistinctRelease):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        more = {"count": self.count, "noise": self.noise.to_json()}
-        return files.Document(
-            self.kind, False, release_header(self.spec.to_json(), self.guarantee, self.charge, **more), {}
-        )
+        return release_document(self, self.spec, {}, count=self.count, noise=self.noise.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -290,7 +277,7 @@ class PrivateDistinctCount(DistinctRelease):
         if type(header["count"]) is not int:
             raise FileRefused("the file's count is not one that dpsketch writes.")
         spec, noise = DistinctSetSpec.from_json(header["spec"]), noise_from_json(header["noise"])
-        return cls(spec, header["count"], noise, read_guarantee(document), read_charge(document))
+        return cls(spec, header["count"], noise, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _columns(spec: DistinctSetSpec) -> tuple[str, ...]:

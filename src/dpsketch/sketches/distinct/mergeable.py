@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,13 @@ from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import probability
-from dpsketch.privacy import Cost, Guarantee, PureCost, Unit
+from dpsketch.privacy import Cost, PureCost, Unit
 from dpsketch.release import combined_guarantee
 from dpsketch.sketches.distinct.private import DistinctRelease
 from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.partials import ids_array, stored_ids
 from dpsketch.sketches.specs import refuse_mismatch
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Charge
 
 __all__ = ["BITS", "Flips", "PrivateDistinctBitmap", "flip_threshold"]
 
@@ -92,10 +89,6 @@ class PrivateDistinctBitmap(DistinctRelease):
         The flipped bits, a word a bucket, read-only.
     flip : float
         The probability with which a zero became a one; ones are fair coins.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     ids : frozenset of str
         A random name of this release, or those of the releases it was merged of; drawn when it was made, and public.
     """
@@ -105,8 +98,6 @@ class PrivateDistinctBitmap(DistinctRelease):
     spec: DistinctSpec
     bitmap: Words
     flip: float
-    guarantee: Guarantee
-    charge: Charge | None = None
     ids: frozenset[str] = field(default_factory=lambda: frozenset({random_id()}))
 
     def __post_init__(self) -> None:
@@ -160,13 +151,13 @@ class PrivateDistinctBitmap(DistinctRelease):
             )
         stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         flip = self.flip + other.flip - 2 * self.flip * other.flip
-        return PrivateDistinctBitmap(self.spec, self.bitmap ^ other.bitmap, flip, stated, ids=self.ids | other.ids)
+        return PrivateDistinctBitmap(
+            self.spec, self.bitmap ^ other.bitmap, flip, self.ids | other.ids, guarantee=stated
+        )
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, flip=self.flip)
-        arrays: dict[str, files.Array] = {"bitmap": self.bitmap, "ids": ids_array(self.ids)}
-        return files.Document("distinct-bitmap", False, header, arrays)
+        return release_document(self, self.spec, {"bitmap": self.bitmap, "ids": ids_array(self.ids)}, flip=self.flip)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -176,5 +167,5 @@ class PrivateDistinctBitmap(DistinctRelease):
         known = isinstance(bitmap, np.ndarray) and bitmap.dtype == np.uint64 and bitmap.shape == (spec.buckets,)
         if not known or not isinstance(flip, float) or not 0 < flip <= 0.5:
             raise FileRefused("the file's bitmap is not what its spec prescribes.")
-        promise, charge = read_guarantee(document), read_charge(document)
-        return cls(spec, np.array(bitmap), flip, promise, charge, stored_ids(document, "ids"))
+        ids = stored_ids(document, "ids")
+        return cls(spec, np.array(bitmap), flip, ids, guarantee=read_guarantee(document), charge=read_charge(document))

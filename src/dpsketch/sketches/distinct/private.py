@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
+from typing import TYPE_CHECKING, ClassVar, Self, assert_never
 
 from scipy.special import ndtri
 
-from dpsketch import files, plots
+from dpsketch import files
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import KeyType
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
 from dpsketch.numbers import probability
-from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, refuse_keys, statement
-from dpsketch.results import Estimates
+from dpsketch.release import NumberRelease
 from dpsketch.sketches.distinct.spec import DistinctSpec
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from dpsketch.ledger import Charge
     from dpsketch.sketches.distinct.exact import DistinctSetSpec
 
 __all__ = ["PrivateDistinct"]
 
 
-class DistinctRelease(Release):
+class DistinctRelease(NumberRelease):
     """A release that states a number of distinct keys, with an interval."""
 
     __slots__ = ()
@@ -43,35 +35,9 @@ class DistinctRelease(Release):
             """The public spec."""
 
     @property
-    @abstractmethod
-    def value(self) -> float:
-        """The estimated number of distinct keys."""
-
-    @abstractmethod
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval for the number of distinct keys."""
-
-    @property
-    def low(self) -> float:
-        """The lower end of the 95% interval."""
-        return self.interval()[0]
-
-    @property
-    def high(self) -> float:
-        """The upper end of the 95% interval."""
-        return self.interval()[1]
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """State the number of distinct keys, with its interval."""
-        refuse_keys(asked)
-        return statement("distinct keys", self.value, self.interval(confidence), confidence)
-
-    def plot(self) -> Figure:
-        """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement("distinct keys", self.value, self.interval(), 0.95), words)
+    def subject(self) -> str:
+        """What the number is of."""
+        return "distinct keys"
 
     def __repr__(self) -> str:
         low, high = self.interval()
@@ -93,10 +59,6 @@ class PrivateDistinct(DistinctRelease):
         The noisy number of ones in the bitmap: all that was released.
     noise : Noise
         The law of the noise in it.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "distinct"
@@ -104,8 +66,6 @@ class PrivateDistinct(DistinctRelease):
     spec: DistinctSpec
     ones: int
     noise: Noise
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     @property
     def value(self) -> float:
@@ -141,10 +101,7 @@ class PrivateDistinct(DistinctRelease):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        more = {"ones": self.ones, "noise": self.noise.to_json()}
-        return files.Document(
-            "distinct", False, release_header(self.spec.to_json(), self.guarantee, self.charge, **more), {}
-        )
+        return release_document(self, self.spec, {}, ones=self.ones, noise=self.noise.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -153,4 +110,4 @@ class PrivateDistinct(DistinctRelease):
         if type(header["ones"]) is not int:
             raise FileRefused("the file's count is not one that dpsketch writes.")
         spec, noise = DistinctSpec.from_json(header["spec"]), noise_from_json(header["noise"])
-        return cls(spec, header["ones"], noise, read_guarantee(document), read_charge(document))
+        return cls(spec, header["ones"], noise, guarantee=read_guarantee(document), charge=read_charge(document))

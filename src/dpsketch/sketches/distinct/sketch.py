@@ -151,7 +151,8 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
         ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
         noisy = int(permit.add_noise(ones, ONES)[0])
         stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateDistinct(replace(self._spec, key_type=None), noisy, calibrated.law(ONES), stated, permit.charge)
+        spec = replace(self._spec, key_type=None)
+        return PrivateDistinct(spec, noisy, calibrated.law(ONES), guarantee=stated, charge=permit.charge)
 
     def release_mergeable(
         self,
@@ -180,7 +181,7 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
         bitmap = permit.draw(BITS, self._bitmap)
         stated = permit.guarantee(caveat=self._counted.caveat)
         return PrivateDistinctBitmap(
-            replace(self._spec, key_type=None), bitmap, flips.probability, stated, permit.charge
+            replace(self._spec, key_type=None), bitmap, flips.probability, guarantee=stated, charge=permit.charge
         )
 
     def _to_document(self) -> files.Document:

@@ -75,8 +75,8 @@ class DailyHeavyHitters(Adapter):
         above = [tables[INNER]] if INNER in tables else []
         noise = TreeNoise(laws[TOTAL], laws[DENSE], laws.get(INNER, laws[LEAF]), laws[LEAF])
         levels = np.concatenate([*above, tables[LEAF]])
-        stated = window.guarantee, window.charge
-        return PrivateHeavyHitters(self.spec, tables[TOTAL], tables[DENSE], levels, noise, *stated)
+        counters = tables[TOTAL], tables[DENSE], levels
+        return PrivateHeavyHitters(self.spec, *counters, noise, guarantee=window.guarantee, charge=window.charge)
 
     def read(self, release: PrivateHeavyHitters, asked: Any, confidence: float) -> Estimates:
         """Return the count of a key."""

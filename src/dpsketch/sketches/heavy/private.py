@@ -16,14 +16,13 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from dpsketch.ledger import Charge
 
 __all__ = ["PrivateHeavyHitters", "level_keys"]
 
@@ -56,10 +54,6 @@ class PrivateHeavyHitters(KeyedRelease):
         The released CountSketches, levels × rows × width; the last one counts the keys themselves.
     noise : TreeNoise
         The noise in each part.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "heavy"
@@ -69,8 +63,6 @@ class PrivateHeavyHitters(KeyedRelease):
     dense: npt.NDArray[Any]
     tables: npt.NDArray[Any]
     noise: TreeNoise
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     _known: dict[str, Found] = field(default_factory=dict, init=False, repr=False)
 
@@ -86,7 +78,8 @@ class PrivateHeavyHitters(KeyedRelease):
     @property
     def leaf(self) -> PrivateCountSketch:
         """The last level by itself: an ordinary CountSketch of the keys."""
-        return PrivateCountSketch(self.spec.leaf, self.tables[-1], (self.noise.leaf,), self.guarantee, self.charge)
+        table, laws = self.tables[-1], (self.noise.leaf,)
+        return PrivateCountSketch(self.spec.leaf, table, laws, guarantee=self.guarantee, charge=self.charge)
 
     @property
     def lowest_threshold(self) -> float:
@@ -277,9 +270,8 @@ class PrivateHeavyHitters(KeyedRelease):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=self.noise.to_json())
         arrays: dict[str, files.Array] = {"total": self.total, "dense": self.dense, "tables": self.tables}
-        return files.Document("heavy", False, header, arrays)
+        return release_document(self, self.spec, arrays, noise=self.noise.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -291,8 +283,8 @@ class PrivateHeavyHitters(KeyedRelease):
             counter_array(document, "dense", (spec.space.dense_cells,)),
             counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
             TreeNoise.from_json(document.header["noise"]),
-            read_guarantee(document),
-            read_charge(document),
+            guarantee=read_guarantee(document),
+            charge=read_charge(document),
         )
 
 

@@ -195,7 +195,8 @@ class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec
         inner, leaf = permit.add_noise(self._tables[:-1], INNER), permit.add_noise(self._tables[-1:], LEAF)
         stated = permit.guarantee(caveat=self._counted.caveat)
         noise = TreeNoise.of(calibrated)
-        return PrivateHeavyHitters(spec, total, dense, np.concatenate([inner, leaf]), noise, stated, permit.charge)
+        tables = np.concatenate([inner, leaf])
+        return PrivateHeavyHitters(spec, total, dense, tables, noise, guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}

@@ -115,10 +115,8 @@ class DailyHistogram(_Named):
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window."""
         names = [named(key) for key in self.keys]
-        stated = window.guarantee, window.charge
-        return PrivateDailyHistogram(
-            self.spec, names, window.tables[ENTRIES], window.stretch, *stated, signed=window.signed
-        )
+        content = self.spec, names, window.tables[ENTRIES], window.stretch, window.signed
+        return PrivateDailyHistogram(*content, guarantee=window.guarantee, charge=window.charge)
 
 
 class FoundHistogram(_Named):
@@ -169,8 +167,8 @@ class FoundHistogram(_Named):
             [named(key) for key in published.names or ()],
             window.tables[ENTRIES],
             window.stretch,
-            window.guarantee,
-            window.charge,
+            guarantee=window.guarantee,
+            charge=window.charge,
             signed=window.signed,
             ceiling=published.ceiling,
         )

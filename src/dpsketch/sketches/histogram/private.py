@@ -15,7 +15,7 @@ from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.bounds import ShareCut
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.histogram import intervals
 from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.mechanism import Mechanism
@@ -53,10 +53,6 @@ class PrivateHistogram(NamedCounts):
         Their noisy counts in steps of ``spec.grid``, those of the list first; empty where names only were published.
     rest : int or None
         The noisy count of all other keys, or of all keys where ``mechanism.total`` is there.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "histogram"
@@ -67,8 +63,6 @@ class PrivateHistogram(NamedCounts):
     found: list[Any]
     values: Integers
     rest: int | None
-    guarantee: Guarantee
-    charge: Charge | None = None
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +83,7 @@ class PrivateHistogram(NamedCounts):
     ) -> Self:
         """Return the release of what was drawn; ``names`` are those of the places that were found, in their order."""
         values = np.concatenate([found.listed, found.values])
-        return cls(spec, mechanism, listed, names, values, rest, guarantee, charge)
+        return cls(spec, mechanism, listed, names, values, rest, guarantee=guarantee, charge=charge)
 
     def __repr__(self) -> str:
         return f"<PrivateHistogram of {len(self.keys):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
@@ -278,13 +272,11 @@ class PrivateHistogram(NamedCounts):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        header = release_header(
-            self.spec.to_json(), self.guarantee, self.charge, mechanism=stored_mechanism(self.mechanism), rest=self.rest
-        )
         arrays: dict[str, files.Array] = {
             "listed": stored_names(self.listed), "found": stored_names(self.found), "values": self.values
         }  # fmt: skip
-        return files.Document("histogram", False, header, arrays)
+        mechanism = stored_mechanism(self.mechanism)
+        return release_document(self, self.spec, arrays, mechanism=mechanism, rest=self.rest)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -303,4 +295,5 @@ class PrivateHistogram(NamedCounts):
             good = int(values[len(listed) :].min()) >= mechanism.cutoff
         if not good:
             raise FileRefused("the file's keys are not those that a histogram publishes.")
-        return cls(spec, mechanism, listed, found, values, rest, promise, read_charge(document))
+        charge = read_charge(document)
+        return cls(spec, mechanism, listed, found, values, rest, guarantee=promise, charge=charge)

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.hashing import text_buffers
+
 __all__ = [
     "NO_BYTES",
     "NO_EDGES",
@@ -78,19 +80,8 @@ def rows_of(array: pa.Array) -> Rows:
         native = np.dtype(kind.to_pandas_dtype())
         patterns = np.frombuffer(array.buffers()[1], native, n, array.offset * native.itemsize)
         return Rows(n, patterns.astype(np.int64).view(np.uint64), NO_BYTES, NO_EDGES)
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        array = array.cast(pa.large_binary())
-        kind = array.type
-    buffers = array.buffers()
-    edges: npt.NDArray[Any]
-    if pa.types.is_fixed_size_binary(kind):
-        edges = np.arange(array.offset, array.offset + n + 1) * kind.byte_width
-    else:
-        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        width = np.dtype(np.int64 if wide else np.int32)
-        edges = np.frombuffer(buffers[1], width, n + 1, array.offset * width.itemsize)
-    data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
-    return Rows(n, NO_WORDS, read_only(data), edges.astype(np.int64))
+    data, edges = text_buffers(array)
+    return Rows(n, NO_WORDS, data, edges.astype(np.int64))
 
 
 def taken(column: pa.ChunkedArray, rows: Integers) -> pa.ChunkedArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,12 @@ from scipy.special import ndtr, ndtri
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
-from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.stretches import Stretch, read_stretches, stretch_arrays
-from dpsketch.sketches.documents import read_charge, read_guarantee, real_array, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, real_array, release_document
 from dpsketch.sketches.histogram.named import NamedCounts, of_one_type, places_of, read_names, stored_names
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.specs import fingerprint_of
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Charge
 
 __all__ = ["PrivateDailyHistogram"]
 
@@ -41,10 +37,6 @@ class PrivateDailyHistogram(NamedCounts):
         Their noisy counts in steps of ``spec.grid``, weighted sums of what was published.
     stretch : Stretch
         Which publications of the stream they are made of.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     signed : bool
         Whether counts may be negative: in what changed between two windows.
     ceiling : tuple of float or None
@@ -63,8 +55,6 @@ class PrivateDailyHistogram(NamedCounts):
     names: list[Any]
     values: npt.NDArray[np.float64]
     stretch: Stretch
-    guarantee: Guarantee
-    charge: Charge | None = None
     signed: bool = False
     ceiling: tuple[float, float] | None = None
     _places: dict[Any, int] = field(init=False, repr=False)
@@ -120,10 +110,8 @@ class PrivateDailyHistogram(NamedCounts):
         stretches, arrays = stretch_arrays((self.stretch,))
         more = {"signed": self.signed, "stretches": stretches}
         more["ceiling"] = None if self.ceiling is None else list(self.ceiling)
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, **more)
-        return files.Document(
-            self.kind, False, header, {"names": stored_names(self.names), "values": self.values, **arrays}
-        )
+        named = {"names": stored_names(self.names), "values": self.values}
+        return release_document(self, self.spec, {**named, **arrays}, **more)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -138,8 +126,8 @@ class PrivateDailyHistogram(NamedCounts):
         if not good:
             raise FileRefused("the file's keys are not those that a stream of histograms publishes.")
         found = None if ceiling is None else (ceiling[0], ceiling[1])
-        signed, stated = header["signed"] is True, (read_guarantee(document), read_charge(document))
-        return cls(spec, names, values, stretches[0], *stated, signed, found)
+        content = spec, names, values, stretches[0], header["signed"] is True, found
+        return cls(*content, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _laplace_width(scales: npt.NDArray[np.float64], tail: float) -> float:

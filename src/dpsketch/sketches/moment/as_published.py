@@ -169,4 +169,4 @@ class MomentSketchAsPublished(Sensitive):
             "that hides a record"
         )
         promise = replace(permit.guarantee(), holds=False, caveat=caveat)
-        return PrivateMoment(spec, scale, 0.0, estimator, promise)
+        return PrivateMoment(spec, scale, 0.0, estimator, guarantee=promise)

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dpsketch import files, plots
+from dpsketch import files
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import KeyType
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, refuse_keys, statement
-from dpsketch.results import Estimates
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.release import NumberRelease
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from dpsketch.ledger import Charge
 
 __all__ = ["PrivateMoment", "significant"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment(Release):
+class PrivateMoment(NumberRelease):
     """A released moment: public, for ever.
 
     Attributes
@@ -40,10 +35,6 @@ class PrivateMoment(Release):
         The floor; public, a function of the spec and the budget.
     estimator : str
         How the scale was estimated.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "moment"
@@ -52,8 +43,6 @@ class PrivateMoment(Release):
     scale: float
     floor: float
     estimator: Estimator
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     @property
     def p(self) -> float:
@@ -61,19 +50,14 @@ class PrivateMoment(Release):
         return self.spec.p
 
     @property
+    def subject(self) -> str:
+        """What the number is of."""
+        return f"F_{self.p:g}"
+
+    @property
     def value(self) -> float:
         """The estimate of F_p. Unbiased, hence below 0 at times where F_p is small beside the floor."""
         return significant(self.scale - self.floor, 4)
-
-    @property
-    def low(self) -> float:
-        """The lower end of the 95% interval."""
-        return self.interval()[0]
-
-    @property
-    def high(self) -> float:
-        """The upper end of the 95% interval."""
-        return self.interval()[1]
 
     @property
     def error(self) -> float:
@@ -90,18 +74,6 @@ class PrivateMoment(Release):
         """
         low, high = pivot_interval(self.spec.p, self.spec.size, self.estimator, confidence)
         return self.scale * low - self.floor, self.scale * high - self.floor
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """State the moment, with its interval."""
-        refuse_keys(asked)
-        return statement(f"F_{self.p:g}", self.value, self.interval(confidence), confidence)
-
-    def plot(self) -> Figure:
-        """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement(f"F_{self.p:g}", self.value, self.interval(), 0.95), words)
 
     def __repr__(self) -> str:
         low, high = self.interval()
@@ -121,9 +93,7 @@ class PrivateMoment(Release):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        released = self.to_json()
-        header = release_header(released.pop("spec"), self.guarantee, self.charge, **released)
-        return files.Document("moment", False, header, {})
+        return release_document(self, self.spec, {}, scale=self.scale, floor=self.floor, estimator=self.estimator)
 
     @classmethod
     def from_json(cls, value: dict[str, Any], guarantee: Guarantee, charge: Charge | None) -> Self:
@@ -135,7 +105,7 @@ class PrivateMoment(Release):
         check_estimator(estimator, spec.p)
         if not (isinstance(scale, float) and isinstance(floor, float) and scale >= 0 and floor >= 0):
             raise FileRefused("the file's moment is not one that dpsketch writes.")
-        return cls(spec, scale, floor, estimator, guarantee, charge)
+        return cls(spec, scale, floor, estimator, guarantee=guarantee, charge=charge)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:

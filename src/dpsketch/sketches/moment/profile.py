@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,12 +13,13 @@ from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import real_number
-from dpsketch.privacy import Budget, Guarantee, Unit
-from dpsketch.release import Release, refuse_keys
+from dpsketch.privacy import Budget, Unit
+from dpsketch.release import DrawnRelease, refuse_keys
 from dpsketch.results import Estimates
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.documents import read_charge, read_guarantee
-from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
+from dpsketch.sketches.moment.ending import EndingSketch
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
@@ -29,14 +29,12 @@ from dpsketch.sketches.permit import ReleasePreview, obtain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.ledger import Charge, Ledger
-
 __all__ = ["MomentProfile", "PrivateMomentProfile"]
 
 _MOST = 64
 
 
-class MomentProfile(KeyedPartial):
+class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     """Sketches of F_p for several p over one stream; one release, which ends them all.
 
     Parameters
@@ -125,50 +123,25 @@ class MomentProfile(KeyedPartial):
         for (ours, theirs), (spec, counted) in zip(pairs, agreed, strict=True):
             ours._absorb(theirs, spec, counted)
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        estimator: Estimator = "mle",
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateMomentProfile:
-        """Charge the budget once for all, and release every moment. The sketches end.
-
-        Parameters
-        ----------
-        epsilon, delta, rho : float
-            The guarantee for all of them together; see :meth:`MomentSketch.release`.
-        estimator, ledger, dataset, part
-            As there.
-
-        Privacy
-        -------
-        The sketches have independent secrets, so their losses add: the composed privacy loss distribution is within
-        (ε, δ), whichever of the moments grow and whichever shrink.
-        """
+    def _release(self, budget: Budget, account: Account, estimator: Estimator) -> PrivateMomentProfile:
         for sketch in self._sketches:
             sketch._refuse_release()
             check_estimator(estimator, sketch.spec.p)
-        calibrated = calibrate(self.specs, Budget(epsilon, delta, rho), estimator)
+        calibrated = calibrate(self.specs, budget, estimator)
         note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
         for_tests = any(sketch._for_tests for sketch in self._sketches)
         once = [name for sketch in self._sketches for name in sketch._once()]
-        permit = obtain(
-            calibrated, self.spec.unit, self._account(ledger, dataset, part), note=note, once=once, for_tests=for_tests
-        )
+        permit = obtain(calibrated, self.spec.unit, account, note=note, once=once, for_tests=for_tests)
         caveat = caveat_of(self._sketches[0]._counted.caveat)
         self._begin_change()
         scales = [sketch._draw(permit, estimator) for sketch in self._sketches]
         stated = permit.guarantee(caveat=caveat)
+        specs = [replace(sketch.spec, key_type=None) for sketch in self._sketches]
         moments = tuple(
-            PrivateMoment(replace(sketch.spec, key_type=None), scale, floor.height, estimator, stated, permit.charge)
-            for sketch, scale, floor in zip(self._sketches, scales, floors_of(calibrated), strict=True)
+            PrivateMoment(spec, scale, floor.height, estimator, guarantee=stated, charge=permit.charge)
+            for spec, scale, floor in zip(specs, scales, floors_of(calibrated), strict=True)
         )
-        return PrivateMomentProfile(moments, stated, permit.charge)
+        return PrivateMomentProfile(moments, guarantee=stated, charge=permit.charge)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
@@ -181,18 +154,6 @@ class MomentProfile(KeyedPartial):
             for spec, floor in zip(self.specs, floors_of(calibrated), strict=True)
         ]
         return [ReleasePreview(promise, error, error) for error in errors]
-
-    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
-        """Return the sketches with their content; see :meth:`MomentSketch.to_sensitive_bytes`."""
-        return files.encode(self._completed(self._to_document(include_secret)))
-
-    def to_shared_bytes(self) -> bytes:
-        """Return the sketch with its secret: only what shares it will merge."""
-        return self.to_sensitive_bytes(include_secret=True)
-
-    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
-        """Write the sketches with their content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._completed(self._to_document(include_secret)))
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         parts = [sketch._to_document(include_secret) for sketch in self._sketches]
@@ -214,24 +175,18 @@ class MomentProfile(KeyedPartial):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMomentProfile(Release):
+class PrivateMomentProfile(DrawnRelease):
     """Moments released together: F_p against p, under one guarantee.
 
     Attributes
     ----------
     moments : tuple of PrivateMoment
-        One an exponent, in the order asked; iterating gives them too.
-    guarantee : Guarantee
-        What was promised for all of them together; each moment carries the same.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
+        One an exponent, in the order asked; iterating gives them too. Each carries the guarantee of all together.
     """
 
     kind: ClassVar[str] = "moments"
 
     moments: tuple[PrivateMoment, ...]
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     def __iter__(self) -> Iterator[PrivateMoment]:
         return iter(self.moments)
@@ -295,7 +250,7 @@ class PrivateMomentProfile(Release):
             raise FileRefused("the file's list of moments is not one that dpsketch writes.")
         moments = tuple(PrivateMoment.from_json(value, promise, charge) for value in listed)
         _check_one_stream([moment.spec for moment in moments])
-        return cls(moments, promise, charge)
+        return cls(moments, guarantee=promise, charge=charge)
 
 
 def _check_one_stream(specs: list[MomentSpec]) -> None:

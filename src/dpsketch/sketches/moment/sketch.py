@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from os import PathLike
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch._compiled.moment import VARIATES_PER_BLOCK, aggregate
-from dpsketch.bounding import CountedUsers, bound
+from dpsketch._compiled.moment import VARIATES_PER_BLOCK
+from dpsketch.bounding import CountedUsers
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint
+from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
-from dpsketch.sketches.keyed import KeyedPartial
+from dpsketch.sketches.moment.batches import Prepared, of_records, of_users
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
+from dpsketch.sketches.moment.ending import EndingSketch
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
 from dpsketch.sketches.moment.private import PrivateMoment, significant
 from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
 from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, real_numbers, whole_counts
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Ledger
+    pass
 
 __all__ = ["MomentSketch"]
 
@@ -36,23 +35,7 @@ __all__ = ["MomentSketch"]
 _RELEASED: set[str] = set()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Prepared:
-    """A batch that was checked, bounded and summed by key, and what the sketch is to note with it. Sensitive.
-
-    ``key_type`` may have been read off values; ``declared`` is what a column's own type says.
-    """
-
-    key_type: KeyType | None
-    declared: KeyType | None
-    fingerprints: npt.NDArray[np.uint64]
-    weights: npt.NDArray[np.float64]
-    total: int
-    skipped: int
-    counted: CountedUsers
-
-
-class MomentSketch(KeyedPartial):
+class MomentSketch(EndingSketch["PrivateMoment"]):
     """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
 
     Parameters
@@ -166,62 +149,8 @@ class MomentSketch(KeyedPartial):
             )
         batch = fingerprint(keys, self._key_type)
         if not self._protects_users(users, disjoint_users, counts):
-            return self._prepare_records(batch, weights, counts)
-        return self._prepare_users(batch, users, weights, disjoint_users)
-
-    def _prepare_records(self, batch: KeyBatch, weights: Any, counts: Any) -> Prepared:
-        n = len(batch.fingerprints) + batch.skipped
-        units = self._units(weights, n)
-        multiples = np.ones(1, np.int64) if counts is None else whole_counts(counts, n)
-        if batch.kept is not None:
-            units = units if len(units) == 1 else units[batch.kept]
-            multiples = multiples if len(multiples) == 1 else multiples[batch.kept]
-        kept = len(batch.fingerprints)
-        checked_total(0, np.abs(units), multiples, kept)
-        amounts = np.broadcast_to(units * multiples, (kept,))
-        if self._spec.stream == "insert":
-            added = int(np.sum(np.broadcast_to(np.where(units > 0, multiples, 0), (kept,)), dtype=np.int64))
-        else:
-            added = int(np.sum(amounts, dtype=np.int64))
-        summed = self._summed(batch.fingerprints, units if weights is None and counts is None else amounts)
-        return Prepared(batch.key_type, batch.declared, *summed, added, batch.skipped, self._counted)
-
-    def _prepare_users(self, batch: KeyBatch, users: Any, weights: Any, disjoint_users: bool) -> Prepared:
-        n = len(batch.fingerprints) + batch.skipped
-        units = self._units(weights, n)
-        bounded = bound(
-            users,
-            batch,
-            int(units[0]) if weights is None else units,
-            max_keys=self._spec.unit.max_keys,
-            max_units=self._spec.weight_grid.max_units,
-            seed=self._spec.seed,
-            user_type=self._counted.user_type,
-        )
-        counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
-        summed = self._summed(bounded.fingerprints, bounded.units)
-        return Prepared(batch.key_type, batch.declared, *summed, len(bounded.units), bounded.skipped, counted)
-
-    def _units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
-        """Return the records' weights in grid units, clipped; one for all where none are given."""
-        grid = self._spec.weight_grid
-        if weights is None:
-            return np.array([grid.one], np.int64)
-        values = real_numbers("weights", weights, n)
-        if self._spec.stream == "turnstile":
-            return np.sign(values).astype(np.int64) * grid.units(np.abs(values), n)
-        units = grid.units(values, n)
-        if self._spec.public_total and np.any(units < grid.one):
-            raise InvalidInput("public_total counts records of weight 1 or more, and a smaller weight was given.")
-        return units
-
-    def _summed(
-        self, fingerprints: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
-        """Sum the units of equal keys; return each key once, with its weight."""
-        distinct, totals = np.empty_like(fingerprints), np.empty(len(fingerprints))
-        count = aggregate(fingerprints, np.ascontiguousarray(units, np.float64), distinct, totals)
-        return distinct[:count], totals[:count] * self._spec.weight_grid.step
+            return of_records(self._spec, batch, weights, counts, self._counted)
+        return of_users(self._spec, batch, users, weights, self._counted, disjoint_users=disjoint_users)
 
     def _add(self, batch: Prepared) -> None:
         """Add each key's variates once; the caller has begun the change."""
@@ -283,61 +212,19 @@ class MomentSketch(KeyedPartial):
         self._seen = self._seen or other._seen
         self._spec = spec
 
-    def release(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        estimator: Estimator = "mle",
-        ledger: Ledger | str | None = None,
-        dataset: str | None = None,
-        part: str | None = None,
-    ) -> PrivateMoment:
-        """Charge the budget, add the floor, and return the rounded estimate. The sketch ends: its secret is destroyed.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The guarantee. δ = 0 is pure privacy, at a floor several times larger.
-        rho : float
-            A zero-concentrated guarantee instead.
-        estimator : {"mle", "geometric", "harmonic", "fractional", "median"}
-            How the scale is estimated; "mle" has the least error.
-        ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before the floor is drawn.
-
-        Privacy
-        -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation: between neighbours F_p + floor changes
-        by at most the ratio of the cost, and the loss of all coordinates together is computed exactly, rounded up.
-        Computational, because the variates come from a cipher; for one release, because a second under the same secret
-        would be correlated with it. A ledger pays for one release of a secret, whoever holds copies of the sketch and
-        whichever dataset they are charged to. Without a ledger, or with another, nothing can know of a release that a
-        copy had in another process: keep no copies.
-
-        Accuracy
-        --------
-        The standard error is (F_p + floor)/√(size·I), with I = 0.70 at p = 0.5 (the information of one coordinate).
-        """
+    def _release(self, budget: Budget, account: Account, estimator: Estimator) -> PrivateMoment:
         self._refuse_release()
         check_estimator(estimator, self._spec.p)
         # A release answers no question about keys, and their type would tell an empty stream.
         spec, caveat = replace(self._spec, key_type=None), caveat_of(self._counted.caveat)
-        calibrated = calibrate([spec], Budget(epsilon, delta, rho), estimator)
+        calibrated = calibrate([spec], budget, estimator)
         note = f"moment {fingerprint_of(spec)}"
-        permit = obtain(
-            calibrated,
-            spec.unit,
-            self._account(ledger, dataset, part),
-            note=note,
-            once=self._once(),
-            for_tests=self._for_tests,
-        )
+        permit = obtain(calibrated, spec.unit, account, note=note, once=self._once(), for_tests=self._for_tests)
         self._begin_change()
         scale = self._draw(permit, estimator)
         (floor,) = floors_of(calibrated)
-        return PrivateMoment(spec, scale, floor.height, estimator, permit.guarantee(caveat=caveat), permit.charge)
+        stated = permit.guarantee(caveat=caveat)
+        return PrivateMoment(spec, scale, floor.height, estimator, guarantee=stated, charge=permit.charge)
 
     def _refuse_release(self) -> None:
         self._refuse_ended()
@@ -388,22 +275,6 @@ class MomentSketch(KeyedPartial):
                 "this sketch has been released, which ends it: its secret is destroyed, and a second release could not "
                 "be private. Build a new sketch."
             )
-
-    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
-        """Return the sketch with its content, for use inside the trust boundary only.
-
-        Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
-        the projection.
-        """
-        return files.encode(self._completed(self._to_document(include_secret)))
-
-    def to_shared_bytes(self) -> bytes:
-        """Return the sketch with its secret: only what shares it will merge."""
-        return self.to_sensitive_bytes(include_secret=True)
-
-    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
-        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._completed(self._to_document(include_secret)))
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         self._refuse_ended()

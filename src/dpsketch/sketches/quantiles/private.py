@@ -13,10 +13,9 @@ import numpy.typing as npt
 from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.privacy import Guarantee
-from dpsketch.release import Release
+from dpsketch.release import DrawnRelease
 from dpsketch.results import Estimates, key_list
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.quantiles.mechanism import Recursion
 from dpsketch.sketches.quantiles.spec import CONFIDENCE, QuantileSpec, as_fraction
 from dpsketch.sketches.ranges.private import Quantile
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dpsketch.hashing import KeyType
-    from dpsketch.ledger import Charge
 
 __all__ = ["PrivateQuantiles"]
 
@@ -34,7 +32,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateQuantiles(Release):
+class PrivateQuantiles(DrawnRelease):
     """The quantiles that were named when their sketch was made: public, to be queried for ever.
 
     Attributes
@@ -49,10 +47,6 @@ class PrivateQuantiles(Release):
         How the quantiles were drawn.
     shift : int
         By how many units of weight the targets of the ends were moved; 0 where none were drawn.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row.
     """
 
     kind: ClassVar[str] = "quantiles"
@@ -62,8 +56,6 @@ class PrivateQuantiles(Release):
     ends: Integers
     law: Recursion
     shift: int
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     def __post_init__(self) -> None:
         for array in (self.cells, self.ends):
@@ -160,8 +152,7 @@ class PrivateQuantiles(Release):
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         law = {"epsilon": self.law.epsilon, "accounting": self.law.accounting, "shift": self.shift}
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, law=law)
-        return files.Document("quantiles", False, header, {"cells": self.cells, "ends": self.ends})
+        return release_document(self, self.spec, {"cells": self.cells, "ends": self.ends}, law=law)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -178,7 +169,7 @@ class PrivateQuantiles(Release):
             if row.min() < 0 or row.max() >= spec.cells.count or np.any(np.diff(row) < 0):
                 raise FileRefused("the file's quantiles are not ones that its spec allows.")
         made = spec.law(float(epsilon), law["accounting"])
-        return cls(spec, cells, ends, made, shift, read_guarantee(document), read_charge(document))
+        return cls(spec, cells, ends, made, shift, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _share(text: str) -> Fraction:

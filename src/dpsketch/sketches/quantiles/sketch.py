@@ -104,7 +104,7 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
         if HIGH_ENDS in drawn:
             shift, ends = drawn_by(calibrated, HIGH_ENDS).shift, np.stack([drawn[LOW_ENDS], drawn[HIGH_ENDS]])
         law, stated = drawn_by(calibrated, ANSWERS), permit.guarantee(caveat=self._counted.caveat)
-        return PrivateQuantiles(spec, drawn[ANSWERS], ends, law, shift, stated, permit.charge)
+        return PrivateQuantiles(spec, drawn[ANSWERS], ends, law, shift, guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         return self._document({"cells": self._cells})

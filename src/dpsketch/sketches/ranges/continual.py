@@ -68,7 +68,8 @@ class DailyRanges(Adapter):
         table = window.laws.get(TABLES, dense)
         tables = window.tables.get(TABLES, np.zeros((spec.tables, spec.rows, spec.width)))
         noise = TreeNoise(total=dense, dense=dense, inner=table, leaf=table)
-        return PrivateRanges(spec, window.tables[DENSE], tables, noise, window.guarantee, window.charge)
+        levels = window.tables[DENSE]
+        return PrivateRanges(spec, levels, tables, noise, guarantee=window.guarantee, charge=window.charge)
 
     def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a share, or a pair (low, high), as in 50% or 10:20."""

@@ -17,11 +17,10 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.privacy import Guarantee
-from dpsketch.release import Release, require_keys
+from dpsketch.release import DrawnRelease, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
@@ -33,8 +32,6 @@ from dpsketch.sketches.tails import widening
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from dpsketch.ledger import Charge
 
 __all__ = ["PrivateRanges", "Quantile", "level_keys"]
 
@@ -76,7 +73,7 @@ class Quantile:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateRanges(Release):
+class PrivateRanges(DrawnRelease):
     """A released tree of intervals: public, to be queried for ever.
 
     Attributes
@@ -90,10 +87,6 @@ class PrivateRanges(Release):
         The released CountSketches of the levels below, levels × rows × width.
     noise : TreeNoise
         The noise in each part.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "ranges"
@@ -102,8 +95,6 @@ class PrivateRanges(Release):
     dense: npt.NDArray[Any]
     tables: npt.NDArray[Any]
     noise: TreeNoise
-    guarantee: Guarantee
-    charge: Charge | None = None
 
     def __post_init__(self) -> None:
         for part in (self.dense, self.tables):
@@ -259,8 +250,8 @@ class PrivateRanges(Release):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, noise=self.noise.to_json())
-        return files.Document("ranges", False, header, {"dense": self.dense, "tables": self.tables})
+        arrays: dict[str, files.Array] = {"dense": self.dense, "tables": self.tables}
+        return release_document(self, self.spec, arrays, noise=self.noise.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -271,8 +262,8 @@ class PrivateRanges(Release):
             counter_array(document, "dense", (spec.dense_cells,)),
             counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
             TreeNoise.from_json(document.header["noise"]),
-            read_guarantee(document),
-            read_charge(document),
+            guarantee=read_guarantee(document),
+            charge=read_charge(document),
         )
 
 

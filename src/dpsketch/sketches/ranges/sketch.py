@@ -145,7 +145,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         noisy = np.concatenate([permit.add_noise(dense[:1], TOTAL), permit.add_noise(dense[1:], DENSE)])
         tables = permit.add_noise(self._tables, TABLES)
         stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateRanges(spec, noisy, tables, spec.noise(calibrated), stated, permit.charge)
+        return PrivateRanges(spec, noisy, tables, spec.noise(calibrated), guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         return self._document({"cells": self._cells, "tables": self._tables})

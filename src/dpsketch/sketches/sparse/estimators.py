@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import sparse as kernels
+from dpsketch._compiled.splitmix import mix
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.sparse.alp import SCALE_BITS
 from dpsketch.sketches.sparse.mechanism import Mechanism
@@ -234,6 +235,4 @@ def predicted_error(mechanism: Mechanism, collisions: float) -> float:
 def _uniforms(count: int) -> Floats:
     """Return numbers that look uniform: SplitMix64's stream from 0 (Steele, Lea and Flood 2014)."""
     z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))) / 2.0**64
+    return mix(z) / 2.0**64

@@ -12,10 +12,9 @@ from dpsketch import files, plots
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Guarantee
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
 from dpsketch.sketches.sparse.mechanism import Mechanism
@@ -25,8 +24,6 @@ from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from dpsketch.ledger import Charge
 
 __all__ = ["PrivateSparseHistogram"]
 
@@ -47,10 +44,6 @@ class PrivateSparseHistogram(KeyedRelease):
         The released bits, read-only, columns × rows/64.
     kept : Survivors
         What the threshold part kept: positions in the domain, and noisy values in units of ``spec.grid``.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "sparse"
@@ -59,8 +52,6 @@ class PrivateSparseHistogram(KeyedRelease):
     mechanism: Mechanism
     table: Words
     kept: Survivors
-    guarantee: Guarantee
-    charge: Charge | None = None
     _reader: Reader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -234,13 +225,12 @@ class PrivateSparseHistogram(KeyedRelease):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        header = release_header(self.spec.to_json(), self.guarantee, self.charge, mechanism=self.mechanism.to_json())
         arrays: dict[str, files.Array] = {
             "table": self.table,
             "positions": self.kept.positions,
             "values": self.kept.values,
         }
-        return files.Document("sparse", False, header, arrays)
+        return release_document(self, self.spec, arrays, mechanism=self.mechanism.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -253,7 +243,7 @@ class PrivateSparseHistogram(KeyedRelease):
         if not (isinstance(table, np.ndarray) and table.dtype == np.uint64 and table.shape == shape):
             raise FileRefused("the file's table does not have the shape that its mechanism prescribes.")
         kept = _kept(positions, values, spec.domain, mechanism)
-        return cls(spec, mechanism, table, kept, read_guarantee(document), read_charge(document))
+        return cls(spec, mechanism, table, kept, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _kept(positions: Any, values: Any, domain: int, mechanism: Mechanism) -> Survivors:

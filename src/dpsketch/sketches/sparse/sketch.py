@@ -140,7 +140,7 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
         else:
             kept = permit.draw(SURVIVORS, positions, units, spec.domain)
         stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateSparseHistogram(spec, mechanism, table, kept, stated, permit.charge)
+        return PrivateSparseHistogram(spec, mechanism, table, kept, guarantee=stated, charge=permit.charge)
 
     def _to_document(self) -> files.Document:
         positions, units = self._entries.arrays()

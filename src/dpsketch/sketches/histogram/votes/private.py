@@ -14,7 +14,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimates
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.histogram.intervals import selective
 from dpsketch.sketches.histogram.named import NamedCounts, name_of, name_order, places_of, read_names, stored_names
 from dpsketch.sketches.histogram.votes.intervals import between_loads
@@ -54,10 +54,6 @@ class PrivateVoteHistogram(NamedCounts):
     pairs : numpy.ndarray of int64
         Their noisy l: so many records of each bucket were paired off with others; empty where majorities alone were
         published.
-    guarantee : Guarantee
-        What was promised; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
     """
 
     kind: ClassVar[str] = "histogram-votes"
@@ -67,8 +63,6 @@ class PrivateVoteHistogram(NamedCounts):
     found: list[Any]
     values: Integers
     pairs: Integers
-    guarantee: Guarantee
-    charge: Charge | None = None
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,8 +83,8 @@ class PrivateVoteHistogram(NamedCounts):
         """Return the release of what was drawn; ``names`` are those of the elected buckets, in their order."""
         order = sorted(range(len(names)), key=lambda i: names[i])
         pairs = elected.pairs[order] if mechanism.has_loads else elected.pairs
-        found = [name_of(names[i]) for i in order]
-        return cls(spec, mechanism, found, elected.values[order], pairs, guarantee, charge)
+        found, values = [name_of(names[i]) for i in order], elected.values[order]
+        return cls(spec, mechanism, found, values, pairs, guarantee=guarantee, charge=charge)
 
     def __repr__(self) -> str:
         return f"<PrivateVoteHistogram of {len(self.found):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
@@ -134,13 +128,10 @@ class PrivateVoteHistogram(NamedCounts):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        header = release_header(
-            self.spec.to_json(), self.guarantee, self.charge, mechanism=self.mechanism.to_json()
-        )  # fmt: skip
         arrays: dict[str, files.Array] = {
             "found": stored_names(self.found), "values": self.values, "pairs": self.pairs
         }  # fmt: skip
-        return files.Document(self.kind, False, header, arrays)
+        return release_document(self, self.spec, arrays, mechanism=self.mechanism.to_json())
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
@@ -154,4 +145,5 @@ class PrivateVoteHistogram(NamedCounts):
         good = found == sorted(set(found), key=name_order) and len(found) <= spec.max_counters
         if not good or np.any(reached < mechanism.threshold.cutoff):
             raise FileRefused("the file's keys are not those that a histogram publishes.")
-        return cls(spec, mechanism, found, values, pairs, promise, read_charge(document))
+        charge = read_charge(document)
+        return cls(spec, mechanism, found, values, pairs, guarantee=promise, charge=charge)

@@ -1,0 +1,76 @@
+"""Tables beside the chains: what is known of a charge, and decides none of the numbers in its chain.
+
+A row of an annex names the charge that it belongs to, by dataset, number and digest, and has a digest of its own. A
+ledger of an earlier version may lack an annex until it is written to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpsketch.ledger.store import has_table, tables
+from dpsketch.ledger.values import Problem, row_digest
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, Table
+
+__all__ = ["Annex", "altered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Annex:
+    """A table beside the chains.
+
+    Attributes
+    ----------
+    name : str
+        Which table.
+    told, recorded : str
+        What a row tells, in words: of its charge, and of any.
+    charge : str
+        The column that holds the digest of the charge.
+    """
+
+    name: str
+    told: str
+    recorded: str
+    charge: str = "charge"
+
+    @property
+    def table(self) -> Table:
+        """The table in the database."""
+        table: Table = getattr(tables(), self.name)
+        return table
+
+    def add(self, connection: Connection, **row: Any) -> None:
+        """Add a row."""
+        connection.execute(self.table.insert().values(**row, digest=row_digest(row)))
+
+    def rows(self, connection: Connection, *where: ColumnElement[bool]) -> list[dict[str, Any]]:
+        """Return the rows that meet all conditions, in the order of the key."""
+        from sqlalchemy import select
+
+        table = self.table
+        if not has_table(connection, table):
+            return []
+        query = select(table).where(*where).order_by(*table.primary_key.columns)
+        return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]
+
+    def find_problems(self, connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:
+        """Return every row that is not as it was written; ``digests`` are those of the chains' rows."""
+        problems = []
+        for row in self.rows(connection):
+            if altered(row):
+                what = f"{self.told} was altered: its digest is not that of its content."
+            elif digests.get((row["dataset"], row["id"])) != row[self.charge]:
+                what = f"{self.recorded} is recorded here, and the charge that paid for it is another."
+            else:
+                continue
+            problems.append(Problem(row["dataset"], row["id"], what))
+        return problems
+
+
+def altered(row: dict[str, Any]) -> bool:
+    """Say whether a row is not as it was written."""
+    return bool(row["digest"] != row_digest(row))
