@@ -21,8 +21,8 @@ COUNTS = [
     Mutant(
         "counts-fifth-less-noise",
         "noise.py",
-        "y *= -self.sigma",
-        "y *= -0.8 * self.sigma",
+        "y *= self.sigma",
+        "y *= 0.8 * self.sigma",
         f"{_PROMISE}␣and␣counts",
         "Gaussian noise has four fifths of its standard deviation",
     ),
