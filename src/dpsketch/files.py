@@ -52,6 +52,7 @@ __all__ = [
     "encode",
     "read",
     "rebuilt",
+    "remove_left",
     "sync_folder",
     "write",
 ]
@@ -65,6 +66,7 @@ MAX_VALUES = 1 << 40
 Array = npt.NDArray[Any] | list[str] | list[bytes]
 
 _KEY = b"dpsketch"
+_BESIDE = ".dpsketch-"
 _MARKER = b'"sha256":"'
 _MARKED = re.compile(_MARKER + rb'([0-9a-f]{64})"')
 _MAX_DIMENSIONS = 8
@@ -221,7 +223,7 @@ def write(path: str | os.PathLike[str], document: Document) -> None:
     target = Path(os.path.realpath(path))  # a link stays a link: what it points to is replaced
     if target.exists() and not stat.S_ISREG(target.stat().st_mode):
         raise InvalidInput(f"{os.fspath(path)}: cannot be written, because it exists and is not a regular file.")
-    beside = target.with_name(f".dpsketch-{secrets.token_hex(16)}.tmp")
+    beside = target.with_name(f"{_BESIDE}{secrets.token_hex(16)}.tmp")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(beside, flags, 0o600 if document.sensitive else 0o666), "wb") as file:
@@ -233,6 +235,13 @@ def write(path: str | os.PathLike[str], document: Document) -> None:
         beside.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def remove_left(folder: Path) -> None:
+    """Remove what killed processes left half written in a folder; the caller is its only writer."""
+    for left in folder.glob(f"{_BESIDE}*.tmp"):
+        with contextlib.suppress(OSError):
+            left.unlink()
 
 
 def sync_folder(folder: Path) -> None:

@@ -134,7 +134,7 @@ SEIZED = [
     ),
     Mutant(
         "seized-state-of-users",
-        f"{_CONTINUAL}/stored.py",
+        f"{_CONTINUAL}/series.py",
         'if design.keeps_noise and unit.level == "user":',
         "if False:",
         f"{_SEIZED} cannot_do",

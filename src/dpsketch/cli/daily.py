@@ -124,6 +124,8 @@ def run_day(
                 f"{asked.day} is more than {_LONGEST_GAP} days after the last that was published. Days between are "
                 "published without records and use up the stream: if that is meant, name a day in between first."
             )
+        if series is not None:
+            _refuse_other_series(series, output, sketch)
         if number <= sketch.days_published:
             say(f"{asked.day} was published before: answered from {asked.state}. Nothing was read or drawn.")
             private = sketch.between(1, number)
@@ -264,6 +266,24 @@ def _refuse_other_account(sketch: Any, asked: Continual, budget: Budget, target:
         raise InvalidInput(f"the stream in {asked.state} was begun with another dataset: it is charged once.")
     if charge is None and target.ledger is not None:
         raise InvalidInput(f"the stream in {asked.state} was begun without a ledger: say --no-ledger.")
+
+
+def _refuse_other_series(path: Path, output: Path, sketch: Any) -> None:
+    """Refuse to replace anything but the published days of this very stream."""
+    from dpsketch.errors import DpsketchError
+    from dpsketch.kinds import load
+
+    if path.resolve() == output.resolve():
+        raise InvalidInput("--series and --output are two files: name another one.")
+    if not path.exists():
+        return
+    try:
+        held: Any = load(path)
+        same = held.kind == "series" and sketch.days_published and held.published.name == sketch.series().published.name
+    except (DpsketchError, OSError):
+        same = False
+    if not same:
+        raise InvalidInput(f"{path} is not the series of this stream, and is left as it is: name another file.")
 
 
 def _write(private: Any, spool: Spool) -> None:

@@ -170,11 +170,14 @@ class _Mount:
     def news(self) -> Iterator[tuple[Path, tuple[int, int] | None]]:
         """Yield the files that came or changed since, with their stamps, and those that went, with none."""
         try:
-            stamp = self._folder.stat().st_mtime_ns
-            if stamp == self._stamp and time.time_ns() - stamp > _SETTLED:
+            # A folder that went took along what lay in it.
+            stamp = self._folder.stat().st_mtime_ns if self._folder.exists() else 0
+            if stamp and stamp == self._stamp and time.time_ns() - stamp > _SETTLED:
                 return
             # A state that was begun here since must not be served by its folder.
-            paths = [] if _holds_state(self._folder) else sorted(self._folder.glob("*.dps"))
+            empty = not stamp or _holds_state(self._folder)
+            # Neither drafts, nor links to nothing, nor pipes, which would be waited for.
+            paths = [] if empty else sorted(path for path in self._folder.glob("[!.]*.dps") if path.is_file())
             found = {path: _stamp(path) for path in paths}
         except OSError:
             return  # asked again soon
@@ -221,8 +224,13 @@ class Releases:
                 if read is not None:
                     mount.served[path] = read.id
                     self._put(read)
-                others = {each for one in self._mounted for each in one.served.values()}
-                if before is not None and before not in others:
+                others = {each: other for one in self._mounted for other, each in one.served.items()}
+                shown = None if before is None else self._all.get(before)
+                if before in others and shown is not None and shown.path == path and shown is not read:
+                    left = _mounted(others[before])  # another file of the same content
+                    if left is not None and left.id == before:
+                        self._put(left)
+                elif before is not None and before not in others:
                     with self._lock:
                         self._all.pop(before, None)
                         self._changes += 1

@@ -101,6 +101,8 @@ class StreamFolder:
                         raise self._in_use() from None
                 self._holds = True
                 try:
+                    # Two states of one stream show what came between them, exactly, also where each may be seized.
+                    files.remove_left(self._folder)
                     yield
                 finally:
                     self._holds = False
@@ -140,6 +142,8 @@ class StreamFolder:
     def load(self) -> ContinualSketch:
         """Return the stream as it was last written; refuse one that is not what the ledger knows was shown."""
         sketch = self._read()
+        with contextlib.suppress(FileRefused), self.held():
+            pass  # what was left by one that was killed is gone before anything goes on
         self._forget_token()
         self._refuse_old(sketch)
         # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.

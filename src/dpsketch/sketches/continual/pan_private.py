@@ -34,7 +34,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsketch.sketches.continual.designs import Banded, Integers
+from dpsketch.sketches.continual.designs import Banded, Contribution, Integers
+from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["PanPrivate"]
 
@@ -61,6 +62,10 @@ class PanPrivate(Banded):
     def buffers(self) -> int:
         """How many tables it keeps: one for each day that a record of today enters."""
         return len(self.bands)
+
+    def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
+        """Return the bound of all bands, those of days after the last as well: a seized state has them."""
+        return Banded.sensitivity(self, contribution, max(horizon, len(self.bands)))
 
     def take(self, state: Integers, records: Integers) -> None:
         """Add records of today, counted in a table, to the sums for the coming days."""

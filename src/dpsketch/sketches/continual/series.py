@@ -28,7 +28,7 @@ from dpsketch.sketches.continual.designs import LONGEST, Design
 from dpsketch.sketches.continual.names import not_of_days, read_keys, stored_keys
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.publications import Publications, mark_of
-from dpsketch.sketches.continual.stream import Terms, checked_days
+from dpsketch.sketches.continual.stream import Terms, checked_days, unpaid
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.specs import fingerprint_of
@@ -38,8 +38,12 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["Calendar", "PrivateSeries", "stored_adapter"]
+__all__ = ["Calendar", "PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter"]
 
+_SEIZURE = (
+    "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
+    "copy or the one that a file is just being replaced by."
+)
 # Of windows that were asked, so many bytes are kept, and so many windows at least.
 _KEPT, _LEAST_KEPT = 2**26, 8
 # A curve's intervals that hold for all days at once are widened as those of a top are.
@@ -339,9 +343,12 @@ class PrivateSeries(Release):
         unit, design = adapter.spec.unit, design_from_json(header["design"])
         calendar = Calendar.stored(header, unit)
         day = whole_number("published", header["published"], low=1, high=calendar.horizon)
+        refuse_users_in(design, unit)
         terms = Terms(design, layout.contribution(unit, *calendar.limits), calendar.horizon, layout.shape)
         promise, law, stream = read_guarantee(document), noise_from_json(header["noise"]), adapter.stream_class(design)
         noise = stream.noise_of(stream.stated(promise, law, terms))
+        if promise.holds and promise.caveat != caveat_of(design, unit, calendar):
+            raise unpaid()  # its words are part of it: of which days, and against what
         name, ceiling = header["stream"], _ceiling(header["ceiling"])
         names = None if ceiling is None else read_keys(document)
         if not isinstance(name, str) or (ceiling is None) is not bool(layout.portions[0].size):
@@ -351,6 +358,25 @@ class PrivateSeries(Release):
         marks = np.array([mark_of(table) for table in tables] if names is None else [], np.uint64)
         published = Publications(name, design, day, noise, tables, marks, names, ceiling)
         return cls(adapter, layout, calendar, published, law, promise, read_charge(document))
+
+
+def caveat_of(design: Design, unit: Unit, calendar: Calendar) -> str:
+    """Return what a stream's guarantee says beside its numbers."""
+    caveat = f"It covers all publications of up to {calendar.horizon} days."
+    if unit.level == "user":
+        counted, apart = calendar.limits
+        often = f"at most {counted} days" + (f", at least {apart} days apart" if apart > 1 else "")
+        caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
+    return f"{caveat} {_SEIZURE}" if design.keeps_noise else caveat
+
+
+def refuse_users_in(design: Design, unit: Unit) -> None:
+    """Refuse users in a state that may be seized."""
+    if design.keeps_noise and unit.level == "user":
+        raise InvalidInput(
+            "a state that may be seized protects records: to hold users to their days it would have to know them, "
+            "and a seizure would show who came."
+        )
 
 
 def stored_adapter(header: dict[str, Any]) -> tuple[Adapter, Layout]:

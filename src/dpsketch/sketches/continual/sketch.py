@@ -28,7 +28,7 @@ from dpsketch.results import Estimates
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
 from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.series import Calendar, PrivateSeries
+from dpsketch.sketches.continual.series import Calendar, PrivateSeries, caveat_of, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
 from dpsketch.sketches.continual.stream import Terms
 from dpsketch.sketches.frames import takes_frames
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
 
 __all__ = ["ContinualSketch"]
-
-_SEIZURE = (
-    "It holds against one seizure of the state, at any moment, together with all of them; a second seizure is not "
-    "covered, and an old copy of the state is one."
-)
 
 
 class ContinualSketch(StoredStream):
@@ -156,7 +151,7 @@ class ContinualSketch(StoredStream):
         layout = adapter.layout(pure=isinstance(budget.cost, PureCost))
         contribution = layout.contribution(unit, *calendar.limits)
         chosen = choose_design(budget, contribution, calendar.days, objective=objective, name=design)
-        self._refuse_users_in(chosen, unit)
+        refuse_users_in(chosen, unit)
         terms = Terms(chosen, contribution, calendar.horizon, layout.shape)
         note = (
             f"{adapter.kind} of up to {'any number of' if calendar.days is None else calendar.days} days "
@@ -188,13 +183,7 @@ class ContinualSketch(StoredStream):
     @property
     def guarantee(self) -> Guarantee:
         """What all publications together promise."""
-        caveat = f"It covers all publications of up to {self._stream.horizon} days."
-        if self.spec.unit.level == "user":
-            counted, apart = self._calendar.limits
-            often = f"at most {counted} days" + (f", at least {apart} days apart" if apart > 1 else "")
-            caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
-        if self.design.keeps_noise:
-            caveat += f" {_SEIZURE}"
+        caveat = caveat_of(self.design, self.spec.unit, self._calendar)
         permit = self._stream.permit
         return permit.calibration.guarantee(self.spec.unit, caveat=caveat, for_tests=permit.for_tests)
 
@@ -315,6 +304,8 @@ class ContinualSketch(StoredStream):
     def _change_today(self, change: Callable[[Any], None], visitors: list[bytes], day: int) -> None:
         at_once = self._stream.counts_at_once
         today = self._adapter.start() if at_once else self._today
+        if at_once:
+            today._partials = self._today._partials  # what was merged before is refused
         unchanged, begun = self._changed_by is None, today._changes
         self._begin_change()
         before = self._visits.note(visitors, day)
@@ -326,6 +317,7 @@ class ContinualSketch(StoredStream):
                 self._undo_change()
             raise
         if at_once:
+            self._today._partials = today._partials
             self._stream.take(self._layout.joined(self._adapter.counted(today)))
 
     def empty_day(self) -> Any:
@@ -336,7 +328,8 @@ class ContinualSketch(StoredStream):
         """Add records of today that were counted elsewhere, in a sketch of :meth:`empty_day`; each once.
 
         Only where the unit is a record: whose days are counted must be known where they are counted. Where the state
-        may be seized, the part ends with this, as the state does not keep which ones came.
+        may be seized, it keeps the random ids of parts as well, so as to refuse them if they came again; whoever seizes
+        it can count them. The part ends with this.
         """
         if self.spec.unit.level == "user":
             raise InvalidInput("where users are protected, records of a day come by update, which knows their days.")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.noise import noise_from_json
 from dpsketch.numbers import whole_number
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.privacy import Guarantee
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.choice import design_from_json
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.continual.series import Calendar, PrivateSeries, stored_adapter
+from dpsketch.sketches.continual.series import Calendar, PrivateSeries, refuse_users_in, stored_adapter
 from dpsketch.sketches.continual.stream import Stream, Terms
 from dpsketch.sketches.continual.visits import Visits
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
@@ -57,14 +57,6 @@ class StoredStream(Partial):
         self._skipped = 0  # on days before today
         self._dropped = 0
         self._answers: PrivateSeries | None = None  # of all days so far
-
-    @staticmethod
-    def _refuse_users_in(design: Design, unit: Unit) -> None:
-        if design.keeps_noise and unit.level == "user":
-            raise InvalidInput(
-                "a state that may be seized protects records: to hold users to their days it would have to know them, "
-                "and a seizure would show who came."
-            )
 
     def _to_document(self) -> files.Document:
         stream = self._stream
@@ -123,7 +115,7 @@ class StoredStream(Partial):
         calendar = Calendar.stored(header, unit)
         published = whole_number("published", header["published"], low=0, high=calendar.horizon)
         design = cls._stored_design(document, calendar.horizon)
-        cls._refuse_users_in(design, unit)
+        refuse_users_in(design, unit)
         terms = Terms(design, layout.contribution(unit, *calendar.limits), calendar.horizon, layout.shape)
         promise, law, stream = read_guarantee(document), noise_from_json(header["noise"]), adapter.stream_class(design)
         permit = Permit(
