@@ -15,7 +15,7 @@ from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.distinct.exact import KEYS
-from dpsketch.sketches.distinct.matching import owned_keys
+from dpsketch.sketches.distinct.matching import _flow, owned_keys
 
 RECORD = dps.per_record()
 NO_NOISE = {"epsilon": 1e5, "delta": 0.0}
@@ -210,3 +210,26 @@ def test_a_release_is_written_and_answers() -> None:
     forged = files.Document("distinct-set", False, {**release.to_document().header, "count": 2.5}, {})
     with pytest.raises(FileRefused, match="count"):
         dps.PrivateDistinctCount.from_document(forged)
+
+
+def test_small_updates_count_their_rows_once() -> None:
+    sketch = exact([])
+    for n in range(50):
+        sketch.update([n])
+    assert sketch._waiting == 50
+    assert number(sketch) == 50
+    assert sketch._waiting == 0
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_keys_that_are_given_away_beforehand_change_nothing(most: int) -> None:
+    """The same as one flow through all pairs, in crowds of any thickness."""
+    rng = np.random.default_rng(most)
+    for density in (0.01, 0.03, 0.06, 0.1, 0.3):
+        for _ in range(8):
+            users, keys = np.nonzero(rng.random((40, 60)) < density)
+            if not len(users):
+                continue
+            room = np.full(40, most)
+            whole = _flow(room, users, keys)
+            assert owned_keys(users.astype(np.uint64), keys.astype(np.uint64), most) == whole

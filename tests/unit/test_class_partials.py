@@ -236,3 +236,16 @@ def test_forged_directions_are_refused(array: str, tmp_path: Path) -> None:
         files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, {**found.arrays, array: wrong}))
         with pytest.raises(FileRefused):
             dps.DensityClassifier.load(tmp_path / "w.dps")
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3), 3])
+def test_waves_of_a_numpy_seed_are_written(seed: Any, tmp_path: Path) -> None:
+    """A fit is paid for before it is written: what cannot be written is lost."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 2
+    model = dps.DensityClassifier(epsilon=8.0, delta=1e-6, classes=[0, 1], expected_records=1e6, seed=seed).fit(X, y)
+    assert model.sums_.waves is not None
+    model.save(tmp_path / "model.dps")
+    again = dps.DensityClassifier.load(tmp_path / "model.dps")
+    assert again.sums_.waves == model.sums_.waves
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

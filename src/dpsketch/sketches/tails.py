@@ -21,7 +21,8 @@ def widening(quantile: float, excess: Excess) -> Excess:
 
     Accuracy
     --------
-    Cornish and Fisher's term, where it widens. For a single Laplace draw, the farthest from normal that there is, 95%
-    are within 2.118 standard deviations, and this makes 2.166 of 1.96.
+    Cornish and Fisher's term, where it widens. For a single Laplace draw 95% are within 2.118 standard deviations, and
+    this makes 2.166 of 1.96. That of a whole draw whose deviation is below 1 is no such law: its interval needs half a
+    step more, or ends at whole numbers.
     """
     return 1 + max(0.0, (quantile**2 - 3) / 24) * excess

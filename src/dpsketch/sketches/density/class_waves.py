@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import FileRefused
 from dpsketch.kernels import Gaussian
-from dpsketch.numbers import real_number, whole_number
+from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
 from dpsketch.privacy import Unit
 from dpsketch.sketches.density.features import FeatureMap, Shape, feature_map
 from dpsketch.sketches.specs import Sensitivity
@@ -60,6 +60,10 @@ class Waves:
     bandwidth: float
 
     def __post_init__(self) -> None:
+        hold_whole(self, "dim", low=1)
+        hold_whole(self, "pairs", low=1, high=_PAIRS)
+        hold_whole(self, "seed", low=0, high=2**64 - 1)
+        hold_real(self, "bandwidth")
         Gaussian(self.dim, self.bandwidth)  # refuses what is no bandwidth
 
     @property

@@ -136,6 +136,7 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
         # Keys, with their users where the unit is one: in order, each once; and what came since, as it came.
         self._rows = np.empty((0, len(_columns(spec))), np.uint64)
         self._since: list[Words] = []
+        self._waiting = 0  # rows that came since
 
     def __repr__(self) -> str:
         return f"<DistinctSet by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -171,7 +172,8 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
         self._begin_change()
         self._counted = counted
         self._since.append(_ordered(rows))
-        if sum(map(len, self._since)) > max(_FEW, len(self._rows)):
+        self._waiting += len(self._since[-1])
+        if self._waiting > max(_FEW, len(self._rows)):
             self._gather()
         self._skipped += skipped
         self._note_type(batch.key_type, batch.declared)
@@ -180,7 +182,7 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
         """Return all that came, in order and each once."""
         if self._since:
             self._rows = _ordered(np.concatenate([self._rows, *self._since]))
-            self._since = []
+            self._since, self._waiting = [], 0
         return self._rows
 
     @property

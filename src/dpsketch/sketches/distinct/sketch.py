@@ -78,7 +78,7 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
     ) -> Any:
         """Start a bitmap, or a set where the count is to be exact."""
         if not exact:
-            return super().__new__(cls)
+            return super().__new__(cls, unit=unit)  # a bound that is to be chosen is refused there
         if buckets is not None or seed is not None:
             raise InvalidInput("an exact count has no bitmap: leave buckets= and seed= out, or exact=.")
         if unit is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
 from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["MomentSketch"]
 

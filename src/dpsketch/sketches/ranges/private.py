@@ -206,7 +206,8 @@ class PrivateRanges(DrawnRelease):
             errors[some] = np.sqrt(variances)
             if isinstance(self.noise.dense, DiscreteLaplace):
                 excess = found.fourth(weights[some]) / np.maximum(variances, 1e-150) ** 2
-                errors[some] *= widening(reach, excess)
+                # Draws are whole numbers: where they are hardly more than that, half of one is needed as well.
+                errors[some] = errors[some] * widening(reach, excess) + 0.5 / reach
         return self.spec.grid * values, self.spec.grid * errors
 
     def _offsets(self, name: str, values: Any) -> Nodes:
