@@ -85,4 +85,20 @@ SOURCES = [
         "tests/cli/test_answers_as.py",
         "intervals of keys that were picked hold one by one only",
     ),
+    Mutant(
+        "csv-marks-of-blocks",
+        "sources/blocks.py",
+        'whole = b"\\n" + rows if rows[: len(BOM)] == BOM else rows',
+        "whole = rows",
+        "tests/unit/test_one_record_alone.py",
+        "a key that begins with a mark is another one where a block begins, which other records decide",
+    ),
+    Mutant(
+        "csv-unclosed-name",
+        "sources/text.py",
+        'if any(re.search(r"[\\r\\n]", name) for name in names if name not in columns.names):',
+        "if False:",
+        "tests/unit/test_one_record_alone.py",
+        "where the header ends is up to the records",
+    ),
 ]

@@ -69,7 +69,7 @@ AWKWARD: dict[str, tuple[bytes, list[str | None]]] = {
     "header only, without a line end": (b"k,b", []),
     "header and blank lines": (b"k\r\n\r\n", []),
     "spaces are part of a text": (b"k,b\n a ,1\n", [" a "]),
-    "names with spaces, quotes and line ends": (b'"my ""new""\ncolumn",k\n1,a\n', ["a"]),
+    "names with spaces and quotes": (b'"my ""new"" column",k\n1,a\n', ["a"]),
     "columns without names": (b"k,,\na,1,2\n", ["a"]),
     "what other readers take for null": (b"k,b\nNA,1\nnull,2\nNaN,3\n-,4\n", ["NA", "null", "NaN", "-"]),
     "what other readers take for dates and numbers": (

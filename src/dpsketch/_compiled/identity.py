@@ -40,10 +40,12 @@ S3 = np.uint64(0x7465646279746573)
 SHORT_END, LONG_END, SECOND = np.uint64(0xFF), np.uint64(0xEE), np.uint64(0xDD)
 # So many of eight bytes, from the first on.
 FIRST_BYTES = np.array([2 ** (8 * n) - 1 for n in range(9)], np.uint64)
-# Texts a piece without the compiler, and about how long one takes there, and eight bytes of a long one.
+# Texts a piece without the compiler, and about how long one takes there, eight bytes of a long one, and a step that all
+# long ones take together: the longest takes one for eight bytes.
 PIECE = 16_384
 KEY_SECONDS = 250e-9
 WORD_SECONDS = 80e-9
+TURN_SECONDS = 100e-6
 
 
 @part
@@ -179,7 +181,10 @@ def _identify_integers(words: Words, secret: Words, ids: Words, places: Words) -
 
 
 def _text_seconds(edges: Integers) -> float:
-    return KEY_SECONDS * len(edges) + WORD_SECONDS / 8 * float(edges[-1] - edges[0]) if len(edges) else 0.0
+    if not len(edges):
+        return 0.0
+    turns = int(np.diff(edges).max(initial=0)) // 8
+    return KEY_SECONDS * len(edges) + WORD_SECONDS / 8 * float(edges[-1] - edges[0]) + TURN_SECONDS * turns
 
 
 @plain_kernel(lambda data, edges, secret, ids, places: _text_seconds(edges), _identify_texts)

@@ -36,10 +36,12 @@ U33 = np.uint64(33)
 U64 = np.uint64(64)
 
 
-# About how long it takes without the compiler: a call, a key, and a step of eight bytes.
+# About how long it takes without the compiler: a call, a key, a step of eight bytes, and what a step costs once for all
+# keys: the longest key has so many.
 CALL_SECONDS = 50e-6
 KEY_SECONDS = 40e-9
 STEP_SECONDS = 15e-9
+TURN_SECONDS = 20e-6
 # Keys a piece without the compiler: what lies between two steps stays in the second-level cache.
 PIECE = 16_384
 
@@ -160,9 +162,13 @@ def _hash_integers(keys: npt.NDArray[np.uint64], seed: np.uint64, hashes: npt.ND
         hashes[low : low + PIECE] = _avalanche(_rotate((seed + P5 + U8) ^ _round(np.uint64(0), words), U27) * P1 + P4)
 
 
-def _seconds(keys: int, length: int) -> float:
+def _seconds(keys: int, length: int, longest: int = 0) -> float:
     """Return about how long hashing takes without the compiler."""
-    return CALL_SECONDS + KEY_SECONDS * keys + STEP_SECONDS * length / 8
+    return CALL_SECONDS + KEY_SECONDS * keys + STEP_SECONDS * length / 8 + TURN_SECONDS * (longest // 32)
+
+
+def _longest(starts: npt.NDArray[Any], stops: npt.NDArray[Any]) -> int:
+    return int((stops - starts).max(initial=0))
 
 
 @part
@@ -200,7 +206,10 @@ def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint6
 
 
 @plain_kernel(
-    lambda data, offsets, seed, hashes: _seconds(len(hashes), int(offsets[-1]) - int(offsets[0])), _hash_slices
+    lambda data, offsets, seed, hashes: _seconds(
+        len(hashes), int(offsets[-1]) - int(offsets[0]), _longest(offsets[:-1], offsets[1:])
+    ),
+    _hash_slices,
 )
 def hash_slices(
     data: npt.NDArray[np.uint8],
@@ -214,7 +223,10 @@ def hash_slices(
 
 
 @plain_kernel(
-    lambda data, starts, stops, seed, hashes: _seconds(len(hashes), int((stops - starts).sum())), _hash_ranges
+    lambda data, starts, stops, seed, hashes: _seconds(
+        len(hashes), int((stops - starts).sum()), _longest(starts, stops)
+    ),
+    _hash_ranges,
 )
 def hash_ranges(
     data: npt.NDArray[np.uint8],

@@ -40,6 +40,8 @@ class Growing:
 
     def add(self, rows: npt.NDArray[Any]) -> None:
         """Add rows."""
+        if not len(rows):
+            return  # what is there may be a file's, and not to be written to
         self.with_room(len(rows))[self._count : self._count + len(rows)] = rows
         self.keep(self._count + len(rows))
 

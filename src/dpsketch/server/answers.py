@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -180,7 +181,7 @@ class Answers:
         self._kept[name] = _Kept(version, since, found)
         self._size += _size(found)
         if isinstance(found, Spooled):  # the disk is not to hold for long what nobody asks for, or was deleted
-            asyncio.get_running_loop().call_later(SPOOLED_SECONDS, self._drop_this, name, found)
+            asyncio.get_running_loop().call_later(SPOOLED_SECONDS, self._drop_this, name, weakref.ref(found))
         while self._size > _KEPT:
             self._drop(next(iter(self._kept)))
 
@@ -188,9 +189,9 @@ class Answers:
         before = self._kept.pop(name, None)
         self._size -= 0 if before is None else _size(before.found)
 
-    def _drop_this(self, name: bytes, found: Response) -> None:
+    def _drop_this(self, name: bytes, found: weakref.ref[Spooled]) -> None:
         kept = self._kept.get(name)
-        if kept is not None and kept.found is found:
+        if kept is not None and kept.found is found():
             self._drop(name)
 
     def stop(self) -> None:

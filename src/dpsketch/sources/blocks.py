@@ -21,9 +21,16 @@ import pyarrow.csv
 from dpsketch.sources.streams import ByteStream
 from dpsketch.threads import thread_count
 
-__all__ = ["BLOCK", "conversion", "parsed_blocks"]
+__all__ = ["BLOCK", "BOM", "conversion", "parsed_blocks"]
 
 BLOCK = 2 << 20  # one row has to fit; larger blocks are not faster
+BOM = b"\xef\xbb\xbf"
+"""A mark that may begin a file, and is text in any row.
+
+Arrow drops it from the beginning of what it is handed. A row that begins with it would be another key wherever a block
+begins there, which is up to all rows before it. So an empty line, which Arrow skips, goes first.
+"""
+
 _MOST = 4  # threads that parse; what takes their rows keeps pace with no more
 _QUOTE, _ENDS = ord('"'), b"\r\n"
 
@@ -101,9 +108,10 @@ def _end_of_rows(block: bytes, separator: str, *, last: bool) -> int:
 
 def _parsed(rows: memoryview, names: list[str], wanted: list[str], separator: str) -> list[Any]:
     block: Any = rows.obj
+    whole = b"\n" + rows if rows[: len(BOM)] == BOM else rows
     table = pyarrow.csv.read_csv(
-        pa.BufferReader(rows),
-        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(rows) + 1, column_names=names),
+        pa.BufferReader(whole),
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(whole) + 1, column_names=names),
         parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=b'"' in block),
         convert_options=conversion(wanted, check_utf8=not block.isascii()),
     )

@@ -13,14 +13,13 @@ import pyarrow.csv
 import pyarrow.json
 
 from dpsketch.errors import SourceError
-from dpsketch.sources.blocks import BLOCK, conversion, parsed_blocks
+from dpsketch.sources.blocks import BLOCK, BOM, conversion, parsed_blocks
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import File, StandardInput, check_magic
 from dpsketch.sources.records import Columns
 from dpsketch.sources.streams import ArrayAsLines, ByteStream
 
 _HEAD = 1 << 20
-_BOM = b"\xef\xbb\xbf"
 
 Piece = tuple[Any, int]
 """A record batch, and the bytes read so far."""
@@ -33,7 +32,7 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
     before = 1  # rows, the header is the first
 
     def note(row: Any) -> str:
-        place = f"Row {before + row.number}"
+        place = f"Row {before + (row.number or 0)}"
         odd_row[:] = [f"{place} has {row.actual_columns} fields, the header has {row.expected_columns}."]
         return "error"
 
@@ -58,6 +57,8 @@ def read_separated(location: File | StandardInput, columns: Columns, separator: 
             yield batch, done
         if not guarded(lambda: stream.peek(1), explain):
             return
+        if guarded(lambda: stream.peek(len(BOM)), explain) == BOM:
+            stream.put_back(b"\n")  # see BOM
         reader = guarded(
             lambda: pyarrow.csv.open_csv(
                 pa.PythonFile(stream, "r"),
@@ -80,10 +81,13 @@ def nothing_of(schema: Any) -> Any:
 
 def _header(head: bytes, location: File | StandardInput, options: Any) -> tuple[list[str], bytes]:
     """Return the names in the first row, and the bytes after it."""
-    text = head.removeprefix(_BOM).lstrip(b"\r\n")
+    text = head.removeprefix(BOM).lstrip(b"\r\n")
     if not text.strip():
         raise SourceError(f"{location} is empty: not even its columns are named. Check how it was written.")
-    row = re.match(rb'(?:[^"\r\n]+|"[^"]*(?:"|\Z))*', text)
+    # As Arrow reads a row: a quote opens a field at its beginning, and is text elsewhere. Taken for an opening one, it
+    # would have the first row go on to the next quote, in whichever record that is.
+    field = rb'(?:"[^"]*(?:""[^"]*)*(?:"|\Z))?[^%b\r\n]*' % options.delimiter.encode()
+    row = re.match(rb"%b(?:%b%b)*" % (field, options.delimiter.encode(), field), text)
     header = row.group() if row else b""
     if len(header) == len(text) and len(head) == _HEAD:
         raise SourceError(f"{location} has a first row of more than a megabyte. Check its line ends and quotes.")
@@ -96,6 +100,12 @@ def _check_header(names: list[str], columns: Columns, location: File | StandardI
     for wanted in columns.names:
         if wanted not in names:
             raise missing_column(str(location), wanted, names, declared=False, compared=columns.only_compares(wanted))
+    if any(re.search(r"[\r\n]", name) for name in names if name not in columns.names):
+        # A name that goes on to the first quote in the records: where the first row ends would be up to them.
+        raise SourceError(
+            f"{location} has a quote in its first row that is never closed, or a column that nobody asks for with an "
+            "end of line in its name. Correct the row."
+        )
     filled = [name for name in names if name]
     if len(set(filled)) < len(filled):
         failure = SourceError(f"{location} has two columns of one name. Give each its own.")
@@ -135,12 +145,12 @@ def read_json_lines(location: File | StandardInput, columns: Columns) -> Generat
     try:
         head = guarded(lambda: stream.peek(_HEAD), explain)
         check_magic(head, location, location.format)
-        if head.removeprefix(_BOM).lstrip()[:1] == b"[":
-            if head.startswith(_BOM):
-                whole.read(len(_BOM))
+        if head.removeprefix(BOM).lstrip()[:1] == b"[":
+            if head.startswith(BOM):
+                whole.read(len(BOM))
             stream = ArrayAsLines(whole)
             head = guarded(lambda: stream.peek(_HEAD), explain)
-        if len(head) < _HEAD and not head.removeprefix(_BOM).strip():
+        if len(head) < _HEAD and not head.removeprefix(BOM).strip():
             yield nothing_of(pa.schema([(name, pa.string()) for name in columns.names])), stream.done
             return
         schema = guarded(lambda: _json_schema(head, location, columns), explain)
@@ -161,7 +171,7 @@ def read_json_lines(location: File | StandardInput, columns: Columns) -> Generat
 def _json_schema(head: bytes, location: File | StandardInput, columns: Columns) -> Any:
     """Find the type of each key and user from the first value it has; Arrow would read some text as dates."""
     whole = len(head) < _HEAD
-    text = head.removeprefix(_BOM)
+    text = head.removeprefix(BOM)
     lines = text.splitlines() if whole else text.splitlines()[:-1]
     seen: dict[str, None] = {}
     types: dict[str, Any] = dict.fromkeys(columns.numbers, pa.float64())
