@@ -187,7 +187,7 @@ MADE = {
     "_Weighed AutoBound BoundCurve Choice",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
-    "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications _Projected",
+    "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications _Projected Segments Waves _Added _Measured",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)
