@@ -56,17 +56,19 @@ def upper_quantiles(tails: Floats) -> Floats:
 
 
 def _upper_quantiles(tails: Floats) -> Floats:
+    # Both approximations for every point: what a draw costs must not tell how large it is.
     q = 0.5 - tails
-    points = np.square(q)
-    np.subtract(_CENTRAL**2, points, out=points)
-    points = _ratio(_CENTRE, points)
-    points *= q
-    outside = np.flatnonzero(q > _CENTRAL)
-    if len(outside):
-        r = np.sqrt(-np.log(tails[outside]))
-        points[outside] = _ratio(_TAIL, r - 1.6)
-        if (far := r > _FAR_FROM).any():
-            points[outside[far]] = _ratio(_FAR, r[far] - _FAR_FROM)
+    centre = np.square(q)
+    np.subtract(_CENTRAL**2, centre, out=centre)
+    centre = _ratio(_CENTRE, centre)
+    centre *= q
+    r = np.log(tails)
+    np.negative(r, out=r)
+    np.sqrt(r, out=r)
+    r -= 1.6
+    points = np.where(q > _CENTRAL, _ratio(_TAIL, r), centre)
+    if (far := r > _FAR_FROM - 1.6).any():  # less than once in 10¹⁰ draws, which are settled one by one anyway
+        points[far] = _ratio(_FAR, r[far] - (_FAR_FROM - 1.6))
     return points
 
 

@@ -113,6 +113,7 @@ def test_flipped_bits_hold(name: str) -> None:
 
 def test_every_kind_is_in_the_table() -> None:
     kinds = {"counts", "shares", "continual", "pan-private", "heavy", "ranges", "density", "distinct", "classifier"}
+    kinds |= {"distinct-set"}
     more = {"ranges-tables", "classifier-centre", "classifier-sums", "density-one-row", "histogram-list"}
     more |= {"density-waves", "density-vectors"}
     forms = {"counts-rho", "counts-local", "count-min", "shares-merged", "pan-private-after"}

@@ -51,7 +51,7 @@ SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
 
 def described(document: files.Document) -> dict[str, Any]:
     """Return what a release's header says that is neither noisy, nor the guarantee, nor the charge."""
-    noisy = {"guarantee", "charge", "ones", "scale", "noisy_count", "moments"}
+    noisy = {"guarantee", "charge", "ones", "count", "scale", "noisy_count", "moments"}
     return {name: value for name, value in document.header.items() if name not in noisy}
 
 

@@ -69,5 +69,5 @@ def test_a_run_loads_no_pandas(tmp_path: Path) -> None:
         check=True,
     )
     assert (tmp_path / "visits.dps").exists()
-    assert "numba" in done.stdout.split()  # the names are those of the modules
+    assert "pyarrow" in done.stdout.split()  # the names are those of the modules
     assert "pandas" not in done.stdout.split()
