@@ -222,8 +222,6 @@ def mark():
     # Not getrusage, which begins with the peak of the process that started this one.
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
 feed(small)
-for rows in (range(10**6), [str(i) for i in range(10**6)]):  # the compiler is there before memory is looked at
-    dps.CountSketch(rows=7, width=4096, unit=dps.per_record()).update(rows)
 before = mark()
 rows = feed(path)
 print(json.dumps({"rows": rows, "before": before, "peak": mark()}))
@@ -263,7 +261,8 @@ def test_memory_stays_flat_in_one_large_row_group(tmp_path: Path) -> None:
     used = memory(path, make(tmp_path / "small.parquet", 1000))
     assert used["rows"] == count
     assert path.stat().st_size > 240e6
-    assert used["peak"] - used["before"] < 150
+    # In all: with the compiler, which a small file does not load, and without the row group, which would be half more.
+    assert used["peak"] < 420
 
 
 @pytest.mark.full
