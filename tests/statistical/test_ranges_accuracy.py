@@ -209,8 +209,9 @@ def test_intervals_of_small_trees_hold_under_laplace_noise(bits: int) -> None:
     """Few counters make up an answer of a small tree, and one Laplace draw has heavier tails than the normal law.
 
     An answer is linear in the released counters, so its weights are read off releases with a single 1, and the law of
-    its error follows from draws of the stated noise. Of 200,000 draws, 94.5% stay within 0.5% of 95% but for 1e-9; with
-    the normal quantile 93.0–94.3% do, as the second half shows.
+    its error follows from draws of the stated noise. Of 200,000 draws, 95% are found to 0.5% but for 1e-9; half a step
+    is added for noise in whole numbers, which covers up to 2% more here. The normal quantile covers 93.0–94.3%, as the
+    second half shows.
     """
     sketch = RangeSketch(unit=dps.per_record(), bits=bits)
     sketch.update([0, 1, 1])
@@ -228,6 +229,6 @@ def test_intervals_of_small_trees_hold_under_laplace_noise(bits: int) -> None:
     half = (found.high - found.low) / 2
     covered = np.mean(errors <= half[:, np.newaxis] * (1 + 1e-9), axis=1)
     assert covered.min() >= 0.945
-    assert covered.max() <= 0.96
+    assert covered.max() <= 0.97
     normal = 1.96 * np.sqrt(weights**2 @ [law.variance for law in laws])
     assert np.mean(errors <= normal[:, np.newaxis], axis=1).min() < 0.944
