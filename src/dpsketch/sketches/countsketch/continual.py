@@ -97,8 +97,10 @@ class ContinualCountSketch(ContinualSketch):
     key_type : {"int", "text"}
         What the keys are. State it: a day without records must not differ from others by its type. Without it keys are
         text, with a warning; a later version will ask for it.
-    days, epsilon, delta, rho, objective, user_days, days_apart, design, first_day, ledger, dataset, part
-        As for :class:`~dpsketch.ContinualSketch`, which says what is promised and how accurate it is.
+    **stream
+        ``days``, ``epsilon``, ``delta``, ``rho``, ``objective``, ``user_days``, ``days_apart``, ``design``,
+        ``first_day``, ``ledger``, ``dataset`` and ``part``, as for :class:`~dpsketch.ContinualSketch`, which says what
+        is promised and how accurate it is.
 
     Examples
     --------
