@@ -210,8 +210,8 @@ def test_intervals_of_small_trees_hold_under_laplace_noise(bits: int) -> None:
 
     An answer is linear in the released counters, so its weights are read off releases with a single 1, and the law of
     its error follows from draws of the stated noise. Of 200,000 draws, 95% are found to 0.5% but for 1e-9; half a step
-    is added for noise in whole numbers, which covers up to 2% more here. The normal quantile covers 93.0–94.3%, as the
-    second half shows.
+    of the draw that weighs most is added for noise in whole numbers, which covers up to 2% more. The normal quantile
+    covers 93.0–94.3%, as the second half shows.
     """
     sketch = RangeSketch(unit=dps.per_record(), bits=bits)
     sketch.update([0, 1, 1])

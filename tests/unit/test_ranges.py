@@ -139,7 +139,7 @@ def levels_of(
     return levels
 
 
-def test_fourth_cumulants_are_those_of_the_weights_that_each_counter_has() -> None:
+def test_fourth_cumulants_and_steps_are_those_of_the_weights_that_each_counter_has() -> None:
     """An answer is linear in the counters: its weights are answers to trees with a single 1, one after the other."""
     depths, variances, fourths = [0, 1, 3, 4], [3.0, 1.0, 2.0, 5.0], [7.0, 2.0, 30.0, 11.0]
     pairs = [(0, 15), (5, 5), (0, 0), (15, 15), (3, 4), (7, 8), (1, 14), (8, 11), (2, 12)]
@@ -148,12 +148,17 @@ def test_fourth_cumulants_are_those_of_the_weights_that_each_counter_has() -> No
     kinds = np.repeat(fourths, [1 << depth for depth in depths])
     for weights in ((0.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.3, 0.3, -0.7)):
         asked = np.tile(weights, (len(pairs), 1))
-        expected = np.zeros(len(pairs))
+        expected, steps = np.zeros(len(pairs)), np.zeros(len(pairs))
         for one, fourth in zip(ones, kinds, strict=True):
             counters = np.split(one, np.cumsum([1 << depth for depth in depths])[:-1])
             found = segments(levels_of(counters, depths, variances, fourths, 3), low, high)
-            expected += fourth * found.combined(asked)[0] ** 4
-        assert found.fourth(asked) == pytest.approx(expected, rel=1e-9)
+            weight, _ = found.combined(asked)
+            expected += fourth * weight**4
+            steps = np.maximum(steps, np.abs(weight))
+        cumulants, largest = found.drawn(asked)
+        assert cumulants == pytest.approx(expected, rel=1e-9)
+        assert np.all(largest >= steps * (1 - 1e-9))
+        assert np.all(largest <= 1.2 * steps)
 
 
 def test_values_outside_are_refused_or_clamped() -> None:

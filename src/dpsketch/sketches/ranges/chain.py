@@ -140,21 +140,27 @@ class Segments:
         variances: Floats = np.einsum("ij,ijk,ik->i", weights, self.covariances, weights)
         return values, np.maximum(variances, 0.0)
 
-    def fourth(self, weights: Floats) -> Floats:
-        """Return the fourth cumulants of the errors of sums of the three, weighted (n × 3)."""
-        found: Floats = np.zeros(len(weights))
+    def drawn(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return the fourth cumulants of the errors of sums of the three, weighted (n × 3), and their steps at most.
+
+        A step is how far a sum moves if one draw changes by one; a sibling's estimate moves by less than its draw.
+        """
+        found, step = np.zeros(len(weights)), np.zeros(len(weights))
         shares = weights.copy(), np.zeros(weights.shape)
         for taken in reversed(self.log):
             match taken:
                 case _Measured(path, which, gains, fourth):
                     share = np.einsum("ij,ij->i", shares[path][which], gains)
                     found[which] += fourth * share**4
+                    step[which] = np.maximum(step[which], np.abs(share))
                     shares[path][which] -= share[:, np.newaxis]
                 case _Added(path, segment, count, fourth):
-                    found += fourth * count * shares[path][:, segment] ** 4
+                    share = shares[path][:, segment]
+                    found += fourth * count * share**4
+                    step = np.maximum(step, np.where(count > 0, np.abs(share), 0.0))
                 case _Joined(met):
                     shares[1][met] = shares[0][met]
-        return found
+        return found, step
 
     def add(self, segment: int, level: Level, first: Nodes, count: Counts) -> None:
         """Add siblings to a segment."""

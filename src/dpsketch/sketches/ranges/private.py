@@ -205,9 +205,10 @@ class PrivateRanges(DrawnRelease):
             values[some], variances = found.combined(weights[some])
             errors[some] = np.sqrt(variances)
             if isinstance(self.noise.dense, DiscreteLaplace):
-                excess = found.fourth(weights[some]) / np.maximum(variances, 1e-150) ** 2
+                fourth, step = found.drawn(weights[some])
+                excess = fourth / np.maximum(variances, 1e-150) ** 2
                 # Draws are whole numbers: where they are hardly more than that, half of one is needed as well.
-                errors[some] = errors[some] * widening(reach, excess) + 0.5 / reach
+                errors[some] = errors[some] * widening(reach, excess) + 0.5 * step / reach
         return self.spec.grid * values, self.spec.grid * errors
 
     def _offsets(self, name: str, values: Any) -> Nodes:
