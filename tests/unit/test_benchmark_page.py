@@ -37,7 +37,7 @@ def test_figures_are_short_and_of_rows_that_exist() -> None:
     known = benchmarks()
     for name, _ in (*page.INSTEAD, *page.BOUNDS):
         assert name in known
-    assert {"coverage", "drawing", "page"}.isdisjoint(known)
+    assert {"coverage", "drawing", "mixed_load", "page"}.isdisjoint(known)
 
 
 def test_another_result_changes_every_output(tmp_path: Path) -> None:
