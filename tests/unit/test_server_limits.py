@@ -109,6 +109,23 @@ def test_computing_is_charged_to_who_asks_first(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(work())
 
 
+def test_who_joins_a_question_is_not_refused_for_who_asked_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer costs its asker six of five seconds; what the asker wants next is asked by another meanwhile."""
+    spent = itertools.count(0, 6)
+    monkeypatch.setattr("dpsketch.server.answers.time.thread_time", lambda: float(next(spent)))
+
+    async def work() -> None:
+        answers = answers_of(0.001)
+        asked = [("a", b"1"), ("a", b"2"), ("b", b"2"), ("c", b"2")]
+        tasks = [answers.answer(caller, False, name, lambda: reply({})) for caller, name in asked]
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [each.status_code for each in found] == [200, 429, 200, 200]
+        assert next(spent) == 24  # two clock readings for each of two answers: b pays, and c shares
+        answers.stop()
+
+    asyncio.run(work())
+
+
 def test_strangers_never_hold_all_threads() -> None:
     """All addresses compute one answer at a time; who has a token does not wait for them."""
 

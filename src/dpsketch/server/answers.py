@@ -120,17 +120,29 @@ class Answers:
             self._kept.move_to_end(name)
             self._metrics.answers.labels("kept").inc()
             return kept.found
+        while (task := self._being_computed(name, version, within)) is not None:
+            try:
+                return await self._in_time(task)
+            except Refused as refusal:
+                if refusal.code != "rate_limited":
+                    raise
+                # Who asked first had spent all; whoever asks next pays.
+        self._rate.take(caller, 0.0)
+        if self._waiting >= _WAITING:
+            raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
+        keep = partial(self._keep, name, version, time.monotonic())
+        task = asyncio.create_task(self._compute(caller, known, work, keep))
+        self._pending[name, version] = task
+        task.add_done_callback(lambda _: self._pending.pop((name, version), None))
+        return await self._in_time(task)
+
+    def _being_computed(self, name: bytes, version: int, within: float) -> asyncio.Task[Response] | None:
         task = self._pending.get((name, version))
         if task is None and within:
             task = next((each for (asked, _), each in self._pending.items() if asked == name), None)
-        if task is None:
-            self._rate.take(caller, 0.0)
-            if self._waiting >= _WAITING:
-                raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
-            keep = partial(self._keep, name, version, time.monotonic())
-            task = asyncio.create_task(self._compute(caller, known, work, keep))
-            self._pending[name, version] = task
-            task.add_done_callback(lambda _: self._pending.pop((name, version), None))
+        return task
+
+    async def _in_time(self, task: asyncio.Task[Response]) -> Response:
         try:
             return await asyncio.wait_for(asyncio.shield(task), self._timeout)
         except TimeoutError:
