@@ -74,7 +74,7 @@ def _row(name: str, count: int, path: Path, other: Callable[[], None]) -> dict[s
 
     def from_file() -> None:
         sketch = _sketch()
-        for batch in open_source([str(path)], Columns(key="key")):
+        for batch in open_source([str(path)], Columns(key="key", encoded=True)):
             sketch.update(batch.key)
 
     other()
