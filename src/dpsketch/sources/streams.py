@@ -30,6 +30,12 @@ class _Counted(io.RawIOBase):
         self.done += count
         return count
 
+    def read(self, size: int = -1) -> bytes:
+        # That of RawIOBase goes through readinto, and copies.
+        part = bytes(self._raw.read(size) or b"")
+        self.done += len(part)
+        return part
+
     def close(self) -> None:
         if self._owned:
             self._raw.close()
