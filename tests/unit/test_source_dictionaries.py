@@ -122,3 +122,17 @@ def test_text_that_is_not_utf8_is_refused(columns: Columns, coded: bool, at: int
     with pytest.raises(SourceError, match="not UTF-8") as refusal:
         _batches(source, columns)
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint32()])
+def test_a_dictionary_in_memory_counts_as_its_rows_do(index: pa.DataType) -> None:
+    """Of few values, each is added once for all of its rows; those that no row has, and nulls, add nothing."""
+    codes = pa.array([None if i % 7 == 4 else i * i % 5 for i in range(90)], index)
+    values = pa.array(["a", "b", "never in a row", "d", "b"])  # a value may stand twice
+    column = pa.DictionaryArray.from_arrays(codes, values)
+    for keys in (column, column.slice(11, 40), column.slice(11, 7), column.slice(4, 1), column.slice(0, 0)):
+        coded, plain = KINDS["counts"](), KINDS["counts"]()
+        coded.update(keys)
+        plain.update(keys.dictionary_decode())
+        assert everything(coded) == everything(plain)
+        assert coded.cut == plain.cut

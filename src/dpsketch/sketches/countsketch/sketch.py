@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec
 from dpsketch.sketches.countsketch.addition import add_batch
@@ -96,14 +97,18 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
         return f"<CountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
+        protects_users, nulls = self._protects_users(users, disjoint_users, counts), 0
+        if not protects_users and weights is None and counts is None and _repeats(keys):
+            keys, counts, nulls = _tally(keys)
         batch = fingerprint(keys, self._key_type)
-        if self._protects_users(users, disjoint_users, counts):
+        if protects_users:
             bounded = self._bounded(batch, users, weights)
             self._admit_users(bounded, weights, disjoint_users)
             self._clipped += self._spec.user_clip.add(self._table, bounded, self._row_keys)
         else:
             amounts = self._amounts(batch, weights, counts)
             self._admit_records(batch, amounts, weights, counts)
+            self._skipped += nulls
             add_batch(self._table, batch.fingerprints, self._row_keys, amounts)
         self._note_type(batch.key_type, batch.declared)
 
@@ -178,3 +183,17 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
         if sketch._spec.clip is not None:
             sketch._clipped = int(document.header["clipped"])
         return sketch
+
+
+def _repeats(keys: Any) -> bool:
+    """Say whether keys are a dictionary whose values come twice on average: each is then added once, as so many."""
+    coded = isinstance(keys, pa.DictionaryArray)
+    return coded and 2 * len(keys.dictionary) <= len(keys) and not keys.dictionary.null_count
+
+
+def _tally(keys: pa.DictionaryArray) -> tuple[pa.Array, npt.NDArray[np.int64], int]:
+    """Return a dictionary's values, how many rows have each, and how many are null."""
+    codes = dictionary_codes(keys)
+    if keys.indices.null_count:
+        codes = codes[keys.indices.is_valid().to_numpy(zero_copy_only=False)]
+    return keys.dictionary, np.bincount(codes, minlength=len(keys.dictionary)), len(keys) - len(codes)
