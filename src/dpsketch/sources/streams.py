@@ -30,12 +30,6 @@ class _Counted(io.RawIOBase):
         self.done += count
         return count
 
-    def read(self, size: int = -1) -> bytes:
-        # That of RawIOBase goes through readinto, and copies.
-        part = bytes(self._raw.read(size) or b"")
-        self.done += len(part)
-        return part
-
     def close(self) -> None:
         if self._owned:
             self._raw.close()
@@ -77,6 +71,17 @@ class ByteStream:
         wanted = sys.maxsize if size < 0 else size
         taken, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
         return taken + self._fill(wanted - len(taken)) if len(taken) < wanted else taken
+
+    def read_block(self, size: int) -> bytearray:
+        """Return what :meth:`read` does, read to where it stays: to touch fresh memory takes longer than to read."""
+        block = bytearray(size)
+        filled = min(size, len(self._ahead))
+        block[:filled], self._ahead = self._ahead[:filled], self._ahead[filled:]
+        with memoryview(block) as room:
+            while filled < size and (count := self._bytes.readinto(room[filled:])):
+                filled += count
+        del block[filled:]
+        return block
 
     def put_back(self, taken: bytes) -> None:
         """Let bytes that were taken come again."""
