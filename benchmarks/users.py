@@ -2,8 +2,8 @@
 
 A sketch remembers whom it counted, eight bytes a user, so that nobody counts twice. The high-water mark is that of a
 process of its own, less what it held before the first batch; each batch is a million records of a million new users.
-The rate is of batches of 2·10⁶ records of 200,000 users over 10⁵ keys, of which twenty a user count: on two cores by the
-clock, which other work on the machine stretches, and on one by the processor's time, which it hardly does.
+The rate is of batches of 2·10⁶ records of 200,000 users over 10⁵ keys, of which twenty a user count: on two cores by
+the clock, which other work on the machine stretches, and on one by the processor's time, which it hardly does.
 """
 
 from __future__ import annotations
