@@ -29,8 +29,8 @@ from dpsketch.columns import as_column, has_schema, uncountable
 from dpsketch.errors import InvalidInput, SpecMismatch
 
 __all__ = [
-    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "dictionary_codes", "fingerprint", "key_type_of", "row_keys",
-    "text_buffers", "text_fingerprints", "to_arrow", "typed_column",
+    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "dictionary_codes", "fingerprint", "hash_array", "key_type_of",
+    "row_keys", "text_buffers", "text_fingerprints", "to_arrow", "typed_column",
 ]  # fmt: skip
 
 KeyType = Literal["int", "text"]
@@ -103,7 +103,7 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
     start = 0
     for chunk in column.chunks:
         stop = start + len(chunk)
-        valid = _hash_array(chunk, fingerprints[start:stop])
+        valid = hash_array(chunk, fingerprints[start:stop])
         if valid is not None:
             kept = np.ones(len(column), np.bool_) if kept is None else kept
             kept[start:stop] = valid
@@ -230,7 +230,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _hash_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
+def hash_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
     """Fill in the fingerprints of one Arrow array; return which of its keys are there, or None if all are."""
     kind = array.type
     if pa.types.is_null(kind):
@@ -292,7 +292,7 @@ def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
 
 def _hash_dictionary(array: pa.DictionaryArray, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
     values = np.empty(len(array.dictionary), np.uint64)
-    value_valid = _hash_array(array.dictionary, values)
+    value_valid = hash_array(array.dictionary, values)
     code_valid = _validity(array.indices)
     if len(values) == 0:
         return np.zeros(len(array), np.bool_)

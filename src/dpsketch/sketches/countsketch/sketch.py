@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys
+from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec
-from dpsketch.sketches.countsketch.addition import add_batch
+from dpsketch.sketches.countsketch.addition import add_batch, add_column
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
@@ -98,8 +98,11 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         protects_users, nulls = self._protects_users(users, disjoint_users, counts), 0
-        if not protects_users and weights is None and counts is None and _repeats(keys):
-            keys, counts, nulls = _tally(keys)
+        if not protects_users and weights is None and counts is None:
+            if _repeats(keys):
+                keys, counts, nulls = _tally(keys)
+            elif self._update_plainly(keys):
+                return
         batch = fingerprint(keys, self._key_type)
         if protects_users:
             bounded = self._bounded(batch, users, weights)
@@ -111,6 +114,16 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
             self._skipped += nulls
             add_batch(self._table, batch.fingerprints, self._row_keys, amounts)
         self._note_type(batch.key_type, batch.declared)
+
+    def _update_plainly(self, keys: Any) -> bool:
+        """Add each key once, unless a grid or a dictionary stands between; say whether that was done."""
+        column, found, declared = typed_column(keys, self._key_type)
+        if self._spec.weight_grid.one != 1 or pa.types.is_dictionary(column.type):
+            return False
+        self._admit(len(column) - column.null_count, column.null_count)
+        add_column(self._table, column, self._row_keys)
+        self._note_type(found or self._key_type, declared)
+        return True
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
