@@ -3,11 +3,12 @@
 ``python -m benchmarks.tables [MEGABYTES]`` runs alternately without and with them, ``python -m benchmarks.tables parts
 [ROWS]`` over a pipe, which can be read but once. Each run is a process of its own. Printed are wall time, processor
 time (which other work on the machine does not stretch) and the most memory held; before them the floor, what Arrow
-alone takes to read the one column and the four that the question needs.
+alone takes to read the one column and the four that the question needs. ``--write`` keeps them in results/tables.json.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,11 +16,12 @@ import tempfile
 import time
 from datetime import date, timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import duckdb
 import pyarrow.csv
 
+STORED = Path(__file__).parent / "results" / "tables.json"
 _ROW_BYTES = 24
 _PLAIN = ["--key", "origin"]
 _ASKED = ["--key", "origin,dest", "--where", "carrier = 'UA' and distance > 500"]
@@ -84,23 +86,40 @@ def measure_parts(rows: int) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["parts"]:
-        measure_parts(int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000)
+    write_results = "--write" in sys.argv
+    given = [each for each in sys.argv[1:] if each != "--write"]
+    if given[:1] == ["parts"]:
+        measure_parts(int(given[1]) if len(given) > 1 else 10_000_000)
         return
-    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    megabytes = int(given[0]) if given else 300
     with tempfile.TemporaryDirectory() as folder:
         path, output = Path(folder, "flights.csv"), Path(folder, "out.dps")
         write(path, megabytes)
         print(f"{path.stat().st_size / 1e6:,.0f} MB")
         one, four = floor(path, ["origin"]), floor(path, ["carrier", "origin", "dest", "distance"])
         print(f"processor, Arrow alone: {one:.1f} s for one column and {four:.1f} s for four, {four / one:.2f} times")
-        best = {}
+        runs: dict[str, list[tuple[float, float, int]]] = {"plain": [], "asked": []}
         for name, options in [("plain", _PLAIN), ("asked", _ASKED)] * 2:
-            wall, processor, memory = measured(str(path), options, output)
+            runs[name].append(measured(str(path), options, output))
+            wall, processor, memory = runs[name][-1]
             print(f"{name}: {wall:.1f} s of the clock, {processor:.1f} s of the processor, {memory} MB at most")
-            best[name] = min(best.get(name, (wall, processor)), (wall, processor))
-        ratios = [asked / plain for asked, plain in zip(best["asked"], best["plain"], strict=True)]
-        print(f"a condition and a compound key: {ratios[0]:.2f} times the clock, {ratios[1]:.2f} times the processor")
+        clock, work, _ = (asked / plain for asked, plain in zip(min(runs["asked"]), min(runs["plain"]), strict=True))
+        print(f"a condition and a compound key: {clock:.2f} times the clock, {work:.2f} times the processor")
+        if write_results:
+            found = {
+                "megabytes": round(path.stat().st_size / 1e6),
+                "arrow_alone_processor_seconds": {"one column": round(one, 1), "four columns": round(four, 1)},
+                **{name: _columns(each) for name, each in runs.items()},
+                "asked_against_plain": {"clock": round(clock, 2), "processor": round(work, 2)},
+            }
+            STORED.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _columns(runs: list[tuple[float, float, int]]) -> dict[str, Any]:
+    clocks, processors, memory = zip(*runs, strict=True)
+    seconds = {"clock_seconds": clocks, "processor_seconds": processors}
+    rounded = {name: [round(each, 1) for each in values] for name, values in seconds.items()}
+    return rounded | {"megabytes_held": max(memory)}
 
 
 if __name__ == "__main__":

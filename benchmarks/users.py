@@ -2,7 +2,8 @@
 
 A sketch remembers whom it counted, eight bytes a user, so that nobody counts twice. The high-water mark is that of a
 process of its own, less what it held before the first batch; each batch is a million records of a million new users.
-The rate is of batches of 2·10⁶ records of 200,000 users over 10⁵ keys, of which twenty a user count.
+The rate is of batches of 2·10⁶ records of 200,000 users over 10⁵ keys, of which twenty a user count: on two cores by
+the clock, which other work on the machine stretches, and on one by the processor's time, which it hardly does.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ import dpsketch as dps
 rng = np.random.default_rng(1)
 keys, users = rng.integers(0, 10**5, 2_000_000), rng.integers(0, 200_000, 2_000_000)
 best = 0.0
-for number in range(4):
+for number in range(5):
     sketch = dps.CountSketch(rows=5, width=65_536, unit=dps.per_user(max_keys=20))
-    start = time.perf_counter()
+    start = time.CLOCK()
     sketch.update(keys, users=users)
-    best = max(best, len(keys) / (time.perf_counter() - start))
+    best = max(best, len(keys) / (time.CLOCK() - start))
 print(json.dumps(best))
 """
 
@@ -59,12 +60,25 @@ def child(code: str, threads: int) -> float:
 
 
 def run() -> list[dict[str, Any]]:
-    peak, rate = child(MEMORY, 1), child(RATE, 2)
+    peak = child(MEMORY, 1)
+    rates = {
+        "two cores": child(RATE.replace("CLOCK", "perf_counter"), 2),
+        "one core's own time": child(RATE.replace("CLOCK", "process_time"), 1),
+    }
     memory = {"name": f"{USERS:,} users: memory against 400 MB", "ours": peak / 2**20, "theirs": LIMIT / 2**20}
-    name = "per-user counts, two cores, against 3 million records a second"
     return [
         memory | {"ratio": LIMIT / peak, "unit": "MB", "reach": 1.0},
-        {"name": name, "ours": rate, "theirs": GOAL, "ratio": rate / GOAL, "unit": "records/s", "reach": 1.0},
+        *(
+            {
+                "name": f"per-user counts, {where}, against 3 million records a second",
+                "ours": rate,
+                "theirs": GOAL,
+                "ratio": rate / GOAL,
+                "unit": "records/s",
+                "reach": 1.0,
+            }
+            for where, rate in rates.items()
+        ),
     ]
 
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch import threads
 from dpsketch._compiled.splitmix import mix
@@ -28,8 +29,8 @@ from dpsketch.columns import as_column, has_schema, uncountable
 from dpsketch.errors import InvalidInput, SpecMismatch
 
 __all__ = [
-    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "fingerprint", "key_type_of", "row_keys", "text_buffers",
-    "text_fingerprints", "to_arrow", "typed_column",
+    "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "dictionary_codes", "fingerprint", "hash_array", "key_type_of",
+    "row_keys", "text_buffers", "text_fingerprints", "to_arrow", "typed_column",
 ]  # fmt: skip
 
 KeyType = Literal["int", "text"]
@@ -102,7 +103,7 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
     start = 0
     for chunk in column.chunks:
         stop = start + len(chunk)
-        valid = _hash_array(chunk, fingerprints[start:stop])
+        valid = hash_array(chunk, fingerprints[start:stop])
         if valid is not None:
             kept = np.ones(len(column), np.bool_) if kept is None else kept
             kept[start:stop] = valid
@@ -229,7 +230,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _hash_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
+def hash_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
     """Fill in the fingerprints of one Arrow array; return which of its keys are there, or None if all are."""
     kind = array.type
     if pa.types.is_null(kind):
@@ -291,16 +292,26 @@ def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
 
 def _hash_dictionary(array: pa.DictionaryArray, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_] | None:
     values = np.empty(len(array.dictionary), np.uint64)
-    value_valid = _hash_array(array.dictionary, values)
+    value_valid = hash_array(array.dictionary, values)
     code_valid = _validity(array.indices)
     if len(values) == 0:
         return np.zeros(len(array), np.bool_)
-    codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    hashes[:] = values[codes]
+    codes = dictionary_codes(array)
+    hashes[:] = values.take(codes)  # faster than to index
     if value_valid is None:
         return code_valid
     valid: npt.NDArray[np.bool_] = value_valid[codes]
     return valid if code_valid is None else valid & code_valid
+
+
+def dictionary_codes(array: pa.DictionaryArray) -> npt.NDArray[Any]:
+    """Return the place of each row's value in the dictionary, 0 for a null."""
+    indices = array.indices
+    if indices.null_count:  # fill_null would import pandas
+        zero = pa.Array.from_buffers(indices.type, 1, [None, pa.py_buffer(bytes(8))])[0]
+        indices = pc.coalesce(indices, zero)
+    kind = np.dtype(indices.type.to_pandas_dtype())
+    return np.frombuffer(indices.buffers()[1] or b"", kind, len(indices), indices.offset * kind.itemsize)
 
 
 def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:

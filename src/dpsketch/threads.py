@@ -10,10 +10,13 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from threading import Thread
+from typing import TypeVar
 
 from dpsketch.errors import InvalidInput
 
 __all__ = ["parts", "run", "thread_count"]
+
+T = TypeVar("T")
 
 _MOST = 64
 
@@ -48,29 +51,31 @@ def parts(n: int, smallest: int) -> list[slice]:
     return [slice(low, high) for low, high in pairwise(edges)]
 
 
-def run(tasks: Sequence[Callable[[], object]]) -> None:
-    """Run tasks at once, the first one here; what one of them raises is raised when all have ended.
+def run(tasks: Sequence[Callable[[], T]]) -> list[T]:
+    """Run tasks at once, the first one here, and return their results; what one raises is raised when all have ended.
 
     Threads are made for the call: a pool that is kept would be dead in a forked child. An interrupt waits for those
     that have begun, so that nothing is written behind the back of whoever handles it; a second one does not wait.
     """
     problems: list[BaseException] = []
+    results: dict[int, T] = {}
 
-    def guarded(task: Callable[[], object]) -> None:
+    def guarded(number: int) -> None:
         try:
-            task()
+            results[number] = tasks[number]()
         except BaseException as problem:
             problems.append(problem)
 
-    others = [Thread(target=guarded, args=(task,), daemon=True) for task in tasks[1:]]
+    others = [Thread(target=guarded, args=(number,), daemon=True) for number in range(1, len(tasks))]
     try:
         for thread in others:
             thread.start()
-        for task in tasks[:1]:
-            guarded(task)
+        if tasks:
+            guarded(0)
     finally:
         for thread in others:
             if thread.ident is not None:
                 thread.join()
     if problems:
         raise problems[0]
+    return [results[number] for number in range(len(tasks))]

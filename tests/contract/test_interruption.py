@@ -238,6 +238,33 @@ def test_an_interrupt_while_threads_count_ends_the_sketch(monkeypatch: pytest.Mo
             action()
 
 
+def test_an_interrupt_while_threads_count_users_ends_the_sketch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever thread it strikes: some users may be in the table, and all are remembered."""
+    monkeypatch.setenv("DPSKETCH_THREADS", "2")
+    monkeypatch.setattr(clipping, "_SMALLEST_PART", 100)
+    whole = clipping.add_clipped
+    for struck in (True, False):
+
+        def interrupted_in_one(*given: Any, struck: bool = struck) -> int:
+            clipped = whole(*given)
+            if (threading.current_thread() is threading.main_thread()) is struck:
+                raise KeyboardInterrupt
+            return clipped
+
+        monkeypatch.setattr(clipping, "add_clipped", interrupted_in_one)
+        sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2))
+        with pytest.raises(KeyboardInterrupt):
+            sketch.update(range(1000), users=range(1000))
+        monkeypatch.setattr(clipping, "add_clipped", whole)
+        for action in (
+            sketch.to_sensitive_bytes,
+            lambda sketch=sketch: sketch.update([1], users=[2000]),
+            lambda sketch=sketch: sketch.release(rho=0.1),
+        ):
+            with pytest.raises(SketchBroken):
+                action()
+
+
 def test_an_interrupted_collector_counts_all_or_refuses_to_go_on() -> None:
     """Its reports are private; but one that is remembered and not counted would bias every answer."""
     protocol = local.SubsetHashing(epsilon=2.0, max_items=2)

@@ -126,3 +126,29 @@ def test_reading_may_stop_after_any_block(tmp_path: Path, monkeypatch: pytest.Mo
     reading = open_source([str(path)], Columns(key="k"))
     assert next(reading).rows > 0
     reading.close()
+
+
+def _slow_end(block: bytes, *, last: bool) -> int:
+    """Return what ends the last whole row, byte by byte: the oracle of the look at quotes."""
+    inside, end = False, 0
+    for at, byte in enumerate(block):
+        if byte == ord('"'):
+            if not inside and at > 0 and block[at - 1] not in b',"\r\n':
+                return 0
+            inside = not inside
+        elif byte == ord("\n") and not inside:
+            end = at + 1
+    return (0 if inside else len(block)) if last else end
+
+
+@pytest.mark.parametrize("look", [1, 3, 1 << 16])
+@pytest.mark.parametrize("last", [False, True])
+def test_rows_end_where_a_slow_look_says(look: int, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_LOOK", look)
+    draw = random.Random(1)
+    found = []
+    for _ in range(3000):
+        block = bytes(draw.choices(b'a,"\n\r', weights=[3, 2, 4, 3, 1], k=draw.randrange(1, 14)))
+        found.append(blocks._end_of_rows(block, ",", last=last))
+        assert found[-1] == _slow_end(block, last=last), block
+    assert 500 < sum(map(bool, found)) < 2500

@@ -374,3 +374,18 @@ def test_importing_leaves_the_frames_alone() -> None:
         "assert not {'pandas', 'polars'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint16(), pa.int32(), pa.int64()])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_a_slice_of_a_dictionary_has_the_fingerprints_of_its_rows(index: pa.DataType, nulls: bool) -> None:
+    codes = [None if nulls and i % 5 == 2 else i * 7 % 9 for i in range(60)]
+    column = pa.DictionaryArray.from_arrays(pa.array(codes, index), pa.array([f"key {i}" for i in range(9)]))
+    for start, length in ((0, 60), (3, 41), (57, 3), (12, 0)):
+        part = column.slice(start, length)
+        coded, plain = fingerprint(part), fingerprint(part.dictionary_decode())
+        assert coded.fingerprints.tolist() == plain.fingerprints.tolist()
+        assert coded.skipped == plain.skipped
+        assert nulls == (coded.kept is not None) or length < 5
+        if coded.kept is not None:
+            assert coded.kept.tolist() == plain.kept.tolist()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import dpsketch as dps
 from dpsketch import threads
+from dpsketch.bounding import groups
 from dpsketch.errors import InvalidInput
+from dpsketch.sketches.countsketch import addition, clipping
 from sensitive import everything
 
 KEYS = 3 * 2**18 + 17
@@ -67,3 +71,72 @@ def test_what_a_thread_raises_is_raised() -> None:
 
     with pytest.raises(ValueError, match="from a thread"):
         threads.run([lambda: None, fail])
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("kind", ["counts", "heavy"])
+def test_any_number_of_threads_bounds_and_clips_users_alike(
+    kind: str, weighed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    # A third of the records is one user's; some users have more keys than count, and some keys that collide.
+    users = np.where(rng.random(6000) < 1 / 3, 7, rng.integers(0, 500, 6000))
+    keys = rng.integers(0, 300, 6000)
+    given = {"weights": 4 * rng.integers(0, 3, 6000)} if weighed else {}
+    unit = dps.per_user(max_keys=5, max_weight=4 if weighed else 1)
+    monkeypatch.setattr(groups, "_SMALLEST_PART", 100)
+    monkeypatch.setattr(clipping, "_SMALLEST_PART", 100)
+    found = []
+    for count in ("1", "2", "3", "64"):
+        monkeypatch.setenv("DPSKETCH_THREADS", count)
+        if kind == "counts":
+            sketch = dps.CountSketch(rows=1, width=256, unit=unit)
+            sketch.update(keys, users=pa.array(users, mask=users % 11 == 0), **given)
+            assert sketch.clipped_users > 0
+        else:
+            sketch = dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=unit)
+            sketch.update(keys, users=users, **given)
+        found.append((everything(sketch), sketch.cut))
+    assert all(each == found[0] for each in found)
+
+
+def test_users_are_cut_apart_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPSKETCH_THREADS", "3")
+    assert groups.user_parts(np.array([0, 10, 20, 30, 40, 50, 60]), 10) == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    assert groups.user_parts(np.array([0, 58, 59, 60]), 10) == [slice(0, 1), slice(1, 3)]
+    assert groups.user_parts(np.array([0, 60]), 10) == [slice(0, 1)]
+    assert groups.user_parts(np.array([0]), 10) == [slice(0, 0)]
+
+
+@pytest.mark.parametrize("count", ["1", "3"])
+@pytest.mark.parametrize("kind", ["integers", "narrow", "texts", "views", "nothing", "lists", "dates"])
+def test_keys_hashed_piece_by_piece_count_as_keys_hashed_at_once(
+    kind: str, count: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks begin and end anywhere in a piece, and nulls leave room in it; with counts all are hashed at once."""
+    monkeypatch.setenv("DPSKETCH_THREADS", count)
+    monkeypatch.setattr(addition, "_SMALLEST_PART", 40)
+    monkeypatch.setattr(addition, "_PIECE", 11)
+    rng = np.random.default_rng(5)
+    for nulls in (0.0, 0.3, 1.0):
+        numbers = pa.array(rng.integers(0, 50, 200), mask=rng.random(200) < nulls)
+        column = {
+            "integers": lambda some: some,
+            "narrow": lambda some: some.cast(pa.int8()),
+            "texts": lambda some: some.cast(pa.string()),
+            "views": lambda some: some.cast(pa.string()).cast(pa.string_view()),
+            "nothing": lambda some: pa.nulls(len(some)),
+            "lists": lambda some: some,
+            "dates": lambda some: some.cast(pa.int32()).cast(pa.date32()),
+        }[kind](numbers)
+        edges = [0, 0, 1, 7, 29, 30, 30, 101, 200]
+        chunked = pa.chunked_array([column[low:high] for low, high in pairwise(edges)], column.type)
+        keys = chunked.to_pylist() if kind == "lists" else chunked
+        found = []
+        for given in ({}, {"counts": np.ones(200, np.int64)}):
+            sketch = dps.CountSketch(rows=3, width=2, unit=dps.per_record())
+            wide = dps.CountSketch(rows=3, width=16, unit=dps.per_record())
+            for each in (sketch, wide):
+                each.update(keys, **given)
+            found.append((everything(sketch), everything(wide), sketch.cut, sketch.skipped_nulls))
+        assert found[0] == found[1]

@@ -22,12 +22,12 @@ from dpsketch import lazy
 if TYPE_CHECKING:
     from dpsketch.bounding.counted import CountedUsers
     from dpsketch.bounding.cuts import Cut, cut_of_records, cut_of_users
-    from dpsketch.bounding.groups import Bounded, bound, codes_of, point_fingerprints
+    from dpsketch.bounding.groups import Bounded, bound, codes_of, point_fingerprints, user_parts
     from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
 
 __all__ = [
     "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "bound", "codes_of", "cut_of_records", "cut_of_users",
-    "point_fingerprints", "whole_users",
+    "point_fingerprints", "user_parts", "whole_users",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
@@ -36,7 +36,7 @@ if not TYPE_CHECKING:
         {
             "counted": "CountedUsers",
             "cuts": "Cut cut_of_records cut_of_users",
-            "groups": "Bounded bound codes_of point_fingerprints",
+            "groups": "Bounded bound codes_of point_fingerprints user_parts",
             "whole": "BoundedSpec Grid whole_users",
         },
     )

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsketch import threads
 from dpsketch._compiled import bounding as kernels
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, key_type_of, row_keys, to_arrow
 
-__all__ = ["Bounded", "Prints", "bound", "codes_of", "point_fingerprints"]
+__all__ = ["Bounded", "Prints", "bound", "codes_of", "point_fingerprints", "user_parts"]
 
 Prints = npt.NDArray[np.uint64]
+_Integers = npt.NDArray[np.int64]
 
+_SMALLEST_PART = 1 << 18  # records that are worth a thread
 _WORDS: dict[KeyType, str] = {"int": "integers", "text": "text"}
 
 
@@ -113,25 +118,60 @@ def bound(
         amounts = amounts if isinstance(units, int) else amounts[places]
     starts, order = np.empty(len(known) + 1, np.int64), np.empty(len(codes), np.int64)
     kernels.group(codes, starts, order)
-    most = int(np.minimum(np.diff(starts), max_keys).sum())
-    kept_starts, rows, kept_units = (np.empty(size, np.int64) for size in (len(starts), most, most))
     seed_key = row_keys(seed, 1, "bounding")[0]
-    left_out = kernels.keep_first(
-        starts, order, known, prints, amounts, seed_key, max_keys, max_units, kept_starts, rows, kept_units
-    )
-    rows, kept_units = rows[: kept_starts[-1]], kept_units[: kept_starts[-1]]
-    held = np.diff(kept_starts) > 0
+
+    def keep_first(part: slice) -> _Kept:
+        own = starts[part.start : part.stop + 1]
+        most = int(np.minimum(np.diff(own), max_keys).sum())
+        ends, kept_rows, kept_units = (np.empty(size, np.int64) for size in (len(own), most, most))
+        records, bounds = order[own[0] : own[-1]], (seed_key, max_keys, max_units)
+        left_out = kernels.keep_first(
+            own - own[0], records, known[part], prints, amounts, *bounds, ends, kept_rows, kept_units
+        )
+        return _Kept(np.diff(ends), kept_rows[: ends[-1]], kept_units[: ends[-1]], int(left_out))
+
+    kept = _joined(threads.run([partial(keep_first, part) for part in user_parts(starts, _SMALLEST_PART)]))
+    held = kept.sizes > 0
+    rows = kept.rows
     return Bounded(
         users=known[held],
         user_type=found_type,
-        starts=np.append(kept_starts[:-1][held], kept_starts[-1:]),
+        starts=np.append(0, np.cumsum(kept.sizes[held])),
         fingerprints=prints[rows],
         rows=rows if places is None else places[rows],
-        units=kept_units,
+        units=kept.units,
         skipped=n - len(codes),
         present=present,
-        left_out=int(left_out),
+        left_out=kept.left_out,
     )
+
+
+class _Kept(NamedTuple):
+    """What counts of some users: how many keys each has, and of every key a row and its units."""
+
+    sizes: _Integers
+    rows: _Integers
+    units: _Integers
+    left_out: int
+
+
+def _joined(parts: list[_Kept]) -> _Kept:
+    """Put users together who were bounded apart: no user depends on another."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes, rows, units, left_out = zip(*parts, strict=True)
+    return _Kept(np.concatenate(sizes), np.concatenate(rows), np.concatenate(units), sum(left_out))
+
+
+def user_parts(starts: _Integers, smallest: int) -> list[slice]:
+    """Cut users into parts of about as many records, one a thread, if each thread then has about ``smallest``.
+
+    User u has the records ``starts[u]`` to ``starts[u + 1]``, and is in one part.
+    """
+    pieces = threads.parts(int(starts[-1]), smallest)
+    inner = np.searchsorted(starts, [piece.start for piece in pieces[1:]]).tolist()
+    edges = sorted({0, *inner, len(starts) - 1})
+    return [slice(low, high) for low, high in pairwise(edges)] or [slice(0, 0)]
 
 
 def _spread(prints: Prints, kept: npt.NDArray[np.bool_]) -> Prints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -125,7 +125,7 @@ def _feed_here(
     read = skipped = 0
     batches = open_source(
         sources_of(flags),
-        columns,
+        replace(columns, encoded=True),
         stdin_format=flags.stdin_format.value,
         sort_by_user=flags.user is not None and KINDS[sketch.kind].whole_users,
         progress=progress,

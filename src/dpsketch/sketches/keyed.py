@@ -103,11 +103,23 @@ class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
 
     def _admit_records(self, batch: KeyBatch, amounts: npt.NDArray[np.int64] | int, weights: Any, counts: Any) -> None:
         """Begin the change that counts these records, or refuse them."""
-        mass = checked_total(self._mass, amounts, 1, len(batch.fingerprints))
-        cut = cut_of_records(self._spec.weight_grid, len(batch.fingerprints), batch.kept, weights, counts)
+        self._admit(len(batch.fingerprints), batch.skipped, batch.kept, amounts, weights, counts)
+
+    def _admit(
+        self,
+        n: int,
+        skipped: int,
+        kept: npt.NDArray[np.bool_] | None = None,
+        amounts: npt.NDArray[np.int64] | int = 1,
+        weights: Any = None,
+        counts: Any = None,
+    ) -> None:
+        """Begin the change that counts ``n`` records that are kept and skips others, or refuse them."""
+        mass = checked_total(self._mass, amounts, 1, n)
+        cut = cut_of_records(self._spec.weight_grid, n, kept, weights, counts)
         self._begin_change()
         self._mass = mass
-        self._skipped += batch.skipped
+        self._skipped += skipped
         self._cut += cut
 
     def _admit_users(

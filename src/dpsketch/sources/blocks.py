@@ -32,6 +32,7 @@ begins there, which is up to all rows before it. So an empty line, which Arrow s
 """
 
 _MOST = 4  # threads that parse; what takes their rows keeps pace with no more
+_LOOK = 1 << 16  # bytes whose quotes are looked at together: where they stand stays in the cache
 _QUOTE, _ENDS = ord('"'), b"\r\n"
 
 
@@ -81,29 +82,48 @@ def parsed_blocks(
 
 def _next_block(stream: ByteStream, separator: str) -> memoryview:
     """Take whole rows from a stream: all but the last one, which may go on; nothing where that takes a closer look."""
-    block = stream.read(BLOCK)
+    block = stream.read_block(BLOCK)
     end = _end_of_rows(block, separator, last=len(block) < BLOCK)
-    stream.put_back(block[end:])
-    return memoryview(block)[:end]
+    rows = memoryview(block)
+    stream.put_back(bytes(rows[end:]))
+    return rows[:end]
 
 
-def _end_of_rows(block: bytes, separator: str, *, last: bool) -> int:
+def _end_of_rows(block: bytes | bytearray, separator: str, *, last: bool) -> int:
     """Return where the last whole row of a block ends, 0 if nobody can say."""
     if b'"' not in block:
         return len(block) if last else block.rfind(b"\n") + 1
-    data = np.frombuffer(block, np.uint8)
-    quotes = np.flatnonzero(data == _QUOTE)
-    # By turns they open and close; of two in a row inside a field, which are one that is meant, the second opens again.
-    opening = quotes[::2]
-    before = data[opening[opening > 0] - 1]
-    if not np.isin(before, [ord(separator), _QUOTE, *_ENDS]).all():
+    quotes = _quotes(block, separator)
+    if quotes is None:
         return 0
     if last:
-        return 0 if len(quotes) % 2 else len(block)
-    end = block.rfind(b"\n")
-    while (inside := int(np.searchsorted(quotes, end))) % 2:  # more than once where rows end with a \r alone
-        end = block.rfind(b"\n", 0, quotes[inside - 1])
-    return end + 1
+        return 0 if quotes % 2 else len(block)
+    end = len(block)
+    while True:  # more than once where an end of line is text, or where rows end with a \r alone
+        before, end = end, block.rfind(b"\n", 0, end)
+        quotes -= block.count(b'"', end + 1, before)
+        if quotes % 2 == 0:
+            return end + 1
+
+
+def _quotes(block: bytes | bytearray, separator: str) -> int | None:
+    """Count quotes, None if one of those that open a field stands in the middle of it.
+
+    By turns they open and close; of two in a row inside a field, which are one that is meant, the second opens again.
+    """
+    data = np.frombuffer(block, np.uint8)
+    begins = np.zeros(256, np.bool_)  # what may stand before a field
+    begins[[ord(separator), _QUOTE, *_ENDS]] = True
+    count = 0
+    for low in range(0, len(data), _LOOK):
+        found = np.flatnonzero(data[low : low + _LOOK] == _QUOTE)
+        opening = found[count % 2 :: 2]
+        # What stands before each; the first byte begins a row. (To raise instead of clip takes twice as long.)
+        before = data[low - 1 :].take(opening, mode="clip") if low else data.take(opening[opening > 0] - 1)
+        if not begins.take(before, mode="clip").all():
+            return None
+        count += len(found)
+    return count
 
 
 def _parsed(rows: memoryview, names: list[str], wanted: list[str], separator: str) -> list[Any]:

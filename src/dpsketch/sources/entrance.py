@@ -13,16 +13,18 @@ from typing import Any, TypeVar, assert_never
 import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.sources.columnar import read_arrow, read_parquet
+from dpsketch.sources.columnar import CODED_ROWS, read_arrow, read_parquet
 from dpsketch.sources.databases import read_database
 from dpsketch.sources.expressions import RowExpressions
 from dpsketch.sources.locations import Database, File, Format, Location, StandardInput, locate
 from dpsketch.sources.order import sort_by_user as _sort_by_user
-from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper
+from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper, is_coded
 from dpsketch.sources.text import Piece, read_json_lines, read_separated
 
 T = TypeVar("T")
 
+# Counting in batches half as long takes a fifth longer: a sketch's row is loaded into the cache for fewer keys.
+BATCH_ROWS = 262144
 _AHEAD = 2
 _PATIENCE = 1.0
 # The formats whose columns have types before a row is read: declared, or text throughout.
@@ -35,7 +37,7 @@ def open_source(
     *,
     stdin_format: Format = "csv",
     sort_by_user: bool = False,
-    batch_rows: int = 131072,
+    batch_rows: int = BATCH_ROWS,
     progress: Callable[[Progress], None] | None = None,
     memory_limit: str = "512MB",
     temp_directory: str | os.PathLike[str] | None = None,
@@ -56,7 +58,7 @@ def open_source(
     sort_by_user : bool
         Order all records by user, then key, by exact value, through a private temporary directory.
     batch_rows : int
-        At most so many records a batch.
+        At most so many records a batch; of keys that come as a dictionary four times as many, as each is a number.
     progress : callable, optional
         Is told a :class:`Progress` after each batch that was read, on the thread that reads.
     memory_limit : str
@@ -97,7 +99,9 @@ def open_source(
     return _read_ahead(batches)
 
 
-def open_files(files: Sequence[File], columns: Columns, *, batch_rows: int = 131072) -> Generator[Batch, None, None]:
+def open_files(
+    files: Sequence[File], columns: Columns, *, batch_rows: int = BATCH_ROWS
+) -> Generator[Batch, None, None]:
     """Read files, or parts of them, as :func:`~dpsketch.sources.split_files` returned them; see :func:`open_source`."""
     return _read_ahead(_read(files, columns, batch_rows, None, None))
 
@@ -118,7 +122,13 @@ def _read(
         done = 0
         kind = None if isinstance(location, Database) else location.format
         text: KeyType | None = "text" if kind in ("csv", "tsv", "jsonl") else None
-        place = Place(str(location), typed=kind not in ("csv", "tsv"), checked=kind in (None, "csv", "tsv"), keys=text)
+        place = Place(
+            str(location),
+            typed=kind not in ("csv", "tsv"),
+            checked=kind in (None, "csv", "tsv"),
+            keys=text,
+            laid_out=kind == "parquet",
+        )
         if columns.asks_sql and kind not in _WITH_SQL:
             raise _without_sql(location)
         constants = location.constants if isinstance(location, File) else ()
@@ -131,8 +141,10 @@ def _read(
         for piece, done in expressions.applied(whole, place):
             rows += piece.num_rows
             # A piece without rows declares the types of its columns.
-            for start in range(0, max(1, piece.num_rows), batch_rows):
-                part = piece.slice(start, batch_rows)
+            coded = columns.encodable is not None and is_coded(piece.schema.field(columns.encodable).type)
+            most = CODED_ROWS * batch_rows if coded else batch_rows
+            for start in range(0, max(1, piece.num_rows), most):
+                part = piece.slice(start, most)
                 raw = dict(zip(part.schema.names, part.columns, strict=True))
                 batch = shaper.shape(raw, part.num_rows, place)
                 if batch is not None:

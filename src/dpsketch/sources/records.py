@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,6 +45,9 @@ class Columns:
         Columns that are computed, each under its name, which stand before those of the source.
     elsewhere : frozenset of str
         Columns that are not in the file: the names of its folders give them.
+    encoded : bool
+        Whether a text key may come as Arrow's dictionary, where a source stores it so. Records of users, conditions and
+        compound keys look at every value, and get text all the same.
     """
 
     key: str | tuple[str, ...] | None = None
@@ -56,6 +60,7 @@ class Columns:
     where: RowExpression | None = None
     computed: tuple[RowExpression, ...] = ()
     elsewhere: frozenset[str] = frozenset()
+    encoded: bool = False
 
     def __post_init__(self) -> None:
         if not (self.names or self.elsewhere):
@@ -100,6 +105,12 @@ class Columns:
         """Whether a row is looked at before it is read."""
         return self.where is not None or bool(self.computed)
 
+    @property
+    def encodable(self) -> str | None:
+        """The column that may come as a dictionary, None if none may."""
+        alone = self.encoded and self.user is None and self.key_type != "int" and not self.asks_sql
+        return self.key if alone and isinstance(self.key, str) and self.key not in self.elsewhere else None
+
     def only_compares(self, name: str) -> bool:
         """Say whether a name stands in the condition alone."""
         return self.where is not None and name in self.where.columns and name not in self.kept
@@ -123,7 +134,7 @@ class Batch:
     ----------
     key : pyarrow.Array or None
         ``int64``, ``string``, or ``binary`` where the source declares bytes; a missing key is null. It is ``null``
-        while no source has shown a key that is not.
+        while no source has shown a key that is not. Where ``Columns(encoded=True)`` allows it, a dictionary of text.
     user : pyarrow.Array or None
         As keys are, never null.
     weight : pyarrow.Array or None
@@ -173,6 +184,8 @@ class Place:
         Whether its format declares types.
     checked : bool
         Whether its reader has checked the arrays, text for UTF-8 included.
+    laid_out : bool
+        Whether its reader has laid the arrays out itself, so that only what text holds is left to check.
     keys : {"int", "text"} or None
         What its keys are where its format declares no type that they could have by themselves.
     """
@@ -181,6 +194,7 @@ class Place:
     typed: bool
     checked: bool
     keys: KeyType | None = None
+    laid_out: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -258,6 +272,10 @@ class Shaper:
     ) -> pa.Array | None:
         if name is None:
             return None
+        if role == "key" and name == self._columns.encodable and place.laid_out and is_coded(raw[name].type):
+            # The rules are those of the values, each of which is looked at once.
+            values = self._identity({name: raw[name].dictionary}, role, name, asked, place)
+            return pa.DictionaryArray.from_arrays(raw[name].indices, values)
         column = identities(raw[name], name, role, asked, place)
         if pa.types.is_null(column.type):
             known = self._kinds.get(role)
@@ -281,6 +299,13 @@ _BYTES = (
     pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
 )  # fmt: skip
 _WORDS = {"int": "whole numbers", "text": "text"}
+
+
+def is_coded(kind: Any) -> bool:
+    """Say whether a type is a dictionary of text or bytes."""
+    if not pa.types.is_dictionary(kind):
+        return False
+    return pa.types.is_string(kind.value_type) or any(is_kind(kind.value_type) for is_kind in (*_TEXTS, *_BYTES))
 
 
 def _mixed(name: str, role: str, place: Place) -> SourceError:
@@ -351,7 +376,7 @@ def _plain(column: Any, name: str, place: Place) -> Any:
     """Return the column checked and unpacked: one array, no dictionary, one kind of string."""
 
     def unpack() -> Any:
-        if not place.checked:
+        if not (place.checked or (place.laid_out and _is_ascii(column))):
             column.validate(full=True)
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(array.type):
@@ -366,6 +391,17 @@ def _plain(column: Any, name: str, place: Place) -> Any:
         return SourceError(f"{place}: column {name!r} is damaged ({type(error).__name__}). Write the source anew.")
 
     return guarded(unpack, explain)
+
+
+def _is_ascii(column: Any) -> bool:
+    """Say whether a column is text of which all bytes are ASCII, and therefore UTF-8; a look at values takes longer."""
+    if not (isinstance(column, pa.Array) and pa.types.is_string(column.type)):
+        return False
+    _, edges, text = column.buffers()
+    if text is None or not len(column):
+        return False
+    first, last = np.frombuffer(edges, np.int32, len(column) + 1, 4 * column.offset)[[0, -1]]
+    return bool(np.frombuffer(text, np.uint8)[first:last].max(initial=0) < 128)
 
 
 def _string(column: Any, name: str, place: Place) -> Any:

@@ -72,6 +72,17 @@ class ByteStream:
         taken, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
         return taken + self._fill(wanted - len(taken)) if len(taken) < wanted else taken
 
+    def read_block(self, size: int) -> bytearray:
+        """Return what :meth:`read` does, read to where it stays: to touch fresh memory takes longer than to read."""
+        block = bytearray(size)
+        filled = min(size, len(self._ahead))
+        block[:filled], self._ahead = self._ahead[:filled], self._ahead[filled:]
+        with memoryview(block) as room:
+            while filled < size and (count := self._bytes.readinto(room[filled:])):
+                filled += count
+        del block[filled:]
+        return block
+
     def put_back(self, taken: bytes) -> None:
         """Let bytes that were taken come again."""
         self._ahead = taken + self._ahead if self._ahead else taken

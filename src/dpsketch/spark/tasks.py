@@ -84,7 +84,7 @@ def counting_files(prototype: bytes, files: Files, columns: Columns) -> Task:
     def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
         sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
-        feed(sketch, _read(batches, files, columns, tally))
+        feed(sketch, _read(batches, files, replace(columns, encoded=True), tally))
         return Part(pack(sketch), dict(tally)) if tally else None
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

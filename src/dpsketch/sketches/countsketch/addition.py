@@ -7,14 +7,17 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.errors import CounterOverflow
+from dpsketch.hashing import hash_array
 
-__all__ = ["add_batch", "largest_size", "sum_of_tables"]
+__all__ = ["add_batch", "add_column", "largest_size", "sum_of_tables"]
 
 _SMALLEST_PART = 1 << 18
+_PIECE = 1 << 18  # keys that are hashed before they are added; eight for each of a row's counters, if that is more
 
 
 def add_batch(
@@ -41,6 +44,40 @@ def add_batch(
             for own, piece in zip(tables, pieces, strict=True)
         ]
     threads.run(tasks)
+    for own in tables[1:]:
+        table += own
+
+
+def add_column(table: npt.NDArray[np.int64], column: pa.ChunkedArray, row_keys: npt.NDArray[np.uint64]) -> None:
+    """Add each key of a column once to a table, in place; nulls add nothing.
+
+    Keys are hashed and added piece by piece, so that no fingerprint leaves the cache where the table fits there.
+    Threads do as in :func:`add_batch`.
+    """
+    pieces = threads.parts(len(column), max(_SMALLEST_PART, table.size))
+    tables = [table, *(np.zeros_like(table) for _ in pieces[1:])]
+
+    def add(own: npt.NDArray[np.int64], keys: pa.ChunkedArray) -> None:
+        prints = np.empty(min(max(_PIECE, 8 * table.shape[1]), len(keys)), np.uint64)
+        filled = 0
+        for chunk in keys.chunks:
+            start = 0
+            while start < len(chunk):
+                part = chunk.slice(start, len(prints) - filled)
+                start += len(part)
+                found = prints[filled : filled + len(part)]
+                valid = hash_array(part, found)
+                if valid is not None:
+                    found = found[valid]
+                    prints[filled : filled + len(found)] = found
+                filled += len(found)
+                if filled == len(prints):
+                    kernels.add_ones(own, prints, row_keys)
+                    filled = 0
+        kernels.add_ones(own, prints[:filled], row_keys)
+
+    parts = [column.slice(piece.start, piece.stop - piece.start) for piece in pieces]
+    threads.run([partial(add, own, part) for own, part in zip(tables, parts, strict=True)])
     for own in tables[1:]:
         table += own
 

@@ -19,18 +19,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch import threads
 from dpsketch._compiled.bounding import add_clipped
-from dpsketch.bounding import Bounded
+from dpsketch.bounding import Bounded, user_parts
 from dpsketch.numbers import hold_whole
 
 __all__ = ["Clip", "sqrt_up"]
 
 # Norms are counted in steps of a power of two that keeps them below this many bits, and squares below 64.
 _NORM_BITS = 30
+_SMALLEST_PART = 1 << 18  # keys that are worth a thread and, beside a large table, one of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,19 @@ class Clip:
         if self.squared == self.worst_squared:
             # No user passes that, so that counting norms in coarse steps must not clip anybody either.
             limit = 2**63 - 1
-        return add_clipped(table, batch.starts, batch.fingerprints, batch.units, row_keys, limit, shift)
+        parts = user_parts(batch.starts, max(_SMALLEST_PART, table.size))
+        tables = [table, *(np.zeros_like(table) for _ in parts[1:])]
+
+        def add(own: npt.NDArray[np.int64], part: slice) -> int:
+            starts = batch.starts[part.start : part.stop + 1]
+            keys = slice(starts[0], starts[-1])
+            prints, units = batch.fingerprints[keys], batch.units[keys]
+            return add_clipped(own, starts - starts[0], prints, units, row_keys, limit, shift)
+
+        clipped = threads.run([partial(add, own, part) for own, part in zip(tables, parts, strict=True)])
+        for own in tables[1:]:
+            table += own
+        return sum(clipped)
 
 
 def sqrt_up(n: int) -> float:

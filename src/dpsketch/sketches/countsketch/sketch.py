@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec
-from dpsketch.sketches.countsketch.addition import add_batch
+from dpsketch.sketches.countsketch.addition import add_batch, add_column
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
@@ -96,16 +97,33 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
         return f"<CountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
+        protects_users, nulls = self._protects_users(users, disjoint_users, counts), 0
+        if not protects_users and weights is None and counts is None:
+            if _repeats(keys):
+                keys, counts, nulls = _tally(keys)
+            elif self._update_plainly(keys):
+                return
         batch = fingerprint(keys, self._key_type)
-        if self._protects_users(users, disjoint_users, counts):
+        if protects_users:
             bounded = self._bounded(batch, users, weights)
             self._admit_users(bounded, weights, disjoint_users)
             self._clipped += self._spec.user_clip.add(self._table, bounded, self._row_keys)
         else:
             amounts = self._amounts(batch, weights, counts)
             self._admit_records(batch, amounts, weights, counts)
+            self._skipped += nulls
             add_batch(self._table, batch.fingerprints, self._row_keys, amounts)
         self._note_type(batch.key_type, batch.declared)
+
+    def _update_plainly(self, keys: Any) -> bool:
+        """Add each key once, unless a grid or a dictionary stands between; say whether that was done."""
+        column, found, declared = typed_column(keys, self._key_type)
+        if self._spec.weight_grid.one != 1 or pa.types.is_dictionary(column.type):
+            return False
+        self._admit(len(column) - column.null_count, column.null_count)
+        add_column(self._table, column, self._row_keys)
+        self._note_type(found or self._key_type, declared)
+        return True
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
@@ -178,3 +196,17 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
         if sketch._spec.clip is not None:
             sketch._clipped = int(document.header["clipped"])
         return sketch
+
+
+def _repeats(keys: Any) -> bool:
+    """Say whether keys are a dictionary whose values come twice on average: each is then added once, as so many."""
+    coded = isinstance(keys, pa.DictionaryArray)
+    return coded and 2 * len(keys.dictionary) <= len(keys) and not keys.dictionary.null_count
+
+
+def _tally(keys: pa.DictionaryArray) -> tuple[pa.Array, npt.NDArray[np.int64], int]:
+    """Return a dictionary's values, how many rows have each, and how many are null."""
+    codes = dictionary_codes(keys)
+    if keys.indices.null_count:
+        codes = codes[keys.indices.is_valid().to_numpy(zero_copy_only=False)]
+    return keys.dictionary, np.bincount(codes, minlength=len(keys.dictionary)), len(keys) - len(codes)

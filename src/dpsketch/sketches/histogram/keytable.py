@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput
-from dpsketch.hashing import KIND_OF_KEY, TEXT_FINGERPRINTS, KeyType, key_type_of, to_arrow
+from dpsketch.hashing import KIND_OF_KEY, TEXT_FINGERPRINTS, KeyType, dictionary_codes, key_type_of, to_arrow
 from dpsketch.noise import random_words
 from dpsketch.sketches.histogram.keyslots import KeySlots, Scratch, blocks
 from dpsketch.sketches.histogram.rows import (
@@ -326,7 +326,7 @@ class KeyTable(KeySlots):
         found: Integers | None,
     ) -> None:
         """Pass a dictionary's values through the table once, each with the units of all its rows."""
-        codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        codes = dictionary_codes(array)
         valid = kept_of(array.indices)
         present = codes if valid is None else codes[valid]
         values = len(array.dictionary)

@@ -1,0 +1,138 @@
+"""Text that Parquet stores as numbers of values is counted as the same text, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import SourceError
+from dpsketch.sketches.feed import feed
+from dpsketch.sources import Columns, open_source, parse_expression
+from sensitive import everything
+
+ENCODED = Columns(key="k", encoded=True)
+KINDS: dict[str, Callable[[], Any]] = {
+    "histogram": lambda: dps.Histogram(unit=dps.per_record()),
+    "votes": lambda: dps.Histogram(unit=dps.per_record(), max_counters=16),
+    "counts": lambda: dps.CountSketch(rows=3, width=64, unit=dps.per_record()),
+    "heavy": lambda: dps.HeavyHitters(rows=3, width=64, key_bytes=8, unit=dps.per_record()),
+    "distinct": lambda: dps.DistinctSketch(buckets=16, unit=dps.per_record()),
+    "distinct set": lambda: dps.DistinctSketch(exact=True, unit=dps.per_record()),
+}
+
+
+def _keys(n: int = 3000, *, nulls: bool = True) -> list[str | None]:
+    """Return keys of which the last row group has some that the first ones lack, and the first some of their own."""
+    rng = np.random.default_rng(1)
+    keys: list[str | None] = [f"k{i // 1000}{'ä' * (key % 2)}{key}" for i, key in enumerate(rng.integers(0, 40, n))]
+    return [None if nulls and i % 17 == 3 else key for i, key in enumerate(keys)]
+
+
+def _written(path: Path, keys: Any, **options: Any) -> str:
+    table = pa.table({"k": keys, "n": np.arange(len(keys)) % 5})
+    pyarrow.parquet.write_table(table, path, row_group_size=1000, **options)
+    return str(path)
+
+
+def _batches(source: str, columns: Columns, batch_rows: int = 300) -> list[Any]:
+    return list(open_source([source], columns, batch_rows=batch_rows))
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_rows_of_a_dictionary_are_the_rows_of_the_column(nulls: bool, tmp_path: Path) -> None:
+    keys = _keys(nulls=nulls)
+    source = _written(tmp_path / "t.parquet", keys)
+    coded, plain = _batches(source, ENCODED), _batches(source, Columns(key="k"))
+    assert {batch.key.type for batch in plain} == {pa.string()}
+    assert all(pa.types.is_dictionary(batch.key.type) for batch in coded)
+    assert all(batch.rows == len(batch.key) <= 4 * 300 for batch in coded)
+    rows = [key for batch in coded for key in batch.key.to_pylist()]
+    assert rows == [key for batch in plain for key in batch.key.to_pylist()] == keys
+
+
+@pytest.mark.parametrize("counts", [None, "n"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sketch_holds_the_same(kind: str, counts: str | None, tmp_path: Path) -> None:
+    if kind.startswith(("distinct", "votes")) and counts:
+        pytest.skip("it takes no counts")
+    source = _written(tmp_path / "t.parquet", _keys())
+    held = []
+    for columns in (replace(ENCODED, count=counts), Columns(key="k", count=counts)):
+        sketch = KINDS[kind]()
+        feed(sketch, open_source([source], columns, batch_rows=300))
+        held.append(sketch)
+    table = pyarrow.parquet.read_table(source)
+    memory = KINDS[kind]()
+    memory.update(table["k"], **({} if counts is None else {"counts": table["n"]}))
+    assert held[0].skipped_nulls == held[1].skipped_nulls == memory.skipped_nulls > 0
+    answers = [everything(sketch) for sketch in (*held, memory)]
+    assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+def test_types_are_declared_as_without_a_dictionary(kind: pa.DataType, tmp_path: Path) -> None:
+    source = _written(tmp_path / "t.parquet", pa.array(["a", "b", None]).cast(kind))
+    wide = _written(tmp_path / "wide.parquet", pa.array(["c"]).cast(pa.large_string()))
+    for columns in (ENCODED, Columns(key="k")):
+        sketch = KINDS["counts"]()
+        feed(sketch, open_source([source, wide], columns))
+        assert (sketch.release(epsilon=1.0, delta=0.0).spec.key_type, sketch.skipped_nulls) == ("text", 1)
+    (batch, _) = open_source([source, wide], ENCODED)
+    assert pa.types.is_dictionary(batch.key.type)
+
+
+def test_what_looks_at_every_value_gets_text(tmp_path: Path) -> None:
+    source = _written(tmp_path / "t.parquet", ["1", "2", "1"])
+    condition = parse_expression("k <> '2'", "--where")
+    for columns in (
+        Columns(key="k", user="n", encoded=True),
+        Columns(key=("k", "n"), encoded=True),
+        Columns(key="k", key_type="int", encoded=True),
+        Columns(key="k", where=condition, encoded=True),
+    ):
+        assert all(not pa.types.is_dictionary(batch.key.type) for batch in _batches(source, columns))
+
+
+def test_a_column_that_gave_up_its_dictionary_is_read_as_text(tmp_path: Path) -> None:
+    keys = [f"https://example.org/{i}" for i in range(200_000)]
+    table = pa.table({"k": keys})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    assert pyarrow.parquet.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0).column(0).has_dictionary_page
+    batches = list(open_source([str(tmp_path / "t.parquet")], ENCODED))
+    assert {batch.key.type for batch in batches} == {pa.string()}
+    assert sum(batch.rows for batch in batches) == len(keys)
+
+
+@pytest.mark.parametrize("columns", [ENCODED, Columns(key="k")])
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("at", [0, 777, 999])
+def test_text_that_is_not_utf8_is_refused(columns: Columns, coded: bool, at: int, tmp_path: Path) -> None:
+    values = [b"secret-%d" % i for i in range(1000)]
+    values[at] = b"secret-\xff"
+    text = pa.array(values, pa.binary()).view(pa.string())
+    source = _written(tmp_path / "t.parquet", text, use_dictionary=coded)
+    with pytest.raises(SourceError, match="not UTF-8") as refusal:
+        _batches(source, columns)
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint32()])
+def test_a_dictionary_in_memory_counts_as_its_rows_do(index: pa.DataType) -> None:
+    """Of few values, each is added once for all of its rows; those that no row has, and nulls, add nothing."""
+    codes = pa.array([None if i % 7 == 4 else i * i % 5 for i in range(90)], index)
+    values = pa.array(["a", "b", "never in a row", "d", "b"])  # a value may stand twice
+    column = pa.DictionaryArray.from_arrays(codes, values)
+    for keys in (column, column.slice(11, 40), column.slice(11, 7), column.slice(4, 1), column.slice(0, 0)):
+        coded, plain = KINDS["counts"](), KINDS["counts"]()
+        coded.update(keys)
+        plain.update(keys.dictionary_decode())
+        assert everything(coded) == everything(plain)
+        assert coded.cut == plain.cut
