@@ -8,11 +8,11 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch.canonical import canonical
 from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.lazy import arrow_compute as pc
 from dpsketch.sources.failures import guarded
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from dpsketch import files, plots
 from dpsketch.compound import CompoundKey
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
@@ -220,7 +220,7 @@ class PrivateHeavyHitters(KeyedRelease):
         value = float(self.total[0]) - float(decoded.values.sum())
         variance = self.noise.total.variance + float(np.sum(decoded.errors**2))
         picked = _picked(decoded.values, root_mean_square(decoded.errors))
-        normal = float(ndtri((1 + confidence) / 2))
+        normal = normal_quantile(confidence)
         wider = widening(normal, fourth_cumulant(self.noise.total) / variance**2)
         half = normal * wider * math.sqrt(variance)
         grid = self.spec.grid
@@ -298,7 +298,7 @@ def _noise_quantile(law: Noise, confidence: float) -> float:
     """Return the least whole number that the noise stays within with this probability, from Gaussian or exponential."""
     match law:
         case RoundedGaussian(sigma):
-            return math.ceil(sigma * float(ndtri((1 + confidence) / 2)) + 0.5)
+            return math.ceil(sigma * normal_quantile(confidence) + 0.5)
         case DiscreteLaplace(epsilon, sensitivity):
             return math.ceil(sensitivity / epsilon * math.log(1 / (1 - confidence)))
         case _:
