@@ -22,7 +22,7 @@ from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document, stored_or_real, wide_when_used
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateHeavyHitters", "level_keys"]
 
 
+@wide_when_used("total", "dense", "tables")
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateHeavyHitters(KeyedRelease):
     """A released tree of prefixes: public, to be searched and queried for ever.
@@ -65,10 +66,6 @@ class PrivateHeavyHitters(KeyedRelease):
     noise: TreeNoise
 
     _known: dict[str, Found] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for part in (self.total, self.dense, self.tables):
-            part.flags.writeable = False
 
     @property
     def row_keys(self) -> npt.NDArray[np.uint64]:
@@ -279,9 +276,9 @@ class PrivateHeavyHitters(KeyedRelease):
         spec = HeavyHittersSpec.from_json(document.header["spec"])
         return cls(
             spec,
-            counter_array(document, "total", (1,)),
-            counter_array(document, "dense", (spec.space.dense_cells,)),
-            counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
+            stored_or_real(document, "total", (1,)),
+            stored_or_real(document, "dense", (spec.space.dense_cells,)),
+            stored_or_real(document, "tables", (spec.tables, spec.rows, spec.width)),
             TreeNoise.from_json(document.header["noise"]),
             guarantee=read_guarantee(document),
             charge=read_charge(document),
