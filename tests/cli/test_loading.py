@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,3 +58,28 @@ def test_a_run_and_its_questions_load_little(kind: str, tmp_path: Path) -> None:
     assert loaded(heavy, [*RUN[kind], *BUDGET], tmp_path) == "[]"
     for question in ASK.get(kind, []):
         assert loaded(UNASKED, question, tmp_path) == "[]", question
+
+
+@pytest.mark.full
+def test_what_is_compiled_beforehand_is_what_is_used(tmp_path: Path) -> None:
+    """After ``demo --compile`` neither a tree nor joint decoding compiles anything."""
+    (tmp_path / "visits.csv").write_text("page\n" + "/page/1\n/page/2\n" * 5_000)
+    code = tmp_path / "machine-code"
+    commands = [
+        ["demo", "--compile"],
+        ["run", "heavy", "visits.csv", "--key", "page", "--key-bytes", "12", "-o", "tree.dps", *BUDGET],
+        ["top", "tree.dps"],
+        [*RUN["counts"], *BUDGET],
+        ["query", "counts.dps", "/page/1", "--decode"],
+    ]
+    held = []
+    for command in commands:
+        run = subprocess.run(
+            [sys.executable, "-m", "dpsketch", *command],
+            capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"NUMBA_CACHE_DIR": str(code)},
+        )  # fmt: skip
+        held.append(sorted(path.name for path in code.rglob("*.nbc")))
+        if command[0] == "demo":
+            assert run.stderr.count("Compiling, ") == 7
+    assert held[0]
+    assert held == [held[0]] * len(commands)

@@ -32,7 +32,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.normal import normal_quantile
 from dpsketch.sketches.countsketch.exchange import (
     CHUNK,
     LEAST_SCALE,
@@ -44,7 +43,7 @@ from dpsketch.sketches.countsketch.exchange import (
     places_of,
     read_off,
 )
-from dpsketch.sketches.countsketch.intervals import error_quantile, half_width
+from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
 from dpsketch.sketches.countsketch.location import Location, choose_location, pseudo_cells, root_mean_square
 
 __all__ = ["LEAST_ROWS", "Decoded", "Shown", "joint_decode"]

@@ -16,7 +16,7 @@ from dpsketch.normal import normal_quantile
 from dpsketch.sketches.countsketch.location import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
 from dpsketch.student import beta_quantile, student_quantile
 
-__all__ = ["error_quantile", "half_width"]
+__all__ = ["error_quantile", "half_width", "normal_quantile"]
 
 # A quantile is read off pseudo-keys only where at least so many of them lie beyond it.
 _BEYOND = 20

@@ -17,7 +17,6 @@ from dpsketch.noise import DiscreteLaplace, Noise
 from dpsketch.results import Estimate
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.location import MEAN, choose_location
-from dpsketch.student import student_quantile
 
 __all__ = ["fourth_cumulant", "inner_product", "second_moment"]
 
@@ -115,11 +114,11 @@ def second_moment(
     if rows == 1:
         low, high = _allowed_by_chebyshev(value, width, variance, fourth, 1 / (1 - confidence))
         return Estimate(value, low, high, confidence)
-    half = student_quantile(rows - 1, (1 + confidence) / 2) * float(lengths.std(ddof=1)) / math.sqrt(rows)
+    from scipy.special import chdtri, stdtrit
+
+    half = float(stdtrit(rows - 1, (1 + confidence) / 2)) * float(lengths.std(ddof=1)) / math.sqrt(rows)
     low, high = value - half, value + half
     if width < _NARROW:
-        from scipy.special import chdtri
-
         size = float(lengths.mean()) / width
         # Noise with heavier tails than the normal law counts as fewer cells.
         freedom = rows * width / (1 + fourth / (2 * size**2)) if size > 0 else 1.0

@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.noise import DiscreteLaplace, Noise
-from dpsketch.student import student_quantile
 
 __all__ = ["Spread", "limits", "mean_of_rows", "median_of_means", "noise_quantile", "summed_quantile"]
 
@@ -159,7 +158,9 @@ def limits(
 
 def quantile(freedom: float, confidence: float) -> float:
     """Return Student's two-sided quantile; the normal one for infinite degrees of freedom."""
-    return student_quantile(freedom, (1 + confidence) / 2)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def summed_quantile(noise: Noise, confidence: float) -> float:

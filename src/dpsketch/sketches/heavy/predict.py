@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainc, ndtr
+from scipy.special import betainc, betaincinv, ndtr
 
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.sketches.heavy.search import (
@@ -30,7 +30,6 @@ from dpsketch.sketches.heavy.search import (
     scale_of_estimates,
     smallest_reach,
 )
-from dpsketch.student import beta_quantile
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
@@ -199,7 +198,7 @@ class CellLaw:
     def half_width(self, confidence: float, rows: int) -> float:
         """Half-width of an interval around the median of the rows, as a search reads it off a table."""
         share = (rows + 1) / 2
-        return self._size(2 * beta_quantile(share, (1 + confidence) / 2) - 1)
+        return self._size(2 * float(betaincinv(share, share, (1 + confidence) / 2)) - 1)
 
     def passing(self, size: float, rows: int) -> float:
         """Return the probability with which the median of the rows is at least of this size, above 0."""

@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gamma, ndtri
 
 from dpsketch.accounting.stable import stable_information, stable_table
 from dpsketch.errors import InvalidInput
-from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability
 
 __all__ = ["ESTIMATORS", "Estimator", "check_estimator", "estimate_scale", "pivot_interval", "pivot_variance"]
@@ -91,7 +91,7 @@ def pivot_interval(p: float, size: int, estimator: Estimator, confidence: float)
     """Return two factors: ζ lies between them times its estimate, with this confidence."""
     confidence = probability("confidence", confidence)
     variance = pivot_variance(p, size, estimator)
-    reach = normal_quantile(confidence) * math.sqrt(variance)
+    reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
     # The estimate is unbiased, so its logarithm is low by half its variance.
     return math.exp(variance / 2 - reach), math.exp(variance / 2 + reach)
 
@@ -127,7 +127,7 @@ def _score(p: float) -> tuple[Floats, Floats, Floats]:
 
 def _mean_power(p: float, power: float) -> float:
     """Return E|X|^{λp} for the standard law, −1/p < λ < 1."""
-    return float(2 / math.pi * math.gamma(1 - power) * math.gamma(power * p) * math.sin(math.pi * power * p / 2))
+    return float(2 / math.pi * gamma(1 - power) * gamma(power * p) * math.sin(math.pi * power * p / 2))
 
 
 def _power_variance(p: float, power: float) -> float:
