@@ -82,7 +82,9 @@ def _counts_of_users(path: Path) -> None:
 
 
 def _decoding(path: Path) -> None:
-    _counted(path).decode(sorted(set(_PAGES)))
+    release = _counted(path)
+    for pages in (sorted(set(_PAGES)), _PAGES[:1]):  # numba has a type of its own for tables of one line
+        release.decode(pages)
 
 
 def _trees(path: Path) -> None:
