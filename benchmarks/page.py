@@ -61,6 +61,21 @@ BOUNDS = {
 }
 
 
+# What is said above the rows of a benchmark: why a goal that is missed cannot be met, or what a reader can do about it.
+NOTES = {
+    "startup": (
+        "Where a command takes longer than is allowed, the rows *against loading* say what stops it: the libraries "
+        "that it cannot do without take that long to load, before a line of ours runs. SQLAlchemy is the ledger's, "
+        "DuckDB sorts by user, and SciPy computes the laws by which a histogram chooses its threshold. On first use "
+        "trees and joint decoding are compiled; `dpsketch demo --compile` does that beforehand."
+    ),
+    "loading": (
+        "What is loaded was copied into memory first, because a file that is checked and then read again may have "
+        "changed in between. The rows *against reading it and its digest* say how near that bound is."
+    ),
+}
+
+
 def write(results: dict[str, Any], page: Path = PAGE, readme: Path = README, figures: Path = FIGURES) -> None:
     """Write figures, page and README from results."""
     rows = {(row["benchmark"], row["name"]): row for row in results["rows"]}
@@ -100,6 +115,7 @@ def table(results: dict[str, Any]) -> str:
         text[0] += f" Not of that run, and not to be compared with it: {', '.join(apart)}."
     for name in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         text += ["", f"### {name}"] + (["", f"Measured apart: {apart[name]}."] if name in apart else [])
+        text += ["", _wrapped(NOTES[name])] if name in NOTES else []
         text += ["", "| | ours | theirs | | ratio | goal |", "|---|---:|---:|---|---:|---:|"]
         text += [_cells(row) for row in results["rows"] if row["benchmark"] == name]
     return "\n".join(text) + "\n"

@@ -33,7 +33,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from dpsketch.lazy import arrow_compute as pc
 
 __all__ = ["canonical", "is_canonical"]
 

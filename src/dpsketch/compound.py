@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import key_type_of, to_arrow
+from dpsketch.lazy import arrow_compute as pc
 
 __all__ = ["CompoundKey", "compound_column", "compound_keys", "join_parts", "parsed_keys", "text_scalar"]
 

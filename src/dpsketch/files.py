@@ -23,6 +23,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ MAX_VALUES = 1 << 40
 Array = npt.NDArray[Any] | list[str] | list[bytes]
 
 _KEY = b"dpsketch"
+_FIRST = 1 << 16  # what is read to see whether a file is ours
 _BESIDE = ".dpsketch-"
 _MARKER = b'"sha256":"'
 _MARKED = re.compile(_MARKER + rb'([0-9a-f]{64})"')
@@ -77,6 +79,34 @@ _DAMAGED = (
     "Copy it again, or make it again."
 )
 _NOT_OURS = "this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch) that dpsketch wrote."
+
+
+class _Stored(Mapping[str, Array]):
+    """Arrays that were read; integers become as wide as their type says when they are asked for.
+
+    Eight bytes for each counter of a table take longer than to read and check its file.
+    """
+
+    def __init__(self, stored: dict[str, Array], types: dict[str, str]) -> None:
+        self._arrays, self._types = stored, types
+
+    def __getitem__(self, name: str) -> Array:
+        array = self._arrays[name]
+        if isinstance(array, np.ndarray) and array.dtype != self._types[name]:
+            array = array.astype(self._types[name])
+            array.setflags(write=False)
+            self._arrays[name] = array
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def stored(self, name: str) -> Array | None:
+        """Return an array as narrow as it is."""
+        return self._arrays.get(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -101,6 +131,11 @@ class Document:
     sensitive: bool
     header: dict[str, Any]
     arrays: dict[str, Array]
+
+    def stored(self, name: str) -> Array | None:
+        """Return an array, integers in the type that the file has them in; None if there is none of the name."""
+        arrays: Mapping[str, Array] = self.arrays
+        return arrays.stored(name) if isinstance(arrays, _Stored) else arrays.get(name)
 
     def __repr__(self) -> str:
         return f"Document(kind={self.kind!r}, sensitive={self.sensitive}, arrays={sorted(self.arrays)})"
@@ -202,7 +237,8 @@ def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
     shapes = {name: _described(described[name], storage, len(data)) for name, storage in types.items()}
     columns = read_batch(view, schema.end, types)
     arrays = {name: _restore(column, *shapes[name]) for name, column in columns.items()}
-    return Document(kind, sensitive, header, arrays)
+    stored: Any = _Stored(arrays, {name: dtype for name, (_, dtype) in shapes.items()})  # read like a dictionary
+    return Document(kind, sensitive, header, stored)
 
 
 def write(path: str | os.PathLike[str], document: Document) -> None:
@@ -261,10 +297,12 @@ def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
     """Read a document from a file; see :func:`decode` for what is refused."""
     try:
         with Path(path).open("rb") as file:
-            head = file.read(MAX_HEADER + 8)
+            head = file.read(_FIRST)
+            if _schema_end(head) > len(head) or _KEY not in head:
+                head += file.read(MAX_HEADER + 8 - len(head))
             _digest_place(memoryview(head))  # a large file that is not ours is refused before it is in memory
             # In one piece, so that nothing is copied together; a pipe, or a file that grows, has more to come.
-            data = memoryview(bytearray(max(len(head), os.fstat(file.fileno()).st_size)))
+            data = np.empty(max(len(head), os.fstat(file.fileno()).st_size), np.uint8).data
             data[: len(head)] = head
             filled = len(head) + file.readinto(data[len(head) :])
             rest = file.read()
@@ -288,14 +326,21 @@ def rebuilt(document: Document, cls: Any) -> Any:
 
 def _digest_place(data: memoryview) -> int:
     """Find the digest's 64 characters in the schema message; the one thing done before they are checked."""
-    head = bytes(data[: MAX_HEADER + 8])
+    end = _schema_end(data)
+    head = bytes(data[: min(end, MAX_HEADER + 8)])
+    if head[:4] != CONTINUATION or _KEY not in head:
+        head = bytes(data[: MAX_HEADER + 8])
     if head[:4] != CONTINUATION or _KEY not in head:
         raise FileRefused(_NOT_OURS)
-    end = 8 + int.from_bytes(head[4:8], "little")
     found = _MARKED.search(head, 8, end)
     if end > len(head) or found is None or head.count(_MARKER, 8, end) != 1:
         raise FileRefused(_DAMAGED)
     return found.start(1)
+
+
+def _schema_end(data: bytes | memoryview) -> int:
+    """Return where the first message says that it ends."""
+    return 8 + int.from_bytes(data[4:8], "little")
 
 
 def _digest(data: memoryview, place: int) -> bytes:
@@ -373,7 +418,7 @@ def _described(entry: object, storage: str, file_size: int) -> tuple[list[int], 
 
 
 def _restore(column: Column, shape: list[int], dtype: str) -> Array:
-    """Rebuild an array from its column."""
+    """Rebuild an array from its column; integers stay as they are stored."""
     if column.length != math.prod(shape):
         raise forged("it has a forged length: its header and its columns differ")
     if dtype in ("text", "bytes"):
@@ -387,7 +432,8 @@ def _restore(column: Column, shape: list[int], dtype: str) -> Array:
             limits = np.iinfo(dtype)
             if int(stored.min()) < limits.min or int(stored.max()) > limits.max:
                 raise forged("a stored integer does not fit its type")
-        flat = stored.astype(dtype)
+        whole = stored.dtype.kind in "iu" and stored.flags.aligned
+        flat = stored.astype(stored.dtype.newbyteorder("="), copy=not whole)
     flat.setflags(write=False)
     return flat.reshape(shape)
 

@@ -1,4 +1,4 @@
-"""Packages whose names load when they are first used, so that whoever needs one of them waits for that one only."""
+"""Names that load when they are first used, so that whoever needs one of them waits for that one only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["names"]
+__all__ = ["arrow_compute", "names"]
 
 
 def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -35,3 +35,19 @@ def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return find
+
+
+class _Later:
+    """A module that is loaded when something in it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value
+
+
+# Loading it makes three hundred functions, of which most commands use none.
+arrow_compute: Any = _Later("pyarrow.compute")

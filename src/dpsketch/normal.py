@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["scaled_tail", "upper_quantiles"]
+__all__ = ["normal_quantile", "scaled_tail", "upper_quantile", "upper_quantiles"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,6 +37,22 @@ _FAR_FROM = 5.0
 # From here on the continued fraction needs no more terms than this to be right to the last digits.
 _FRACTION_FROM = 3.0
 _TERMS = 70
+
+
+def normal_quantile(confidence: float) -> float:
+    """Return what a standard normal variable stays within with this probability.
+
+    Examples
+    --------
+    >>> round(normal_quantile(0.95), 6), normal_quantile(1.0)
+    (1.959964, inf)
+    """
+    return upper_quantile(1 - (1 + confidence) / 2)
+
+
+def upper_quantile(tail: float) -> float:
+    """Return the point that a normal variable passes with this probability, at most ½."""
+    return float(upper_quantiles(np.array([tail]))[0]) if tail > 0 else math.inf
 
 
 def upper_quantiles(tails: Floats) -> Floats:

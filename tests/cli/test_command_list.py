@@ -29,4 +29,4 @@ def test_a_command_is_listed_by_its_own_first_sentence(name: str) -> None:
 def test_the_list_loads_no_command() -> None:
     shown = subprocess.run([sys.executable, "-c", LISTING], capture_output=True, text=True, check=True).stdout
     assert all(f"  {name} " in shown for name in COMMANDS)
-    assert shown.splitlines()[-1] == str(["dpsketch.cli.app", "dpsketch.cli.once"])
+    assert shown.splitlines()[-1] == str(["dpsketch.cli.app", "dpsketch.cli.once", "dpsketch.cli.values"])

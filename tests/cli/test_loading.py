@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-HEAVY = ("numba", "llvmlite", "pandas", "dp_accounting", "scipy.optimize", "scipy.stats", "matplotlib")
+NEVER = ("numba", "llvmlite", "pandas", "dp_accounting", "scipy.optimize", "scipy.stats", "matplotlib", "pydantic")
+# What a question has no use for: it reads a file, does some arithmetic and prints a table.
+UNASKED = (*NEVER, "scipy", "sqlalchemy", "duckdb", "mpmath", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet")
 CODE = """
 import sys
 from dpsketch.cli import main
@@ -24,21 +27,59 @@ RUN = {
     "counts of users": [
         "run", "counts", "visits.csv", "--key", "page", "--user", "visitor", "--max-keys", "5", "-o", "counts.dps"
     ],
+    "counts in few cells": ["run", "counts", "visits.csv", "--key", "page", "--width", "256", "-o", "few.dps"],
     "histogram": ["run", "histogram", "visits.csv", "--key", "page", "-o", "histogram.dps"],
+    "distinct": ["run", "distinct", "visits.csv", "--key", "page", "-o", "distinct.dps"],
+    "ranges": ["run", "ranges", "visits.csv", "--key", "age", "--bits", "8", "-o", "ranges.dps"],
 }  # fmt: skip
 ASK = {
     "counts": [["query", "counts.dps", "/page/1"], ["inspect", "counts.dps"]],
+    "counts in few cells": [["query", "few.dps", "/page/1", "--estimator", which] for which in ("robust", "median")],
     "histogram": [["query", "histogram.dps", "/page/1"], ["top", "histogram.dps"]],
+    "distinct": [["query", "distinct.dps"], ["inspect", "distinct.dps"]],
+    "ranges": [["query", "ranges.dps", "3:9", "50%"], ["inspect", "ranges.dps"]],
 }
+
+
+def loaded(heavy: tuple[str, ...], command: list[str], folder: Path) -> str:
+    """Return which of some modules a command loads."""
+    run = subprocess.run(
+        [sys.executable, "-c", CODE.format(heavy=heavy), *command],
+        capture_output=True, text=True, check=True, cwd=folder,
+    )  # fmt: skip
+    return run.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("kind", RUN)
 def test_a_run_and_its_questions_load_little(kind: str, tmp_path: Path) -> None:
-    lines = (f"/page/{number * number % 97},v{number % 5_000}" for number in range(20_000))
-    (tmp_path / "visits.csv").write_text("page,visitor\n" + "\n".join(lines) + "\n")
-    for command in [[*RUN[kind], *BUDGET], *ASK.get(kind, [])]:
+    lines = (f"/page/{number * number % 97},v{number % 5_000},{number % 90}" for number in range(20_000))
+    (tmp_path / "visits.csv").write_text("page,visitor,age\n" + "\n".join(lines) + "\n")
+    heavy = NEVER if kind.startswith(("counts", "histogram")) else ("pydantic", "dp_accounting", "matplotlib")
+    assert loaded(heavy, [*RUN[kind], *BUDGET], tmp_path) == "[]"
+    for question in ASK.get(kind, []):
+        assert loaded(UNASKED, question, tmp_path) == "[]", question
+
+
+@pytest.mark.full
+def test_what_is_compiled_beforehand_is_what_is_used(tmp_path: Path) -> None:
+    """After ``demo --compile`` neither a tree nor joint decoding compiles anything."""
+    (tmp_path / "visits.csv").write_text("page\n" + "/page/1\n/page/2\n" * 5_000)
+    code = tmp_path / "machine-code"
+    commands = [
+        ["demo", "--compile"],
+        ["run", "heavy", "visits.csv", "--key", "page", "--key-bytes", "12", "-o", "tree.dps", *BUDGET],
+        ["top", "tree.dps"],
+        [*RUN["counts"], *BUDGET],
+        ["query", "counts.dps", "/page/1", "--decode"],
+    ]
+    held = []
+    for command in commands:
         run = subprocess.run(
-            [sys.executable, "-c", CODE.format(heavy=HEAVY), *command],
-            capture_output=True, text=True, check=True, cwd=tmp_path,
+            [sys.executable, "-m", "dpsketch", *command],
+            capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"NUMBA_CACHE_DIR": str(code)},
         )  # fmt: skip
-        assert run.stderr.splitlines()[-1] == "[]", command
+        held.append(sorted(path.name for path in code.rglob("*.nbc")))
+        if command[0] == "demo":
+            assert run.stderr.count("Compiling, ") == 7
+    assert held[0]
+    assert held == [held[0]] * len(commands)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, assert_never
 
-from dpsketch.accounting.moment import moment_epsilon
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
 
@@ -103,11 +102,12 @@ class Tally:
     @property
     def bounded_epsilon(self) -> float:
         """The sum of the bounded losses, correctly rounded; infinite where no float holds it."""
-        losses = (
-            [count * epsilon for epsilon, count in self.pure.items()]
-            + [count * epsilon for (epsilon, _), count in self.approximate.items()]
-            + [count * moment_epsilon(cost.p, cost.size, cost.ratio) for cost, count in self.moments.items()]
-        )
+        losses = [count * epsilon for epsilon, count in self.pure.items()]
+        losses += [count * epsilon for (epsilon, _), count in self.approximate.items()]
+        if self.moments:
+            from dpsketch.accounting.moment import moment_epsilon
+
+            losses += [count * moment_epsilon(cost.p, cost.size, cost.ratio) for cost, count in self.moments.items()]
         try:
             return math.fsum(losses)
         except OverflowError:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch import threads
 from dpsketch._compiled import bounding as kernels
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, key_type_of, row_keys, to_arrow
+from dpsketch.lazy import arrow_compute as pc
 
 __all__ = ["Bounded", "Prints", "bound", "codes_of", "point_fingerprints", "user_parts"]
 

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from dpsketch.cli.once import options_once
+from dpsketch.cli.values import plain, read_plainly
 
 __all__ = ["COMMANDS", "app"]
 
@@ -96,7 +97,7 @@ class _Commands(Mapping[str, Any]):
             alone.add_typer(found, name=name)
         else:
             alone.command(name)(found)
-        return options_once(get_group(alone).commands[name])
+        return read_plainly(options_once(get_group(alone).commands[name]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -108,6 +109,10 @@ class _Commands(Mapping[str, Any]):
 class _Group(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": _Commands()})
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of all commands together."""
+        return plain(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""

@@ -22,8 +22,16 @@ _TOP_COUNT = 60_000
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the demo's files.")] = Path("demo-output"),
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Only compile what large inputs and decoding need, so that no one waits.")
+    ] = False,
 ) -> None:
     """Count the pages of a made-up web site privately, and compare with the truth."""
+    if compiled:
+        from dpsketch.cli.warm import compile_all
+
+        compile_all()
+        return
     from dpsketch import plots
     from dpsketch.cli.options import SketchFlags
     from dpsketch.cli.recipes import feed, new_sketch

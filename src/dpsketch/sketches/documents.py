@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,12 @@ __all__ = [
     "real_array",
     "release_document",
     "release_header",
+    "stored_counters",
+    "stored_or_real",
+    "wide_when_used",
 ]
+
+T = TypeVar("T")
 
 
 def release_header(spec: dict[str, Any], guarantee: Guarantee, charge: Charge | None, **more: Any) -> dict[str, Any]:
@@ -89,11 +95,59 @@ def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.
     return array.astype(np.int64, copy=document.sensitive)
 
 
+def stored_counters(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return integers of a release as narrow as the file has them, for a field that is :func:`wide_when_used`."""
+    array = document.stored(name)
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.shape == shape:
+        return array
+    return integer_array(document, name, shape)
+
+
+def wide_when_used(*names: str) -> Callable[[type[T]], type[T]]:
+    """Let fields of a release hold the integers of a file as narrow as they are stored, until they are asked for.
+
+    Whoever asks gets integers of 64 bits, or the real numbers that a field was given, and nobody may change them.
+    """
+
+    def decorate(release: type[T]) -> type[T]:
+        for name in names:
+            setattr(release, name, _Wide(release.__dict__[name]))
+        return release
+
+    return decorate
+
+
+class _Wide:
+    """A field that is made wide when it is first asked for."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+
+    def __get__(self, release: Any, kind: type[Any]) -> Any:
+        array = self._slot.__get__(release, kind)
+        if release is not None and array.dtype.kind in "iu" and array.dtype != np.int64:
+            array = array.astype(np.int64)
+            self.__set__(release, array)
+        return array
+
+    def __set__(self, release: Any, array: npt.NDArray[Any]) -> None:
+        array.flags.writeable = False
+        self._slot.__set__(release, array)
+
+
 def counter_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Return a named array of counters: integers or, in an answer of a stream, real numbers."""
-    array = document.arrays.get(name)
-    real = isinstance(array, np.ndarray) and array.dtype.kind == "f"
-    return real_array(document, name, shape) if real else integer_array(document, name, shape)
+    return real_array(document, name, shape) if _is_real(document, name) else integer_array(document, name, shape)
+
+
+def stored_or_real(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return what :func:`counter_array` does, integers as narrow as the file has them."""
+    return real_array(document, name, shape) if _is_real(document, name) else stored_counters(document, name, shape)
+
+
+def _is_real(document: Document, name: str) -> bool:
+    array = document.stored(name)
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f"
 
 
 def real_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:

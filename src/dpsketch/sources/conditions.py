@@ -11,28 +11,29 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch.compound import text_scalar
+from dpsketch.lazy import arrow_compute as pc
 
 __all__ = ["PlainCondition", "plain_condition"]
 
 _DIGITS = b"0123456789.-"
 _EXACT = 15  # so many digits are a float's own: a whole number and a power of ten, both exact, divided once
 
-_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
-    "COMPARE_EQUAL": pc.equal,
-    "COMPARE_NOTEQUAL": pc.not_equal,
-    "COMPARE_LESSTHAN": pc.less,
-    "COMPARE_LESSTHANOREQUALTO": pc.less_equal,
-    "COMPARE_GREATERTHAN": pc.greater,
-    "COMPARE_GREATERTHANOREQUALTO": pc.greater_equal,
+# Functions of Arrow by what DuckDB calls a comparison.
+_COMPARED = {
+    "COMPARE_EQUAL": "equal",
+    "COMPARE_NOTEQUAL": "not_equal",
+    "COMPARE_LESSTHAN": "less",
+    "COMPARE_LESSTHANOREQUALTO": "less_equal",
+    "COMPARE_GREATERTHAN": "greater",
+    "COMPARE_GREATERTHANOREQUALTO": "greater_equal",
 }
 _MIRRORED = {
     "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
@@ -187,7 +188,7 @@ def _truth(test: _Test, batch: Any) -> Any:
     """Return true, false or null of each row, as SQL has them."""
     match test:
         case _Comparison(column, relation, value):
-            held, compared = batch.column(column), _COMPARED[relation]
+            held, compared = batch.column(column), getattr(pc, _COMPARED[relation])
             if isinstance(value, str):
                 return compared(held, text_scalar(value, pa.string()))
             return compared(_numbers(held), _number_scalar(value))

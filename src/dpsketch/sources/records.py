@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch.canonical import canonical
 from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.lazy import arrow_compute as pc
 from dpsketch.sources.failures import guarded
 
 if TYPE_CHECKING:
@@ -333,11 +333,16 @@ def identities(column: Any, name: str, role: str, asked: KeyType | None, place: 
         if asked == "text":
             return keys.cast(pa.string())
         # An integer key is a pattern of 64 bits, see dpsketch.hashing.
-        return keys.view(pa.int64()) if pa.types.is_uint64(keys.type) else keys.cast(pa.int64())
+        return keys.view(pa.int64()) if pa.types.is_uint64(keys.type) else _as(keys, pa.int64())
     if asked == "int":
         wrong = f"{place}: column {name!r} holds something that is not a whole 64-bit number. Correct it, or read the "
         return _parse(_string(keys, name, place), _whole, f"{wrong}{role}s as text.")
-    return keys if pa.types.is_binary(keys.type) else keys.cast(pa.string())
+    return keys if pa.types.is_binary(keys.type) else _as(keys, pa.string())
+
+
+def _as(column: Any, kind: Any) -> Any:
+    """Return a column as one of a type; of one that is, Arrow would load all its functions to leave it as it is."""
+    return column if column.type == kind else column.cast(kind)
 
 
 def _number(column: Any, name: str, role: str, place: Place) -> Any:

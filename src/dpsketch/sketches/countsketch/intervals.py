@@ -8,12 +8,13 @@ cover 10–83% where it says 95%.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.normal import normal_quantile
 from dpsketch.sketches.countsketch.location import MEDIAN, PSEUDO_KEYS, Cells, Location, pseudo_cells
+from dpsketch.student import beta_quantile, student_quantile
 
 __all__ = ["error_quantile", "half_width", "normal_quantile"]
 
@@ -55,18 +56,11 @@ def error_quantile(
     return max(least, ratio) * allowance * _median_half_width(table, confidence)
 
 
-def normal_quantile(confidence: float) -> float:
-    """Return what a standard normal variable stays within with this probability."""
-    level = (1 + confidence) / 2
-    return NormalDist().inv_cdf(level) if level < 1 else math.inf
-
-
 def _allowance(freedom: int, confidence: float) -> float:
     """Return by how much a quantile grows because a table's few cells show the law of the errors by chance only.
 
     It is the ratio of Student's quantile, with so many degrees of freedom, to the normal one. Where
-    those are many it is a series in their inverse (Abramowitz and Stegun, 26.7.5), right to 1e-11, and SciPy, which
-    takes longer to load than all else that a question needs, is left alone.
+    those are many it is a series in their inverse (Abramowitz and Stegun, 26.7.5), right to 1e-11.
     """
     freedom, z = max(1, freedom), normal_quantile(confidence)
     if freedom >= _MANY and z < math.inf:
@@ -74,9 +68,7 @@ def _allowance(freedom: int, confidence: float) -> float:
         second = (5 * z**4 + 16 * z**2 + 3) / 96
         third = (3 * z**6 + 19 * z**4 + 17 * z**2 - 15) / 384
         return 1 + (first + (second + third / freedom) / freedom) / freedom
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + confidence) / 2)) / max(z, 1e-12)
+    return student_quantile(freedom, (1 + confidence) / 2) / max(z, 1e-12)
 
 
 def _median_half_width(table: Cells, confidence: float) -> float:
@@ -85,10 +77,7 @@ def _median_half_width(table: Cells, confidence: float) -> float:
     The median of ``rows`` symmetric draws stays below the row law's u-quantile with probability
     ``BetaInc(u; (rows+1)/2, (rows+1)/2)``; the row law is pooled over all cells.
     """
-    from scipy.special import betaincinv
-
-    half = (table.shape[0] + 1) / 2
-    u = float(betaincinv(half, half, (1 + confidence) / 2))
+    u = beta_quantile((table.shape[0] + 1) / 2, (1 + confidence) / 2)
     return _tail_quantile(np.abs(table).ravel(), 2 * u - 1)
 
 

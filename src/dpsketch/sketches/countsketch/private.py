@@ -27,7 +27,14 @@ from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product,
 from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
 from dpsketch.sketches.countsketch.shares import ShareTerms
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, real_array, release_document
+from dpsketch.sketches.documents import (
+    read_charge,
+    read_guarantee,
+    real_array,
+    release_document,
+    stored_counters,
+    wide_when_used,
+)
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 
@@ -43,6 +50,7 @@ _CHUNK = 1 << 16
 _TAIL_MARGIN = 4
 
 
+@wide_when_used("table")
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateCountSketch(KeyedRelease):
     """A released CountSketch: public, to be queried for ever.
@@ -77,9 +85,6 @@ class PrivateCountSketch(KeyedRelease):
     stretches: tuple[Stretch, ...] = ()
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.table.flags.writeable = False
 
     @property
     def noise_scale(self) -> float:
@@ -368,7 +373,7 @@ class PrivateCountSketch(KeyedRelease):
         shape = (spec.rows, spec.width)
         return cls(
             spec,
-            real_array(document, "table", shape) if stretches else integer_array(document, "table", shape),
+            real_array(document, "table", shape) if stretches else stored_counters(document, "table", shape),
             tuple(noise_from_json(law) for law in noise),
             None if share is None else ShareTerms.from_json(share),
             document.header.get("signed") is True,

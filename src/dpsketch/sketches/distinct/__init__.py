@@ -19,11 +19,16 @@ maxima that is private by a secret hash (Smith, Song and Thakurta 2020: approxim
 secret) and over bottom-k samples (they publish hashes of keys).
 """
 
-from dpsketch.sketches.distinct.exact import DistinctSet, DistinctSetSpec, PrivateDistinctCount
-from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap
-from dpsketch.sketches.distinct.private import PrivateDistinct
-from dpsketch.sketches.distinct.sketch import DistinctSketch
-from dpsketch.sketches.distinct.spec import DistinctSpec
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.distinct.exact import DistinctSet, DistinctSetSpec, PrivateDistinctCount
+    from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap
+    from dpsketch.sketches.distinct.private import PrivateDistinct
+    from dpsketch.sketches.distinct.sketch import DistinctSketch
+    from dpsketch.sketches.distinct.spec import DistinctSpec
 
 __all__ = [
     "DistinctSet",
@@ -34,3 +39,15 @@ __all__ = [
     "PrivateDistinctBitmap",
     "PrivateDistinctCount",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "exact": "DistinctSet DistinctSetSpec PrivateDistinctCount",
+            "mergeable": "PrivateDistinctBitmap",
+            "private": "PrivateDistinct",
+            "sketch": "DistinctSketch",
+            "spec": "DistinctSpec",
+        },
+    )

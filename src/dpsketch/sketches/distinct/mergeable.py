@@ -8,11 +8,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import random_id, random_words
+from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability
 from dpsketch.privacy import Cost, PureCost, Unit
 from dpsketch.release import combined_guarantee
@@ -113,7 +113,7 @@ class PrivateDistinctBitmap(DistinctRelease):
         """Return an interval for the number of distinct keys, by the likelihood ratio."""
         confidence = probability("confidence", confidence)
         candidates, likelihood = self._likelihood()
-        near = likelihood >= np.max(likelihood) - float(ndtri((1 + confidence) / 2)) ** 2 / 2
+        near = likelihood >= np.max(likelihood) - normal_quantile(confidence) ** 2 / 2
         return float(np.min(candidates[near])), float(np.max(candidates[near]))
 
     def _likelihood(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self, assert_never
 
-from scipy.special import ndtri
-
 from dpsketch import files
 from dpsketch.errors import FileRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability
 from dpsketch.release import NumberRelease
 from dpsketch.sketches.distinct.spec import DistinctSpec
@@ -80,7 +79,7 @@ class PrivateDistinct(DistinctRelease):
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the number of distinct keys: all that the released number does not contradict."""
         confidence = probability("confidence", confidence)
-        quantile = float(ndtri((1 + confidence) / 2))
+        quantile = normal_quantile(confidence)
         match self.noise:
             case RoundedGaussian():
                 reach = quantile * math.sqrt(self.noise.variance)

@@ -15,9 +15,25 @@ noise is central, integer and exact; levels are bytes, not bits; every level is 
 is counted once a user, and every level is clipped.
 """
 
-from dpsketch.sketches.heavy.predict import Prediction
-from dpsketch.sketches.heavy.private import PrivateHeavyHitters
-from dpsketch.sketches.heavy.sketch import HeavyHitters
-from dpsketch.sketches.heavy.spec import HeavyHittersSpec
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.heavy.predict import Prediction
+    from dpsketch.sketches.heavy.private import PrivateHeavyHitters
+    from dpsketch.sketches.heavy.sketch import HeavyHitters
+    from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 
 __all__ = ["HeavyHitters", "HeavyHittersSpec", "Prediction", "PrivateHeavyHitters"]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "predict": "Prediction",
+            "private": "PrivateHeavyHitters",
+            "sketch": "HeavyHitters",
+            "spec": "HeavyHittersSpec",
+        },
+    )

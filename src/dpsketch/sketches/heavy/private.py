@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from dpsketch import files, plots
 from dpsketch.compound import CompoundKey
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimate, Estimates
@@ -22,7 +22,7 @@ from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
+from dpsketch.sketches.documents import read_charge, read_guarantee, release_document, stored_or_real, wide_when_used
 from dpsketch.sketches.heavy.search import Found, find
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateHeavyHitters", "level_keys"]
 
 
+@wide_when_used("total", "dense", "tables")
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateHeavyHitters(KeyedRelease):
     """A released tree of prefixes: public, to be searched and queried for ever.
@@ -65,10 +66,6 @@ class PrivateHeavyHitters(KeyedRelease):
     noise: TreeNoise
 
     _known: dict[str, Found] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for part in (self.total, self.dense, self.tables):
-            part.flags.writeable = False
 
     @property
     def row_keys(self) -> npt.NDArray[np.uint64]:
@@ -220,7 +217,7 @@ class PrivateHeavyHitters(KeyedRelease):
         value = float(self.total[0]) - float(decoded.values.sum())
         variance = self.noise.total.variance + float(np.sum(decoded.errors**2))
         picked = _picked(decoded.values, root_mean_square(decoded.errors))
-        normal = float(ndtri((1 + confidence) / 2))
+        normal = normal_quantile(confidence)
         wider = widening(normal, fourth_cumulant(self.noise.total) / variance**2)
         half = normal * wider * math.sqrt(variance)
         grid = self.spec.grid
@@ -279,9 +276,9 @@ class PrivateHeavyHitters(KeyedRelease):
         spec = HeavyHittersSpec.from_json(document.header["spec"])
         return cls(
             spec,
-            counter_array(document, "total", (1,)),
-            counter_array(document, "dense", (spec.space.dense_cells,)),
-            counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
+            stored_or_real(document, "total", (1,)),
+            stored_or_real(document, "dense", (spec.space.dense_cells,)),
+            stored_or_real(document, "tables", (spec.tables, spec.rows, spec.width)),
             TreeNoise.from_json(document.header["noise"]),
             guarantee=read_guarantee(document),
             charge=read_charge(document),
@@ -298,7 +295,7 @@ def _noise_quantile(law: Noise, confidence: float) -> float:
     """Return the least whole number that the noise stays within with this probability, from Gaussian or exponential."""
     match law:
         case RoundedGaussian(sigma):
-            return math.ceil(sigma * float(ndtri((1 + confidence) / 2)) + 0.5)
+            return math.ceil(sigma * normal_quantile(confidence) + 0.5)
         case DiscreteLaplace(epsilon, sensitivity):
             return math.ceil(sensitivity / epsilon * math.log(1 / (1 - confidence)))
         case _:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.normal import upper_quantile
 from dpsketch.sketches.histogram.joint import Floats, least_whole
 from dpsketch.sketches.tails import widening
 from dpsketch.truncated import Law, TruncatedLaplace
@@ -48,11 +49,11 @@ def log_reaching(law: Law, values: npt.ArrayLike) -> Floats:
     >>> log_reaching(DiscreteLaplace(1.0, 1), [1, 0]).round(4).tolist()
     [-1.3133, -0.3133]
     """
-    from scipy.special import log_ndtr
-
     z = np.asarray(values, np.float64)
     match law:
         case RoundedGaussian(sigma):
+            from scipy.special import log_ndtr
+
             found: Floats = log_ndtr((0.5 - z) / sigma)
             return found
         case DiscreteLaplace(epsilon, sensitivity):
@@ -329,14 +330,12 @@ def sum_width(law: Law, counts: int, tail: float, *, beside: float = 0.0) -> int
     widens, and rounded up: sums are whole numbers. Tests hold it to exact convolutions of 1 to 50 draws, for ε from 0.1
     to 3 and confidences from one half to 0.999.
     """
-    from scipy.special import ndtri
-
     variance = counts * law.variance + beside
     if not variance:
         return 0
     # Laplace noise has an excess kurtosis of 3 + 1/variance, truncated noise of less.
     heavy = 0.0 if isinstance(law, RoundedGaussian) else counts * (3 * law.variance + 1) * law.variance / variance**2
-    quantile = -float(ndtri(tail))
+    quantile = upper_quantile(tail)
     return math.ceil(quantile * widening(quantile, heavy) * math.sqrt(variance))
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch import files, plots
 from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
+from dpsketch.lazy import arrow_compute as pc
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates

@@ -13,8 +13,23 @@ quantiles from levels of private CountSketches. Changed here: noise is integer a
 levels are exact trees; sketched levels are decoded jointly from above; least squares runs along the paths asked for.
 """
 
-from dpsketch.sketches.ranges.private import PrivateRanges, Quantile
-from dpsketch.sketches.ranges.sketch import RangeSketch
-from dpsketch.sketches.ranges.spec import RangeSketchSpec, RankError
+from typing import TYPE_CHECKING
+
+from dpsketch import lazy
+
+if TYPE_CHECKING:
+    from dpsketch.sketches.ranges.private import PrivateRanges, Quantile
+    from dpsketch.sketches.ranges.sketch import RangeSketch
+    from dpsketch.sketches.ranges.spec import RangeSketchSpec, RankError
 
 __all__ = ["PrivateRanges", "Quantile", "RangeSketch", "RangeSketchSpec", "RankError"]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy.names(
+        __name__,
+        {
+            "private": "PrivateRanges Quantile",
+            "sketch": "RangeSketch",
+            "spec": "RangeSketchSpec RankError",
+        },
+    )

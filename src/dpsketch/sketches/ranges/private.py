@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from dpsketch import files
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import DiscreteLaplace
+from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.release import DrawnRelease, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
@@ -139,7 +139,7 @@ class PrivateRanges(DrawnRelease):
         path_low = np.where(from_start, last, first)
         path_high = np.where(to_end, path_low, last)
         weights = np.column_stack([from_start, np.ones(len(first)), to_end]).astype(np.float64)
-        reach = float(ndtri((1 + confidence) / 2))
+        reach = normal_quantile(confidence)
         values, errors = self._combined(path_low, path_high, weights, reach)
         half = reach * errors
         keys = list(zip(key_list(lows), key_list(highs), strict=True))
@@ -175,7 +175,7 @@ class PrivateRanges(DrawnRelease):
         """
         confidence = probability("confidence", confidence)
         asked = [_share(share) for share in key_list(shares)]
-        reach = float(ndtri((1 + confidence) / 2))
+        reach = normal_quantile(confidence)
         parts = np.array(asked, dtype=np.float64)
         last = (1 << self.spec.bits) - 1
         start, end = np.zeros(len(asked), np.uint64), np.full(len(asked), last, np.uint64)

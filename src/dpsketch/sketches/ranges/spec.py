@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpsketch.errors import InvalidInput
+from dpsketch.normal import normal_quantile
 from dpsketch.numbers import hold_whole, probability, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import sqrt_up
@@ -252,7 +252,7 @@ class RangeSketchSpec:
         noise = self.noise(self.calibrate(Budget(epsilon, delta, rho)))
         alone, _ = self._rank_errors(noise, 0.0, None)
         typical, largest = self._rank_errors(noise, records * self.weight_grid.one, span)
-        reach = float(ndtri((1 + confidence) / 2)) * largest
+        reach = normal_quantile(confidence) * largest
         return RankError(self.grid * alone, self.grid * typical, self.grid * reach, confidence)
 
     def _rank_errors(self, noise: TreeNoise, mass: float, span: float | None) -> tuple[float, float]:
