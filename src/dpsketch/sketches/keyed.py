@@ -14,7 +14,7 @@ from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec
-from dpsketch.sketches.weights import WeightGrid, checked_total, record_amounts
+from dpsketch.sketches.weights import WeightGrid, checked_total
 
 __all__ = ["KeyedPartial", "WeighedSketch", "WeighedSpec"]
 
@@ -83,10 +83,6 @@ class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
     """
 
     _mass: int = 0
-
-    def _amounts(self, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
-        """Return what each record of a batch adds, in grid units."""
-        return record_amounts(self._spec.weight_grid, batch, weights, counts)
 
     def _bounded(self, batch: KeyBatch, users: Any, weights: Any) -> Bounded:
         """Return what counts of a batch once each user's part of it is bounded."""
