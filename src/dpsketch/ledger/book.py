@@ -234,10 +234,6 @@ class Ledger:
 
         return self._store.write(dataset, work)
 
-    def _close(self, charge: Charge) -> None:
-        """Record that the release of a bound charge is about to be written."""
-        self._store.write(charge.dataset, lambda connection: delivery.close(connection, charge))
-
     def record_day(self, charge: Charge, day: int, publication: str) -> None:
         """Record that a day of a stream is about to be shown, before it is.
 
