@@ -26,7 +26,7 @@ def report(reading: Reading, sketch: Any) -> None:
     skipped = f", {reading.skipped:,} of them skipped because a value is missing" if reading.skipped else ""
     say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
     if isinstance(sketch, Accumulator):
-        _report_cut(sketch.cut, sketch.spec.unit, sketch.cut_of)
+        _report_cut(sketch.cut, sketch.spec.unit, sketch.cut_words)
 
 
 def _report_cut(cut: Cut, unit: Unit, what: str) -> None:

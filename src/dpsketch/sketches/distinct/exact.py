@@ -126,7 +126,7 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
     """
 
     kind: ClassVar[str] = "distinct-set"
-    cut_of: ClassVar[str] = "keys"
+    cut_words: ClassVar[str] = "keys"
 
     def __init__(self, *, unit: Unit, key_type: KeyType | None = None) -> None:
         self._start(DistinctSetSpec(unit, key_type))
