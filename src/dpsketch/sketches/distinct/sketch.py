@@ -21,7 +21,7 @@ from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.permit import Calibration, Part
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.specs import fingerprint_of, stated_unit
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -81,9 +81,7 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
             return super().__new__(cls, unit=unit)  # a bound that is to be chosen is refused there
         if buckets is not None or seed is not None:
             raise InvalidInput("an exact count has no bitmap: leave buckets= and seed= out, or exact=.")
-        if unit is None:
-            raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
-        return DistinctSet(unit=unit, key_type=key_type)
+        return DistinctSet(unit=stated_unit(unit), key_type=key_type)
 
     def __init__(
         self,
