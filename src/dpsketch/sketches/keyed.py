@@ -16,7 +16,7 @@ from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec
 from dpsketch.sketches.weights import WeightGrid, checked_total
 
-__all__ = ["KeyedPartial", "WeighedSketch", "WeighedSpec"]
+__all__ = ["KeySetPartial", "KeyedPartial", "WeighedSketch", "WeighedSpec"]
 
 
 class KeyedPartial(Partial):
@@ -55,6 +55,34 @@ class KeyedPartial(Partial):
 
     @abstractmethod
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
+        """Add records, as one change."""
+
+
+class KeySetPartial(Partial):
+    """A sensitive sketch of which keys there are: each counts once, however often it comes."""
+
+    @takes_frames
+    def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
+        """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor")``.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update. (An exact count bounds them when it is released, and takes them in any order.)
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
+            (It means nothing to an exact count.)
+        """
+        self._update(keys, users, disjoint_users)
+
+    @abstractmethod
+    def _update(self, keys: Any, users: Any, disjoint_users: bool) -> None:
         """Add records, as one change."""
 
 
