@@ -1,9 +1,10 @@
 """How far a record goes: which of our functions, in which files, `run counts` passes through from a file to a release.
 
 Run as ``python -m benchmarks.walk [PICTURE.svg]``: it prints the numbers of one small run, and draws them. A
-function counts once, when it is first called; a change of file is when the next one is in another file. What runs while
-a module loads does not count, nor do comprehensions and lambdas: they are read where they stand, and newer Pythons do
-not call them at all. Another tree is measured by ``PYTHONPATH``.
+function counts once, when it is first called; a change of file is when the next one of its thread is in another file:
+records are read on a thread of their own. What runs while a module loads does not count, nor do comprehensions and
+lambdas: they are read where they stand, and newer Pythons do not call them at all. Another tree is measured by
+``PYTHONPATH``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -57,30 +60,34 @@ def _step(name: str) -> str:
 
 
 def walk(arguments: list[str]) -> Walk:
-    """Run a command of the command line, and follow it through our own files. Imports are not followed."""
+    """Run a command of the command line, and follow it and its threads through our own files, imports apart."""
     from dpsketch.cli import main
 
     home = str(Path(sys.modules["dpsketch"].__file__ or "").parent) + os.sep
     functions: set[tuple[str, str]] = set()
-    counts: dict[str, int] = {}
-    changes, last, loading = 0, "", 0
+    counts: Counter[str] = Counter()
+    last: dict[int, str] = {}  # by thread
+    loading: Counter[int] = Counter()
+    changes, turn = 0, threading.Lock()
 
     def follow(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal changes, last, loading
-        code = frame.f_code
+        nonlocal changes
+        code, thread = frame.f_code, threading.get_ident()
         if code.co_name == "<module>":
-            loading += {"call": 1, "return": -1}.get(event, 0)
-        if event != "call" or loading or code.co_name.startswith("<") or not code.co_filename.startswith(home):
+            loading[thread] += {"call": 1, "return": -1}.get(event, 0)
+        if event != "call" or loading[thread] or code.co_name.startswith("<"):
             return
-        name = code.co_filename[len(home) :]
-        if (name, code.co_qualname) in functions:
-            return
-        functions.add((name, code.co_qualname))
-        changes += name != last
-        last = name
-        counts[name] = counts.get(name, 0) + 1
+        name = code.co_filename.removeprefix(home)
+        with turn:
+            if name == code.co_filename or (name, code.co_qualname) in functions:
+                return
+            functions.add((name, code.co_qualname))
+            changes += name != last.get(thread)
+            last[thread] = name
+            counts[name] += 1
 
     argv, sys.argv = sys.argv, ["dpsketch", *arguments]
+    threading.setprofile(follow)
     sys.setprofile(follow)
     try:
         main()
@@ -89,6 +96,7 @@ def walk(arguments: list[str]) -> Walk:
             raise
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
         sys.argv = argv
     return Walk(counts, changes)
 

@@ -26,7 +26,10 @@ def whole_number(name: str, value: Any, *, low: int | None = None, high: int | N
     >>> whole_number("rows", np.int64(5), low=1) * 2**62
     23058430092136939520
     """
-    number = _index(value)
+    try:
+        number = None if isinstance(value, bool) else int(operator.index(value))
+    except TypeError:
+        number = None
     if number is None:
         raise InvalidInput(f"{name} must be a whole number, not {type(value).__name__}.")
     if (low is not None and number < low) or (high is not None and number > high):
@@ -94,13 +97,3 @@ def number_text(value: float) -> str:
     ('12,346', '12', '1.23', 'inf')
     """
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value, 0) else f"{value:.3g}"
-
-
-def _index(value: Any) -> int | None:
-    """Return a whole number as an ``int``; None for what is none, booleans among it."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return int(operator.index(value))
-    except TypeError:
-        return None

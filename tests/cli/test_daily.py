@@ -50,6 +50,14 @@ def test_days_go_on_and_gaps_are_published(dpsketch) -> None:
 
 
 @pytest.mark.usefixtures("visits")
+def test_what_a_stream_spends_of_a_total_is_told_when_it_begins(dpsketch) -> None:
+    """Its release has the charge of its file, which knows no total: what is told comes from the charge itself."""
+    dps.Ledger("budget.db").create("web", epsilon=2, delta=1e-6, unit=dps.per_record())
+    begun = dpsketch(*command("2026-11-15", "a.dps"))
+    assert "Charged to dataset 'web': ε=1.00 of 2.00 at δ=1e-6 spent in 1 release." in begun.err
+
+
+@pytest.mark.usefixtures("visits")
 def test_all_days_in_one_file_are_asked_and_drawn_over_time(dpsketch) -> None:
     Path("published").mkdir()
     series = ["--series", "published/web.dps"]

@@ -12,8 +12,8 @@ NUMBERS = [
     Mutant(
         "numpy-whole-kept",
         "numbers.py",
-        "return int(operator.index(value))",
-        "return value if operator.index(value) is not None else None",
+        "else int(operator.index(value))",
+        "else (value if operator.index(value) is not None else None)",
         "tests/unit/test_numbers.py",
         "NumPy's integers, which wrap, are kept as they are",
     ),

@@ -127,7 +127,7 @@ SEIZED = [
     Mutant(
         "seized-state-keeps-today",
         f"{_CONTINUAL}/sketch.py",
-        "today = self._adapter.start() if at_once else self._today",
+        "today = self._today if at_once is None else self._adapter.start()",
         "today = self._today",
         f"{_SEIZED} nothing_else",
         "today's exact counts are kept beside a state that may be seized",

@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import accounting
-from dpsketch.audit.kinds import KINDS, PAIRS, Law, Records, Release, Shown
+from dpsketch.audit.kinds import KINDS, PAIRS, Law
 from dpsketch.audit.lattice import gaussian_bound, laplace_bound, least_spread, seen_numbers
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
+from dpsketch.audit.shown import Records, Release, Shown
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Unit, per_record, per_user
 

@@ -16,6 +16,7 @@ from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.cli.recipes import Reading
+    from dpsketch.ledger import Charge
     from dpsketch.sketches.continual.folder import StreamFolder
 
 __all__ = ["Continual", "run_day"]
@@ -45,10 +46,8 @@ class Continual:
     day: str
 
     @classmethod
-    def of(cls, continual: str | None, state: Path | None, day: str | None) -> Continual | None:
-        """Read the three options; None where none is given."""
-        if continual is None and state is None and day is None:
-            return None
+    def of(cls, continual: str | None, state: Path | None, day: str | None) -> Continual:
+        """Read the three options, of which at least one is given."""
         if continual is None or state is None or day is None:
             raise InvalidInput("--continual, --state and --day go together: days=365, a folder, and a date.")
         given: dict[str, Any] = {}
@@ -86,10 +85,10 @@ def run_day(
     overwrite: bool,
     series: Path | None,
     report: Callable[[Reading, Any], None],
-) -> tuple[Any, bool]:
+) -> tuple[Any, Charge | None]:
     """Publish a day: begin the stream where there is none, read the day's records, and write the total so far.
 
-    Return the release, and whether the stream began with it, and was charged.
+    Return the release, and what was charged where the stream began with it.
 
     Days between the last one and this are published as days without records, so that dates and numbers agree. A day
     that was published before is answered from the state: its records are not read again, and nothing is drawn.
@@ -110,9 +109,7 @@ def run_day(
         raise InvalidInput("--series is public and --state is not: write it to another folder, which may be served.")
     folder = StreamFolder(asked.state, ledger=target.ledger)
     with folder.held(), Spool.reserve(output, overwrite=overwrite) as spool:
-        began = not folder.exists
-        if began:
-            _begin(folder, asked, _typed(flags), budget, target)
+        charge = None if folder.exists else _begin(folder, asked, _typed(flags), budget, target)
         sketch = folder.load()
         _refuse_other(sketch, asked, flags, budget)
         _refuse_other_account(sketch, asked, budget, target)
@@ -142,10 +139,10 @@ def run_day(
         if series is not None:
             # As a whole, in the place of the one of the day before: a service that reads the folder sees either.
             sketch.series().save(series)
-    return private, began
+    return private, charge
 
 
-def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> None:
+def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Charge | None:
     """Charge for all days, and write the first state; interrupted between, the same command uses the charge again."""
     from dpsketch.ledger import Payment, binding_of
 
@@ -154,10 +151,12 @@ def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: B
         stated = {name: repr(value) for name, value in asked.given.items()}
         payment = Payment(target.ledger, binding_of(frozenset({token}), budget=budget.amount, stream=stated))
     folder.begin(_begun(asked, _seeded(flags, int(token[:15], 16)), budget, replace(target, ledger=payment)))
-    if payment is not None:
-        payment.close()
-        if payment.resumed:
-            say("Used the charge again that was made for this stream, of which nothing was written then.")
+    if payment is None:
+        return None
+    payment.close()
+    if payment.resumed:
+        say("Used the charge again that was made for this stream, of which nothing was written then.")
+    return payment.made
 
 
 def _typed(flags: SketchFlags) -> SketchFlags:

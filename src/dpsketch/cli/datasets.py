@@ -44,17 +44,18 @@ class Source:
     name: str | None
     words: str
 
-    def dataset(self, ledger: Ledger, stated: str | None) -> tuple[str, str | None]:
+    def dataset(self, ledger: Ledger, known: dict[str, str], stated: str | None) -> tuple[str, str | None]:
         """Return which dataset pays, and what the data holder should know about that.
 
         Parameters
         ----------
         ledger : Ledger
             What remembers it.
+        known : dict
+            The dataset of every source that it remembers.
         stated : str or None
             The dataset that the caller names.
         """
-        known = ledger.named_sources()
         before = None if self.identity is None else known.get(self.identity)
         if stated is not None:
             if before in (None, stated):

@@ -11,6 +11,7 @@ from dpsketch.cli.output import print_json, say
 if TYPE_CHECKING:
     from dpsketch.bounding import Cut
     from dpsketch.cli.recipes import Reading
+    from dpsketch.ledger import Charge
     from dpsketch.privacy import Unit
 
 __all__ = ["report", "tell"]
@@ -25,7 +26,7 @@ def report(reading: Reading, sketch: Any) -> None:
     skipped = f", {reading.skipped:,} of them skipped because a value is missing" if reading.skipped else ""
     say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
     if isinstance(sketch, Accumulator):
-        _report_cut(sketch.cut, sketch.spec.unit, sketch.cut_of)
+        _report_cut(sketch.cut, sketch.spec.unit, sketch.cut_words)
 
 
 def _report_cut(cut: Cut, unit: Unit, what: str) -> None:
@@ -51,27 +52,26 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "less than 1%"
 
 
-def tell(private: Any, target: Target, output: Path, as_json: bool, *, charged: bool = True) -> None:
-    """Say what was charged, written and promised; or, where it was not ``charged``, that it was paid for before."""
+def tell(private: Any, target: Target, output: Path, as_json: bool, charge: Charge | None) -> None:
+    """Say what was charged, written and promised; without a ``charge`` to a ledger, that it was paid for before."""
     target.remember()
     if target.note is not None:
         say(target.note)
     if target.ledger is not None and target.dataset is not None:
-        spent = target.ledger.spent(target.dataset)
-        if not charged:
+        if charge is None:
             say(f"Nothing was charged: dataset {target.dataset!r} paid for all days when the stream began.")
-        elif spent.total is None:
+        elif charge.total is None:
             say(
                 f"Charged to dataset {target.dataset!r}, which has no total: nothing will ever be refused. "
                 "Set one with `dpsketch ledger create`."
             )
         else:
             part = "" if target.part is None else f", part {target.part!r}"
-            say(f"Charged to dataset {target.dataset!r}{part}: {spent.words}.")
+            say(f"Charged to dataset {target.dataset!r}{part}: {target.ledger.spent(target.dataset).words}.")
     else:
         say("Charged to no ledger: this release is tracked nowhere.")
     if as_json:
-        charge = None if private.charge is None else private.charge.to_json()
-        print_json({"output": str(output), "guarantee": private.guarantee.to_json(), "charge": charge})
+        paid = None if private.charge is None else private.charge.to_json()
+        print_json({"output": str(output), "guarantee": private.guarantee.to_json(), "charge": paid})
     else:
         say(f"Wrote {output}. Guarantee: {private.guarantee}")

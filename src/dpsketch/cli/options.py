@@ -246,7 +246,12 @@ class Budget:
         """Refuse a budget that protects hardly anyone, unless --yes says that it is meant."""
         if self.yes:
             return
-        epsilon = self._stated_epsilon()
+        epsilon = self.epsilon or 0.0
+        if self.rho is not None:
+            from dpsketch import accounting
+            from dpsketch.sketches.permit import DELTA_FOR_RHO
+
+            epsilon = accounting.gaussian_epsilon(accounting.zcdp_mu(self.rho), DELTA_FOR_RHO)
         if epsilon >= _CARELESS:
             raise InvalidInput(
                 f"ε = {epsilon:.3g} protects hardly anyone: whoever is almost sure that someone is not in the data "
@@ -258,15 +263,6 @@ class Budget:
                 f"allows a release that shows some record whole. Choose one well below {1 / self.records:.1g}, or say "
                 "--yes."
             )
-
-    def _stated_epsilon(self) -> float:
-        """Return the ε that a release would state, in ρ too."""
-        from dpsketch import accounting
-        from dpsketch.sketches.permit import DELTA_FOR_RHO
-
-        if self.rho is not None:
-            return accounting.gaussian_epsilon(accounting.zcdp_mu(self.rho), DELTA_FOR_RHO)
-        return self.epsilon or 0.0
 
     def target(self, source: Callable[[], Source]) -> Target:
         """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
@@ -280,27 +276,27 @@ class Budget:
         from dpsketch.ledger import Ledger
 
         ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
-        origin = source()
-        dataset, note = origin.dataset(ledger, self.dataset)
-        return Target(ledger, dataset, self.part, origin.identity, note)
+        origin, known = source(), ledger.named_sources()
+        dataset, note = origin.dataset(ledger, known, self.dataset)
+        return Target(ledger, dataset, self.part, origin.identity, known.get(origin.identity or ""), note)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a release is charged."""
+    """Where a release is charged; ``known`` is the dataset that the ledger knew its source by."""
 
     ledger: Ledger | None
     dataset: str | None
     part: str | None = None
     source: str | None = None
+    known: str | None = None
     note: str | None = None
 
     def remember(self) -> None:
         """Have the ledger know the source from now on."""
-        if self.ledger is None or self.dataset is None or self.source is None:
+        if self.ledger is None or self.dataset is None or self.source is None or self.known == self.dataset:
             return
-        if self.ledger.named_sources().get(self.source) != self.dataset:
-            self.ledger.name_source(self.source, self.dataset)
+        self.ledger.name_source(self.source, self.dataset)
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -313,12 +309,14 @@ def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable
         own = inspect.signature(command).parameters.values()
         hints = get_type_hints(command, include_extras=True)
         parameters = []
+        several: dict[str, list[str]] = {}  # the options that a field of a group stands for
         for name, group in groups.items():
             types = get_type_hints(group, include_extras=True)
             for one in fields(group):
                 if "options" in one.metadata:
                     options: dict[str, Any] = one.metadata["options"]()
                     parameters += [_keyword(option, annotation, None) for option, annotation in options.items()]
+                    several[one.name] = list(options)
                     continue
                 default = inspect.Parameter.empty if one.default is MISSING else one.default
                 parameters.append(_keyword(one.name, types[one.name], default))
@@ -326,7 +324,7 @@ def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable
         parameters += [_keyword(one.name, hints[one.name], one.default) for one in own if one.name not in groups]
 
         def run(**values: Any) -> None:
-            gathered = {name: _gathered(group, values) for name, group in groups.items()}
+            gathered = {name: _gathered(group, values, several) for name, group in groups.items()}
             command(**gathered, **values)
 
         run.__doc__ = command.__doc__
@@ -339,15 +337,15 @@ def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-def _gathered(group: type[Any], values: dict[str, Any]) -> Any:
+def _gathered(group: type[Any], values: dict[str, Any], several: dict[str, list[str]]) -> Any:
     """Take the values of a group out of all values, and return the group."""
     taken: dict[str, Any] = {}
     for one in fields(group):
-        if "options" in one.metadata:
-            given = {name: values.pop(name) for name in one.metadata["options"]() if name in values}
-            taken[one.name] = {name: value for name, value in given.items() if value is not None}
-        else:
+        if one.name not in several:
             taken[one.name] = values.pop(one.name)
+            continue
+        given = {name: values.pop(name) for name in several[one.name] if name in values}
+        taken[one.name] = {name: value for name, value in given.items() if value is not None}
     return group(**taken)
 
 

@@ -166,7 +166,8 @@ def wanted(flags: SketchFlags, sketch: Any) -> Columns:
                 f"a {kind.name} counts points: name their --columns; --key, --weight and --count do not apply."
             )
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
-        return Columns(points=named, user=flags.user, where=_condition(flags), computed=_computed(flags))
+        where, computed = _expressions(flags)
+        return Columns(points=named, user=flags.user, where=where, computed=computed)
     if not kind.weighs and flags.weight is not None:
         raise InvalidInput(f"a {kind.name} count has no weights: drop --weight.")
     if not kind.weighs and flags.count is not None:
@@ -180,14 +181,15 @@ def wanted(flags: SketchFlags, sketch: Any) -> Columns:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
     key_type = stated_type(flags) or sketch.source_key_type
     parts = _parts(flags)
+    where, computed = _expressions(flags)
     return Columns(
         key=parts if len(parts) > 1 else parts[0],
         user=flags.user,
         weight=flags.weight,
         count=flags.count,
         key_type=key_type,
-        where=_condition(flags),
-        computed=_computed(flags),
+        where=where,
+        computed=computed,
     )
 
 
@@ -211,30 +213,22 @@ def _query(flags: SketchFlags) -> RowQuery | None:
     return parse_query(flags.sql)
 
 
-def _condition(flags: SketchFlags) -> RowExpression | None:
-    from dpsketch.sources import parse_expression
-
-    query = _query(flags)
-    if query is not None:
-        return query.where
-    return None if flags.where is None else parse_expression(flags.where, "--where")
-
-
-def _computed(flags: SketchFlags) -> tuple[RowExpression, ...]:
-    """Return the columns that --sql or --key compute."""
+def _expressions(flags: SketchFlags) -> tuple[RowExpression | None, tuple[RowExpression, ...]]:
+    """Return the condition of --sql or --where, and the columns that --sql or --key compute."""
     from dpsketch.sources import parse_expression
 
     texts = [] if flags.key is None else computed_parts(flags.key)
     query = _query(flags)
     if query is None:
-        return tuple(parse_expression(text, _COMPUTED) for text in texts)
+        where = None if flags.where is None else parse_expression(flags.where, "--where")
+        return where, tuple(parse_expression(text, _COMPUTED) for text in texts)
     if texts:
         raise InvalidInput("--key names columns that --sql selects; compute them there, as in SELECT … AS name.")
     wanted = {"--user": flags.user, "--weight": flags.weight, "--count": flags.count}
     for name in (*_parts(flags), *(() if flags.columns is None else _coordinates(flags))):
         query.check({**wanted, "--key" if flags.columns is None else "--columns": name})
     asked = {*_parts(flags), *wanted.values(), *(() if flags.columns is None else _coordinates(flags))}
-    return tuple(each for each in query.computed if each.name in asked)
+    return query.where, tuple(each for each in query.computed if each.name in asked)
 
 
 def _parts(flags: SketchFlags) -> tuple[str, ...]:

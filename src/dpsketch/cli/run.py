@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.daily import Continual, run_day
 from dpsketch.cli.datasets import source_of, source_of_sketch
 from dpsketch.cli.delivery import deliver, refuse_lasting, room_of, save
 from dpsketch.cli.notice import report, tell
@@ -79,16 +78,19 @@ def run(
     privacy.Budget(**budget.amount)
     budget.refuse_careless()
     sources = sources_of(flags)
-    if (daily := Continual.of(continual, state, day)) is not None:
+    if not (continual is None and state is None and day is None):
+        from dpsketch.cli.daily import Continual, run_day
+
+        daily = Continual.of(continual, state, day)
         if like is not None or part_by is not None or parts is not None or dry_run:
             raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
         target = budget.target(lambda: source_of(sources))
-        private, began = run_day(
+        private, charge = run_day(
             daily, flags, budget, target, output, overwrite=overwrite, series=series, report=report
         )
         # Charged when it began, whatever today's file would be charged to.
         held = replace(target, dataset=private.charge and private.charge.dataset)
-        tell(private, held, output, as_json, charged=began or private.charge is None)
+        tell(private, held, output, as_json, charge)
         return
     if series is not None:
         raise InvalidInput("--series writes the days of --continual: name that as well.")
@@ -118,7 +120,7 @@ def run(
         report(reading, sketch)
         options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
         private = deliver(sketch, budget, target, spool, columns=_columns(flags), options=options)
-    tell(private, target, output, as_json)
+    tell(private, target, output, as_json, private.charge)
 
 
 def _parts(
@@ -163,7 +165,7 @@ def _run_parts(
         print_json({"outputs": files, "guarantee": plan.guarantee.to_json(), "charges": charges})
         return
     first = next(iter(made))
-    tell(made[first], target, parts.file(first), False)
+    tell(made[first], target, parts.file(first), False, made[first].charge)
     say(f"Wrote {len(made)} releases of {len(made)} parts, the first as {parts.file(first)}.")
 
 
@@ -223,7 +225,7 @@ def release(
         options = _share(loaded, parties, honest, party) | budget.arguments(KINDS[loaded.kind], loaded.spec)
         ends = [ending] if once else []
         private = deliver(loaded, budget, target, spool, repeatable=True, ends=ends, options=options)
-    tell(private, target, output, as_json)
+    tell(private, target, output, as_json, private.charge)
     if once:
         say(f"Destroyed {sketch}: a sketch of this kind is private for one release only.")
 

@@ -101,6 +101,7 @@ class Spool:
         self._length = 0
         self._sensitive = True
         self._ends: list[Ending] = []
+        self._check_target()
 
     @classmethod
     def reserve(cls, output: Path, *, overwrite: bool) -> Self:
@@ -112,7 +113,6 @@ class Spool:
             The target exists and may not be overwritten, or cannot be written, or something whole waits for its name.
         """
         spool = cls(output, overwrite=overwrite)
-        spool._check_target()
         with _refusing(output):
             spool._open(os.O_CREAT)
             if os.fstat(spool._file).st_size:
@@ -130,13 +130,12 @@ class Spool:
     def make_room(self, size: int) -> None:
         """Make sure of the room of about so many bytes, before anything is read or charged."""
         with _refusing(self.output):
-            self._fit(size)
+            _allocate(self._file, size)
 
     @classmethod
     def reopen(cls, output: Path, *, overwrite: bool) -> Self:
         """Open what an interrupted command left whole beside its target."""
         spool = cls(output, overwrite=overwrite)
-        spool._check_target()
         nothing = f"nothing waits to become {output}."
         if not spool._path.exists():
             raise FileRefused(nothing)
@@ -160,7 +159,7 @@ class Spool:
     def fit(self, data: bytes, ends: Sequence[Ending] = ()) -> None:
         """Take exactly the room of a content, of which nothing is written yet, and note which files it ends."""
         self._ends = sorted(ends, key=lambda end: end.path)
-        self._fit(len(data) + len(self._tail()))
+        _allocate(self._file, len(data) + len(self._tail()))
 
     def write(self, data: bytes, *, sensitive: bool) -> None:
         """Write the content into the room that :meth:`fit` took, down to the disk."""
@@ -208,10 +207,6 @@ class Spool:
         if self._file >= 0:
             self._path.unlink(missing_ok=True)
             self._close()
-
-    def _fit(self, size: int) -> None:
-        _allocate(self._file, size)
-        os.ftruncate(self._file, size)
 
     def _check_target(self) -> None:
         folder = self._target.parent
@@ -322,7 +317,7 @@ def _lock(file: int, *, wait: bool = False) -> bool:
 
 
 def _allocate(file: int, size: int) -> None:
-    """Take room on the disk; zeros are written where the system cannot take it otherwise."""
+    """Take exactly so much room on the disk; zeros are written where the system cannot take it otherwise."""
     try:
         os.posix_fallocate(file, 0, size)
     except (AttributeError, OSError) as error:
@@ -332,6 +327,7 @@ def _allocate(file: int, size: int) -> None:
         for start in range(0, size, len(block)):
             _write_at(file, block[: size - start], start)
         os.fsync(file)
+    os.ftruncate(file, size)
 
 
 def _write_at(file: int, data: bytes, start: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.errors import LedgerError
 from dpsketch.ledger.store import has_table, tables
 from dpsketch.ledger.values import Problem, row_digest
 
@@ -28,6 +29,10 @@ class Annex:
         Which table.
     told, recorded : str
         What a row tells, in words: of its charge, and of any.
+    doubted : str
+        What a row that was altered leaves unknown, in words; its columns may be named in braces.
+    stopped : str
+        What is not done then.
     charge : str
         The column that holds the digest of the charge.
     """
@@ -35,6 +40,8 @@ class Annex:
     name: str
     told: str
     recorded: str
+    doubted: str = "what is noted of charge {id} to dataset {dataset!r}"
+    stopped: str = "charged"
     charge: str = "charge"
 
     @property
@@ -56,6 +63,17 @@ class Annex:
             return []
         query = select(table).where(*where).order_by(*table.primary_key.columns)
         return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]
+
+    def trusted(self, connection: Connection, *where: ColumnElement[bool]) -> list[dict[str, Any]]:
+        """Return the rows that meet all conditions; refuse to go on where one of them was altered."""
+        rows = self.rows(connection, *where)
+        for row in rows:
+            if altered(row):
+                raise LedgerError(
+                    f"{self.doubted.format(**row)} is not as it was written, so it cannot be trusted. Nothing was "
+                    f"{self.stopped}. `dpsketch ledger verify` names the rows."
+                )
+        return rows
 
     def find_problems(self, connection: Connection, digests: dict[tuple[str, int], str]) -> list[Problem]:
         """Return every row that is not as it was written; ``digests`` are those of the chains' rows."""

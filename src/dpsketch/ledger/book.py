@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import datasets, days, delivery, members, origins, singles
+from dpsketch.ledger import days, delivery, members, singles
 from dpsketch.ledger.balance import fits, preview_of, spent_of
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.parts import Division
@@ -213,7 +213,7 @@ class Ledger:
                     if entry is not None and _pays_for(entry, digest, costs, unit, part, note):
                         charge = Charge(dataset, row, digest, state.total)
                         if origin is not None:
-                            origins.put(connection, charge, origin)
+                            delivery.put_origin(connection, charge, origin)
                         return charge, True
             if once:
                 singles.refuse_charged(connection, once)
@@ -225,7 +225,7 @@ class Ledger:
             if binding is not None:
                 delivery.bind(connection, charge, binding)
             if origin is not None:
-                origins.put(connection, charge, origin)
+                delivery.put_origin(connection, charge, origin)
             if once:
                 singles.add(connection, charge, once)
             if part is not None:
@@ -233,14 +233,6 @@ class Ledger:
             return charge, False
 
         return self._store.write(dataset, work)
-
-    def _close(self, charge: Charge) -> None:
-        """Record that the release of a bound charge is about to be written."""
-
-        def work(connection: Connection) -> None:
-            delivery.close(connection, charge)
-
-        self._store.write(charge.dataset, work)
 
     def record_day(self, charge: Charge, day: int, publication: str) -> None:
         """Record that a day of a stream is about to be shown, before it is.
@@ -261,12 +253,8 @@ class Ledger:
         LedgerError
             The stream was charged to another ledger.
         """
-
-        def work(connection: Connection) -> None:
-            days.put(connection, charge, number, publication)
-
         number = whole_number("day", day, low=1)
-        self._store.write(charge.dataset, work)
+        self._store.write(charge.dataset, lambda connection: days.put(connection, charge, number, publication))
 
     def last_day(self, charge: Charge) -> tuple[int, str] | None:
         """Return the newest day that a stream has shown, with the digest of its publication; None before one.
@@ -276,22 +264,15 @@ class Ledger:
         LedgerError
             The stream was charged to another ledger.
         """
-
-        def work(connection: Connection) -> list[tuple[int, str]]:
-            return days.last(connection, charge)
-
-        if (found := self._store.read(work, None)) is None:  # a ledger without a row
+        found = self._store.read(lambda connection: days.last(connection, charge), None)
+        if found is None:  # a ledger without a row
             raise days.unpaid(charge)
         return found[0] if found else None
 
     def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, part: str | None = None) -> Preview:
         """Say what a charge would do, and touch nothing."""
         _check_charge(dataset, costs)
-
-        def work(connection: Connection) -> State | None:
-            return read_state(connection, dataset)
-
-        state = self._store.read(work, None)
+        state = self._store.read(lambda connection: read_state(connection, dataset), None)
         if state is None:
             state = State(Link(0, ""), unit, None, Counter(), 0)
         _check_unit(dataset, state.unit, unit)
@@ -300,11 +281,7 @@ class Ledger:
 
     def spent(self, dataset: str) -> Spent:
         """Return what all charges to a dataset come to, and its total."""
-
-        def work(connection: Connection) -> State | None:
-            return read_state(connection, dataset)
-
-        state = self._store.read(work, None)
+        state = self._store.read(lambda connection: read_state(connection, dataset), None)
         if state is None:
             raise self._unknown(dataset)
         return spent_of(dataset, state)
@@ -328,15 +305,11 @@ class Ledger:
         """Remember that a source's records are charged to a dataset; ``source`` is a digest of where it lies."""
         _check_name(dataset)
         _check_text(source, "a source", longest=200)
-
-        def work(connection: Connection) -> None:
-            datasets.put(connection, source, dataset)
-
-        self._store.write(dataset, work)
+        self._store.write(dataset, lambda connection: delivery.put_source(connection, source, dataset))
 
     def named_sources(self) -> dict[str, str]:
         """Return the dataset of every source that was named."""
-        return self._store.read(datasets.read, {})
+        return self._store.read(delivery.read_sources, {})
 
     def verify(self, release_charges: Iterable[Charge] = ()) -> list[Problem]:
         """Return every row that was altered, moved or deleted; an empty list if all are as they were written.
@@ -348,12 +321,8 @@ class Ledger:
             chain that someone rewrote from one row to its end.
         """
         charges = list(release_charges)
-
-        def work(connection: Connection) -> list[Problem]:
-            return find_problems(connection, charges)
-
         missing = [Problem(c.dataset, c.id, "a release was charged as this row, and it is missing.") for c in charges]
-        return self._store.read(work, missing)
+        return self._store.read(lambda connection: find_problems(connection, charges), missing)
 
     def _unknown(self, dataset: str) -> LedgerError:
         names = ", ".join(repr(name) for name in self.datasets()[:10]) or "none"

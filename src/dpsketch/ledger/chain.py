@@ -18,11 +18,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import delivery, origins
+from dpsketch.ledger import delivery
 from dpsketch.ledger.days import DAYS
-from dpsketch.ledger.delivery import DELIVERIES
+from dpsketch.ledger.delivery import DELIVERIES, ORIGINS
 from dpsketch.ledger.members import MEMBERS
-from dpsketch.ledger.origins import ORIGINS
 from dpsketch.ledger.parts import Division, worst_histories
 from dpsketch.ledger.singles import SINGLES
 from dpsketch.ledger.store import tables
@@ -125,7 +124,7 @@ def read_names(connection: Connection) -> list[str]:
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
     """Return a dataset's charges, oldest first."""
     rows = _rows(connection, dataset)
-    written, known = delivery.read_written(connection, dataset), origins.read(connection, dataset)
+    written, known = delivery.read_written(connection, dataset), delivery.read_origins(connection, dataset)
     with _parsing(dataset):
         return [_entry(row, written.get(row["id"]), known.get(row["id"])) for row in rows if row["kind"] == "charge"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpsketch.errors import LedgerError, ReleaseRefused
-from dpsketch.ledger.annexes import Annex, altered
+from dpsketch.ledger.annexes import Annex
 from dpsketch.ledger.store import has_table, tables
 from dpsketch.ledger.values import Charge
 
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["DAYS", "last", "put", "unpaid"]
 
-DAYS = Annex("days", "a day that its stream published", "a day of a stream", charge="stream")
+DAYS = Annex(
+    "days",
+    "a day that its stream published",
+    "a day of a stream",
+    doubted="the ledger's record of the days of a stream",
+    stopped="published",
+    charge="stream",
+)
 
 
 def put(connection: Connection, charge: Charge, day: int, publication: str) -> None:
     """Record that a day of a stream is about to be shown; refuse one that was shown with other noise."""
     _refuse_unpaid(connection, charge)
-    known = _trusted(connection, charge)
+    known = _published(connection, charge)
     if day in known:
         if known[day] != publication:
             raise ReleaseRefused(
@@ -62,15 +69,10 @@ def unpaid(charge: Charge) -> LedgerError:
 def last(connection: Connection, charge: Charge) -> list[tuple[int, str]]:
     """Return the newest day that a stream has shown, and what of it is recorded; nothing before one."""
     _refuse_unpaid(connection, charge)
-    known = _trusted(connection, charge)
+    known = _published(connection, charge)
     return [(max(known), known[max(known)])] if known else []
 
 
-def _trusted(connection: Connection, charge: Charge) -> dict[int, str]:
-    rows = DAYS.rows(connection, DAYS.table.c.stream == charge.digest)
-    if any(map(altered, rows)):
-        raise LedgerError(
-            "the ledger's record of the days of a stream is not as it was written, so it cannot be trusted. "
-            "Nothing was published. `dpsketch ledger verify` names the rows."
-        )
+def _published(connection: Connection, charge: Charge) -> dict[int, str]:
+    rows = DAYS.trusted(connection, DAYS.table.c.stream == charge.digest)
     return {row["day"]: row["publication"] for row in rows}

@@ -1,28 +1,46 @@
-"""What became of a paid release: whether anything of it ever left the memory of the process that drew it.
+"""What commands note beside the chains: what became of a paid release, where it came from, and whose its source is.
 
-A charge may be *bound* to what it pays for (which partials, budget and spec). It is then open until its release
-is about to be written. While it is open nobody has seen a bit of the draw, so whoever comes with the same binding may
-draw again for the same payment. It is closed once, by one process, before the first byte is written, and never opened
-again: a release that is lost after that is lost.
+**What became of it**: whether anything of it ever left the memory of the process that drew it. A charge may be *bound*
+to what it pays for (which partials, budget and spec). It is then open until its release is about to be written. While
+it is open nobody has seen a bit of the draw, so whoever comes with the same binding may draw again for the same
+payment. It is closed once, by one process, before the first byte is written, and never opened again: a release that is
+lost after that is lost.
 
 These rows lie beside the chain, one for each bound charge. Each has a digest of its own that covers the charge's. A
 charge without a row was handed to its caller when it was made, and counts as closed.
+
+**Where it came from**: which file was written, from which columns, and by whom. Commands know these, and the Python
+interface does not. No charge is decided by them, nor taken up again by them.
+
+**Whose its source is**: which dataset the records of a source are charged to, so that it is asked for once. A source is
+known by a digest of where it lies, which the caller makes: never of what it holds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from dpsketch.errors import LedgerError, ReleaseRefused
 from dpsketch.ledger.annexes import Annex, altered
-from dpsketch.ledger.values import Charge, row_digest
+from dpsketch.ledger.store import has_table, tables
+from dpsketch.ledger.values import Charge, Origin, row_digest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["DELIVERIES", "bind", "close", "find_open", "read_written"]
+__all__ = [
+    "DELIVERIES", "ORIGINS", "bind", "close", "find_open", "put_origin", "put_source", "read_origins", "read_sources",
+    "read_written",
+]  # fmt: skip
 
-DELIVERIES = Annex("deliveries", "what became of its release", "what became of a release")
+DELIVERIES = Annex(
+    "deliveries",
+    "what became of its release",
+    "what became of a release",
+    doubted="what became of charge {id} to dataset {dataset!r}",
+)
+ORIGINS = Annex("origins", "where it came from", "where a release came from")
 
 _OPEN, _WRITTEN = "charged", "written"
 
@@ -34,17 +52,15 @@ def bind(connection: Connection, charge: Charge, binding: str) -> None:
 
 def find_open(connection: Connection, dataset: str, binding: str) -> list[tuple[int, str]]:
     """Return number and digest of every charge of this binding that is still open, oldest first."""
-    rows = [row for row in _of(connection, dataset) if row["binding"] == binding]
-    for row in rows:
-        _refuse_altered(row)
+    columns = DELIVERIES.table.c
+    rows = DELIVERIES.trusted(connection, columns.dataset == dataset, columns.binding == binding)
     return [(row["id"], row["charge"]) for row in rows if row["state"] == _OPEN]
 
 
 def close(connection: Connection, charge: Charge) -> None:
     """Record that a release is about to be written; refuse if another process came first."""
-    rows = [row for row in _of(connection, charge.dataset) if row["id"] == charge.id]
-    for row in rows:
-        _refuse_altered(row)
+    table = DELIVERIES.table
+    rows = DELIVERIES.trusted(connection, table.c.dataset == charge.dataset, table.c.id == charge.id)
     if not rows or rows[0]["charge"] != charge.digest or rows[0]["state"] != _OPEN:
         raise ReleaseRefused(
             f"charge {charge.id} to dataset {charge.dataset!r} has already paid for a release that was written, by "
@@ -52,25 +68,47 @@ def close(connection: Connection, charge: Charge) -> None:
             "the command again."
         )
     closed = {**rows[0], "state": _WRITTEN}
-    table = DELIVERIES.table
     own = (table.c.dataset == charge.dataset) & (table.c.id == charge.id) & (table.c.state == _OPEN)
     change = table.update().where(own).values(state=_WRITTEN, digest=row_digest(closed))
     if connection.execute(change).rowcount != 1:
         raise LedgerError(f"charge {charge.id} to dataset {charge.dataset!r} changed meanwhile. Try again.")
 
 
+def put_origin(connection: Connection, charge: Charge, origin: Origin) -> None:
+    """Record where a charge came from; a charge that is taken up again comes from where it is now."""
+    table = ORIGINS.table
+    own = (table.c.dataset == charge.dataset) & (table.c.id == charge.id)
+    connection.execute(table.delete().where(own))
+    ORIGINS.add(connection, dataset=charge.dataset, id=charge.id, charge=charge.digest, **asdict(origin))
+
+
+def read_origins(connection: Connection, dataset: str) -> dict[int, Origin]:
+    """Return where each charge to a dataset came from, as far as it is known; nothing of a row that was altered."""
+    return {
+        row["id"]: Origin(row["output"], row["columns"], row["who"])
+        for row in ORIGINS.rows(connection, ORIGINS.table.c.dataset == dataset)
+        if not altered(row)
+    }
+
+
+def put_source(connection: Connection, source: str, dataset: str) -> None:
+    """Remember the dataset of a source; the last one stated holds."""
+    table = tables().sources
+    connection.execute(table.delete().where(table.c.source == source))
+    connection.execute(table.insert().values(source=source, dataset=dataset))
+
+
+def read_sources(connection: Connection) -> dict[str, str]:
+    """Return the dataset of each source; none where the ledger is of a version that had no such rows."""
+    from sqlalchemy import select
+
+    table = tables().sources
+    if not has_table(connection, table):
+        return {}
+    return {row.source: row.dataset for row in connection.execute(select(table))}
+
+
 def read_written(connection: Connection, dataset: str) -> dict[int, bool]:
     """Say of each bound charge whether its release was written, or at least begun."""
-    return {row["id"]: row["state"] == _WRITTEN for row in _of(connection, dataset)}
-
-
-def _of(connection: Connection, dataset: str) -> list[dict[str, Any]]:
-    return DELIVERIES.rows(connection, DELIVERIES.table.c.dataset == dataset)
-
-
-def _refuse_altered(row: dict[str, Any]) -> None:
-    if altered(row):
-        raise LedgerError(
-            f"what became of charge {row['id']} to dataset {row['dataset']!r} is not as it was written, so it cannot "
-            "be trusted. Nothing was charged. `dpsketch ledger verify` names the rows."
-        )
+    rows = DELIVERIES.rows(connection, DELIVERIES.table.c.dataset == dataset)
+    return {row["id"]: row["state"] == _WRITTEN for row in rows}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dpsketch.errors import LedgerError, ReleaseRefused
-from dpsketch.ledger.annexes import Annex, altered
+from dpsketch.errors import ReleaseRefused
+from dpsketch.ledger.annexes import Annex
 from dpsketch.ledger.values import Charge
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MEMBERS", "add", "refuse_other_part"]
 
-MEMBERS = Annex("members", "what was released as which part", "what was released as a part")
+MEMBERS = Annex(
+    "members",
+    "what was released as which part",
+    "what was released as a part",
+    doubted="the ledger's record of what was released as which part",
+)
 
 # So many names are looked for at a time; a database takes some thousands.
 _AT_ONCE = 500
@@ -30,12 +35,7 @@ def refuse_other_part(connection: Connection, dataset: str, part: str, names: Se
     for start in range(0, len(names), _AT_ONCE):
         columns = MEMBERS.table.c
         own = columns.dataset == dataset, columns.name.in_(names[start : start + _AT_ONCE])
-        for row in MEMBERS.rows(connection, *own):
-            if altered(row):
-                raise LedgerError(
-                    "the ledger's record of what was released as which part is not as it was written, so it cannot be "
-                    "trusted. Nothing was charged. `dpsketch ledger verify` names the rows."
-                )
+        for row in MEMBERS.trusted(connection, *own):
             if row["part"] != part:
                 raise ReleaseRefused(
                     f"this sketch, or one that is merged into it, was released as part {row['part']!r} of dataset "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import LedgerError
+from dpsketch.ledger import delivery
 from dpsketch.ledger.book import Ledger
 from dpsketch.ledger.values import Charge, Origin, canonical
 from dpsketch.privacy import Cost
@@ -91,6 +92,6 @@ class Payment(Ledger):
         ReleaseRefused
             Another process closed the charge. This one must not write what it drew.
         """
-        if self.made is None:
+        if (made := self.made) is None:
             raise LedgerError("this payment has not been made, so nothing can be written for it.")
-        self._close(self.made)
+        self._store.write(made.dataset, lambda connection: delivery.close(connection, made))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpsketch.errors import LedgerError, ReleaseRefused
-from dpsketch.ledger.annexes import Annex, altered
+from dpsketch.errors import ReleaseRefused
+from dpsketch.ledger.annexes import Annex
 from dpsketch.ledger.values import Charge
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SINGLES", "add", "refuse_charged"]
 
-SINGLES = Annex("singles", "what it used up", "what a release used up")
+SINGLES = Annex(
+    "singles",
+    "what it used up",
+    "what a release used up",
+    doubted="the ledger's record of what was released once",
+)
 
 
 def add(connection: Connection, charge: Charge, names: Sequence[str]) -> None:
@@ -30,12 +35,7 @@ def add(connection: Connection, charge: Charge, names: Sequence[str]) -> None:
 
 def refuse_charged(connection: Connection, names: Sequence[str]) -> None:
     """Refuse what a charge to any dataset has used up."""
-    for row in SINGLES.rows(connection, SINGLES.table.c.name.in_(names)):
-        if altered(row):
-            raise LedgerError(
-                "the ledger's record of what was released once is not as it was written, so it cannot be trusted. "
-                "Nothing was charged. `dpsketch ledger verify` names the rows."
-            )
+    for row in SINGLES.trusted(connection, SINGLES.table.c.name.in_(names)):
         raise ReleaseRefused(
             f"this sketch, or a copy of it, was charged before, as row {row['id']} of dataset {row['dataset']!r}, and "
             "is private for one release only. Nothing was charged. If nothing of that release was written, repeat its "

@@ -67,13 +67,12 @@ def tables() -> Tables:
 
     metadata = MetaData()
     numbers = {"format": Integer, "rows": BigInteger, "id": BigInteger, "day": BigInteger}
-
-    def table(name: str, keys: str, others: str) -> Table:
+    made = {}
+    for field, (name, keys, others) in _LAYOUT.items():
         key = [Column(each, numbers.get(each, Text), primary_key=True, autoincrement=False) for each in keys.split()]
         rest = [Column(each, numbers.get(each, Text), nullable=False) for each in others.split()]
-        return Table(name, metadata, *key, *rest)
-
-    return Tables(**{field: table(*layout) for field, layout in _LAYOUT.items()})
+        made[field] = Table(name, metadata, *key, *rest)
+    return Tables(**made)
 
 
 class Store:

@@ -36,7 +36,7 @@ class Accumulator(Partial, Generic[SpecT]):
     _seen: KeyType | None = None
     _cut: Cut = Cut()
     # What the bounds cut, in a word.
-    cut_of: ClassVar[str] = "records"
+    cut_words: ClassVar[str] = "records"
     # Whether something that was drawn before the release came from a seeded source, as in tests.
     _for_tests: bool = False
     # Whether anything was ever added: from then on a key is what it is.

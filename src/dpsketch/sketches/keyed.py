@@ -14,9 +14,9 @@ from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec
-from dpsketch.sketches.weights import WeightGrid, checked_total, record_amounts
+from dpsketch.sketches.weights import WeightGrid, checked_total
 
-__all__ = ["KeyedPartial", "WeighedSketch", "WeighedSpec"]
+__all__ = ["KeySetPartial", "KeyedPartial", "WeighedSketch", "WeighedSpec"]
 
 
 class KeyedPartial(Partial):
@@ -58,6 +58,34 @@ class KeyedPartial(Partial):
         """Add records, as one change."""
 
 
+class KeySetPartial(Partial):
+    """A sensitive sketch of which keys there are: each counts once, however often it comes."""
+
+    @takes_frames
+    def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
+        """Add records.
+
+        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
+        ``update(frame, key="url", user="visitor")``.
+
+        Parameters
+        ----------
+        keys : list, NumPy, Arrow, pandas or polars column
+            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
+        users : same, optional
+            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
+            come in one update. (An exact count bounds them when it is released, and takes them in any order.)
+        disjoint_users : bool, optional
+            State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
+            (It means nothing to an exact count.)
+        """
+        self._update(keys, users, disjoint_users)
+
+    @abstractmethod
+    def _update(self, keys: Any, users: Any, disjoint_users: bool) -> None:
+        """Add records, as one change."""
+
+
 class WeighedSpec(UnitSpec, Protocol):
     """A spec of counters that hold weights."""
 
@@ -83,10 +111,6 @@ class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
     """
 
     _mass: int = 0
-
-    def _amounts(self, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
-        """Return what each record of a batch adds, in grid units."""
-        return record_amounts(self._spec.weight_grid, batch, weights, counts)
 
     def _bounded(self, batch: KeyBatch, users: Any, weights: Any) -> Bounded:
         """Return what counts of a batch once each user's part of it is bounded."""

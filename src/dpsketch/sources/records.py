@@ -70,7 +70,7 @@ class Columns:
                 raise InvalidInput(f"{name} is 'int', 'text' or None, not {value!r}.")
         if isinstance(self.key, tuple) and (len(self.key) < 2 or len(set(self.key)) < len(self.key)):
             raise InvalidInput("a compound key has two or more different columns. Name each once.")
-        if self.compound and self.key_type == "int":
+        if isinstance(self.key, tuple) and self.key_type == "int":
             raise InvalidInput("a key of several columns is text: drop the key type.")
 
     @property

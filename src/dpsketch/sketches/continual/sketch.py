@@ -30,7 +30,7 @@ from dpsketch.sketches.continual.choice import DesignName, Objective, choose_des
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.series import Calendar, PrivateSeries, caveat_of, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
-from dpsketch.sketches.continual.stream import Terms
+from dpsketch.sketches.continual.stream import SeizableStream, Terms
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.permit import obtain
@@ -302,9 +302,9 @@ class ContinualSketch(StoredStream):
         self._skipped -= dropped  # today's sketch took them for records of nobody
 
     def _change_today(self, change: Callable[[Any], None], visitors: list[bytes], day: int) -> None:
-        at_once = self._stream.counts_at_once
-        today = self._adapter.start() if at_once else self._today
-        if at_once:
+        at_once = self._stream if isinstance(self._stream, SeizableStream) else None
+        today = self._today if at_once is None else self._adapter.start()
+        if at_once is not None:
             today._partials = self._today._partials  # what was merged before is refused
         unchanged, begun = self._changed_by is None, today._changes
         self._begin_change()
@@ -312,13 +312,13 @@ class ContinualSketch(StoredStream):
         try:
             change(today)
         except Exception:
-            if unchanged and (at_once or today._changes == begun):  # refused before anything was counted
+            if unchanged and (at_once is not None or today._changes == begun):  # refused before anything was counted
                 self._visits.forget(before)
                 self._undo_change()
             raise
-        if at_once:
+        if at_once is not None:
             self._today._partials = today._partials
-            self._stream.take(self._layout.joined(self._adapter.counted(today)))
+            at_once.take(self._layout.joined(self._adapter.counted(today)))
 
     def empty_day(self) -> Any:
         """Return an empty sketch of the kind that a day counts, to be filled elsewhere and merged into today."""
@@ -335,7 +335,7 @@ class ContinualSketch(StoredStream):
             raise InvalidInput("where users are protected, records of a day come by update, which knows their days.")
         self._stream.refuse_after_the_end()
         self._change_today(lambda today: today.merge(part), [], self.days_published + 1)
-        if self._stream.counts_at_once:
+        if isinstance(self._stream, SeizableStream):
             part._begin_change()  # never lifted: it refuses everything from here on
 
     def publish_day(self, *, state: str | PathLike[str] | None = None) -> Any:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -83,9 +83,6 @@ class Stream:
     """
 
     __slots__ = ("_day", "_design", "_horizon", "_marks", "_permit", "_state", "_tables")
-
-    counts_at_once: ClassVar[bool] = False
-    """Whether records are added as they come, so that nothing exact is kept of today."""
 
     def __init__(self, terms: Terms, permit: Permit) -> None:
         self._design = terms.design
@@ -210,10 +207,6 @@ class Stream:
         if self._day == 0:
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
 
-    def take(self, records: Integers) -> None:
-        """Add records of today as they come, where :attr:`counts_at_once`; within a change of the owner."""
-        raise NotImplementedError
-
     def end_day(self, today: Integers) -> None:
         """Publish a day. Called within a change of the owner, which an interruption ends."""
         self.refuse_after_the_end()
@@ -272,8 +265,6 @@ class SeizableStream(Stream):
 
     __slots__ = ()
 
-    counts_at_once: ClassVar[bool] = True
-
     @classmethod
     def _drawing(cls, found: Calibration, law: Noise, terms: Terms) -> Calibration:
         """Return the two parts, of which one record is in one only: before the seizure, or after it."""
@@ -308,7 +299,10 @@ class SeizableStream(Stream):
         self._state[place] = self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)
 
     def take(self, records: Integers) -> None:
-        """Add records of today to the sums for the coming days."""
+        """Add records of today to the sums for the coming days, as they come: nothing exact is kept of today.
+
+        Called within a change of the owner.
+        """
         self._bands.take(self._state, records)
 
     def end_day(self, today: Integers) -> None:

@@ -20,7 +20,7 @@ from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSket
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total
+from dpsketch.sketches.weights import checked_total, record_amounts
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -109,7 +109,7 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
             self._admit_users(bounded, weights, disjoint_users)
             self._clipped += self._spec.user_clip.add(self._table, bounded, self._row_keys)
         else:
-            amounts = self._amounts(batch, weights, counts)
+            amounts = record_amounts(self._spec.weight_grid, batch, weights, counts)
             self._admit_records(batch, amounts, weights, counts)
             self._skipped += nulls
             add_batch(self._table, batch.fingerprints, self._row_keys, amounts)

@@ -21,20 +21,14 @@ from dpsketch.privacy import Budget, Guarantee, Unit, per_record
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of
-from dpsketch.sketches.density.class_densities import (
-    add_classes,
-    angular_scores,
-    angular_sums,
-    class_kernel,
-    density_spec,
-    scaled_between,
-)
+from dpsketch.sketches.density.class_answers import ClassAnswers
+from dpsketch.sketches.density.class_densities import add_classes, class_kernel, density_spec, scaled_between
 from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
 from dpsketch.sketches.density.class_labels import codes_of, listed, public_labels
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec, chosen_records
-from dpsketch.sketches.density.class_sums import PrivateClassSums, fitting_extras
+from dpsketch.sketches.density.class_sums import fitting_extras
 from dpsketch.sketches.density.embedding import embedding_map
-from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
+from dpsketch.sketches.density.estimator import checked, scikit_learn
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, read_bounds
 from dpsketch.sketches.permit import Permit, obtain
@@ -47,11 +41,10 @@ __all__ = ["DensityClassifier"]
 
 Floats = npt.NDArray[np.float64]
 
-_COSINE_SCALE = 0.05
 _SEEN = ("n_features_in_", "feature_names_in_")
 
 
-class DensityClassifier(Estimator):
+class DensityClassifier(ClassAnswers):
     """Classify points by the class whose records are most alike.
 
     *Embeddings* (``kernel="linear"``, the default without ``bounds``): each class has the sum of its vectors, of length
@@ -140,11 +133,7 @@ class DensityClassifier(Estimator):
     ['up', 'right']
     """
 
-    classes_: npt.NDArray[Any]
-    densities_: list[PrivateDensity]
-    sums_: PrivateClassSums
     guarantee_: Guarantee
-    centre_: Floats
     charge_: Charge | None
     n_features_in_: int
 
@@ -333,9 +322,6 @@ class DensityClassifier(Estimator):
         """What partial_fit has counted. Sensitive."""
         return vars(self).get("_partial")
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "guarantee_" in vars(self)
-
     def _started(self, features: int, labels: npt.NDArray[Any], caveat: str | None) -> ClassPartial:
         unit = per_record() if self.unit is None else self.unit
         if not isinstance(unit, Unit) or unit.max_weight != 1:
@@ -360,63 +346,6 @@ class DensityClassifier(Estimator):
         if "feature_names_in_" not in fitted:
             vars(self).pop("feature_names_in_", None)
         return self
-
-    def kernel_sums(self, X: Any) -> Floats:
-        """Return the estimated kernel sum of each point in each class, an array of n × classes.
-
-        For the angular kernel, what points at a right angle have, 2^−power a record, is subtracted: the classes then
-        differ by what is alike, and not by the noise in their sizes.
-        """
-        checks = scikit_learn().validation
-        checks.check_is_fitted(self)
-        points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
-        if self._sums is not None:
-            return self._sums.kernel_sums(self._vectors(points))
-        scaled = scaled_between(points, self.bounds) - self.centre_
-        if self._angular:
-            return angular_sums(self.densities_, scaled, float(self.smoothing))
-        return np.stack([density.estimate(scaled).value for density in self.densities_], axis=1)
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class of each point: the one with the largest score."""
-        scores = self._scores(X)
-        return np.asarray(self.classes_[np.argmax(scores, axis=1)])
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the score of each point in each class, n × classes; of two classes, the second's log odds.
-
-        For the linear kernel: about the cosine of the point and the class's sum, less where noise hides the class. For
-        the angular one: kernel sums as if all classes were of one length, as far as noise lets their lengths be told.
-        For others: the kernel sums.
-        """
-        scikit_learn().validation.check_is_fitted(self)
-        if len(self.classes_) > 2:
-            return self._scores(X)
-        shares = self.predict_proba(X)
-        return np.asarray(np.log(shares[:, 1]) - np.log(shares[:, 0]))
-
-    def _scores(self, X: Any) -> Floats:
-        checks = scikit_learn().validation
-        checks.check_is_fitted(self)
-        if self._sums is None:
-            return angular_scores(self.densities_, self.kernel_sums(X)) if self._angular else self.kernel_sums(X)
-        points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
-        return self._sums.scores(self._vectors(points))
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, its share of all classes' scores.
-
-        Where noise makes a sum small or negative it is replaced by a small positive number, at the scale of the noise
-        and in the same order. For the linear kernel, scores are cosines: their exponentials, at a scale of a twentieth,
-        are in the right order, and not calibrated.
-        """
-        sums = self._scores(X)
-        if self._sums is not None:
-            likelihoods = np.exp((sums - sums.max(axis=1, keepdims=True)) / _COSINE_SCALE)
-            return np.asarray(likelihoods / likelihoods.sum(axis=1, keepdims=True))
-        scale = self.densities_[0].noise_scale
-        positive = scale * np.logaddexp(0, sums / scale)
-        return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
     def _public_centre(self, spec: DensitySpec) -> Floats | None:
         """Return the origin of directions, after scaling; None where it is to be private."""
@@ -444,16 +373,3 @@ class DensityClassifier(Estimator):
     @property
     def _linear(self) -> bool:
         return self.kernel == "linear" or (self.kernel is None and self.bounds is None)
-
-    @property
-    def _sums(self) -> PrivateClassSums | None:
-        """What a fit with the linear kernel released; None where the last fit had another."""
-        return getattr(self, "sums_", None)
-
-    @property
-    def _angular(self) -> bool:
-        return isinstance(self.densities_[0].spec.kernel, Angular)
-
-    def _vectors(self, X: Floats) -> Floats:
-        """Return vectors of length at most 1, but for what the map itself scales down."""
-        return X if self.bounds is None else scaled_between(X, self.bounds) / np.sqrt(X.shape[1])

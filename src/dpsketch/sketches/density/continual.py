@@ -14,7 +14,7 @@ from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE
-from dpsketch.sketches.density.private import PrivateDensity, _point
+from dpsketch.sketches.density.private import PrivateDensity, written_point
 from dpsketch.sketches.density.sketch import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec
 
@@ -73,7 +73,7 @@ class DailyDensity(Adapter):
 
     def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a point, as in 1.5,2."""
-        return _point(str(text), self.spec.dim)
+        return written_point(str(text), self.spec.dim)
 
     def read(self, release: PrivateDensity, asked: Any, confidence: float) -> Estimates:
         """Return the kernel sum at a point."""

@@ -34,7 +34,7 @@ from dpsketch.sketches.specs import fingerprint_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity"]
+__all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity", "written_point"]
 
 DensityEstimator = Literal["mean", "median_of_means"]
 Floats = npt.NDArray[np.float64]
@@ -273,7 +273,7 @@ class PrivateDensity(DrawnRelease):
         if estimator not in (None, "density", "sum"):
             raise InvalidInput("of a density the estimator is density, a mean similarity, or sum, that of all records.")
         written = [str(one) for one in asked]
-        points = [_point(text, self.spec.dim) for text in written]
+        points = [written_point(text, self.spec.dim) for text in written]
         if estimator == "sum":
             return replace(self.estimate(points, confidence=confidence), key=written)
         found = self.density(points, confidence=confidence)
@@ -418,7 +418,8 @@ def _asked(points: Any, batch: VectorBatch | SetBatch) -> list[Any]:
     return list(batch.values[:, 0].tolist() if batch.values.shape[1] == 1 else batch.values.tolist())
 
 
-def _point(text: str, dim: int) -> list[float]:
+def written_point(text: str, dim: int) -> list[float]:
+    """Read a point as it is written on the command line: its coordinates, with commas between them."""
     try:
         point = [float(part) for part in text.split(",")]
     except ValueError:

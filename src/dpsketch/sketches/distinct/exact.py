@@ -22,7 +22,7 @@ from dpsketch.sketches.distinct.matching import owned_keys
 from dpsketch.sketches.distinct.private import DistinctRelease
 from dpsketch.sketches.distinct.spec import calibrate_number
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.keyed import KeySetPartial
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, fingerprint_of, hold_key_columns
 from dpsketch.sketches.weights import WeightGrid
@@ -89,7 +89,7 @@ class DistinctSetSpec(StoredSpec):
         return ReleasePreview(calibrated.guarantee(self.unit), error, error)
 
 
-class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
+class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
     """The sensitive set of distinct keys: ``dps.DistinctSketch(exact=True)`` starts one.
 
     Use it wherever eight bytes a key can be held: its error is the noise alone. A key is remembered by 64 bits of its
@@ -126,7 +126,7 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
     """
 
     kind: ClassVar[str] = "distinct-set"
-    cut_of: ClassVar[str] = "keys"
+    cut_words: ClassVar[str] = "keys"
 
     def __init__(self, *, unit: Unit, key_type: KeyType | None = None) -> None:
         self._start(DistinctSetSpec(unit, key_type))
@@ -141,22 +141,7 @@ class DistinctSet(PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
     def __repr__(self) -> str:
         return f"<DistinctSet by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
 
-    @takes_frames
-    def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor")``.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. In any order.
-        disjoint_users : bool, optional
-            Goes with other sketches, and means nothing here: users may be in any number of batches.
-        """
+    def _update(self, keys: Any, users: Any, disjoint_users: bool) -> None:
         batch = fingerprint(keys, self._key_type)
         counted, skipped = self._counted, batch.skipped
         if self._protects_users(users, disjoint_users):

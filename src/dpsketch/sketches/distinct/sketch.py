@@ -19,9 +19,9 @@ from dpsketch.sketches.distinct.exact import DistinctSet
 from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.keyed import KeySetPartial
 from dpsketch.sketches.permit import Calibration, Part
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.specs import fingerprint_of, stated_unit
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["DistinctSketch"]
 
 
-class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
+class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
     """The sensitive sketch of the number of distinct keys.
 
     Parameters
@@ -81,9 +81,7 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
             return super().__new__(cls, unit=unit)  # a bound that is to be chosen is refused there
         if buckets is not None or seed is not None:
             raise InvalidInput("an exact count has no bitmap: leave buckets= and seed= out, or exact=.")
-        if unit is None:
-            raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
-        return DistinctSet(unit=unit, key_type=key_type)
+        return DistinctSet(unit=stated_unit(unit), key_type=key_type)
 
     def __init__(
         self,
@@ -104,23 +102,7 @@ class DistinctSketch(PlainSketch[DistinctSpec, PrivateDistinct]):
     def __repr__(self) -> str:
         return f"<DistinctSketch {self._spec.buckets} buckets, spec {fingerprint_of(self._spec)}, sensitive>"
 
-    @takes_frames
-    def update(self, keys: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
-        """Add records.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, key="url", user="visitor")``.
-
-        Parameters
-        ----------
-        keys : list, NumPy, Arrow, pandas or polars column
-            Integers or text. Null keys are skipped and counted in :attr:`skipped_nulls`.
-        users : same, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. All records of a user must
-            come in one update.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or sketch; nothing is then compared or remembered.
-        """
+    def _update(self, keys: Any, users: Any, disjoint_users: bool) -> None:
         batch = fingerprint(keys, self._key_type)
         if not self._protects_users(users, disjoint_users):
             prints, skipped, counted, cut = batch.fingerprints, batch.skipped, self._counted, Cut()

@@ -25,6 +25,7 @@ from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.weights import record_amounts
 
 __all__ = ["HeavyHitters"]
 
@@ -117,7 +118,7 @@ class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec
             self._admit_users(bounded, weights, disjoint_users)
             self._add_users(records.take(bounded.rows), bounded)
         else:
-            amounts = self._amounts(batch, weights, counts)
+            amounts = record_amounts(self._spec.weight_grid, batch, weights, counts)
             summed = _summed(column, batch.kept, amounts)
             units = amounts if summed is None else summed[1]
             if summed is not None:

@@ -32,7 +32,7 @@ from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes import VoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
 from dpsketch.sketches.keyed import KeyedPartial
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.specs import fingerprint_of, stated_unit
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -110,10 +110,8 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
             raise InvalidInput("max_counters= bounds the memory already: leave memory_limit= and temp_directory= out.")
         if grid != 1:
             raise InvalidInput("with max_counters= a key counts once for a record or user: leave grid= out.")
-        if unit is None:
-            raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
         seed = DEFAULT_SEED if seed is None else seed
-        return VoteHistogram(unit=unit, max_counters=max_counters, seed=seed, key_type=key_type)
+        return VoteHistogram(unit=stated_unit(unit), max_counters=max_counters, seed=seed, key_type=key_type)
 
     def __init__(
         self,

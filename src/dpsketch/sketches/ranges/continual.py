@@ -13,7 +13,7 @@ from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.heavy.spec import DENSE, TreeNoise
-from dpsketch.sketches.ranges.private import PrivateRanges, _range_or_share
+from dpsketch.sketches.ranges.private import PrivateRanges, range_or_share
 from dpsketch.sketches.ranges.sketch import RangeSketch
 from dpsketch.sketches.ranges.spec import TABLES, RangeSketchSpec
 
@@ -73,7 +73,7 @@ class DailyRanges(Adapter):
 
     def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a share, or a pair (low, high), as in 50% or 10:20."""
-        return _range_or_share(str(text))
+        return range_or_share(str(text))
 
     def read(self, release: PrivateRanges, asked: Any, confidence: float) -> Estimates:
         """Return the quantile of a share, or how many lie in a range."""

@@ -33,7 +33,7 @@ from dpsketch.sketches.tails import widening
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PrivateRanges", "Quantile", "level_keys"]
+__all__ = ["PrivateRanges", "Quantile", "level_keys", "range_or_share"]
 
 # Queries a round; their paths fill a few megabytes.
 _CHUNK = 1 << 14
@@ -226,7 +226,7 @@ class PrivateRanges(DrawnRelease):
         """Answer ranges (low:high) by counts and percentages (50%) by quantiles: all of each in one search."""
         require_keys(asked)
         written = [str(one) for one in asked]
-        wanted = [_range_or_share(text) for text in written]
+        wanted = [range_or_share(text) for text in written]
         pairs = [one for one in wanted if isinstance(one, tuple)]
         counts = self.ranges([low for low, _ in pairs], [high for _, high in pairs], confidence=confidence)
         counted = zip(counts.value, counts.low, counts.high, strict=True)
@@ -285,7 +285,7 @@ def _share(share: Any) -> float:
     return float(number)
 
 
-def _range_or_share(text: str) -> tuple[int, int] | float:
+def range_or_share(text: str) -> tuple[int, int] | float:
     """Read low:high, or a percentage as a share."""
     try:
         if text.endswith("%"):

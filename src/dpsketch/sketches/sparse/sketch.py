@@ -22,7 +22,7 @@ from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
 from dpsketch.sketches.sparse.threshold import Survivors
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import COUNTER_LIMIT
+from dpsketch.sketches.weights import COUNTER_LIMIT, record_amounts
 
 __all__ = ["SparseHistogram"]
 
@@ -115,7 +115,7 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
             self._admit_users(bounded, weights, disjoint_users, units)
             self._entries.add(positions, units)
         else:
-            amounts = self._amounts(batch, weights, counts)
+            amounts = record_amounts(self._spec.weight_grid, batch, weights, counts)
             positions = spec.positions(batch.fingerprints, batch.key_type)
             self._admit_records(batch, amounts, weights, counts)
             self._entries.add(positions, amounts)
