@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more, the largest fewer) and
 keeps the figures in results/decoding.json, case by case. ``--missing`` goes on where that was interrupted; ``--quick``
-takes a tenth of the seeds and keeps nothing; ``--only WORDS`` takes the cases whose name has these words; ``--page``
-prints the table of the page on decoding, ``--picture FILE`` draws it.
+takes a tenth of the seeds and keeps nothing, nor does ``--first-seed N``, which takes other tables; ``--only WORDS``
+takes the cases whose name has these words; ``--page`` prints the table of the page on decoding, ``--picture FILE``
+draws it.
 
 A case holds if each group of keys is covered by 94% of its 95% intervals (all keys; the 30 heaviest; ranks 100–300;
 keys that are not there), or by no less than three standard errors between tables below 95%, and if the error is at
@@ -340,6 +341,7 @@ def main(arguments: list[str]) -> None:
     """Measure, or print or draw what was measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding")
     parser.add_argument("--quick", action="store_true", help="a tenth of the seeds; nothing is kept")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help="other tables than those kept")
     parser.add_argument("--missing", action="store_true", help="the cases that were not kept yet, with all their seeds")
     parser.add_argument("--only", default="", help="the cases whose name has these words")
     parser.add_argument("--page", action="store_true", help="print the table of what was kept")
@@ -358,9 +360,12 @@ def main(arguments: list[str]) -> None:
             chosen = [case for case in chosen if (case.title, FIRST_SEED, case.seeds) not in done]
         for case in chosen:
             seeds = max(1, case.seeds // 10) if asked.quick else case.seeds
-            row = measured(case, range(FIRST_SEED, FIRST_SEED + seeds))
+            row = measured(case, range(asked.first_seed, asked.first_seed + seeds))
             print(line(row), *shortcomings(row), flush=True)
-            if not asked.quick:
+            strays = row.get("strays before clipping", {})
+            for group, share in row.get("covered before clipping", {}).items():
+                print(f"  of the users who came, {group}: {share:.1f} ± {strays.get(group, math.nan):.1f}")
+            if not asked.quick and asked.first_seed == FIRST_SEED:
                 kept[case.title] = row
                 order = [one.title for one in cases()]
                 rows = sorted(kept.values(), key=lambda one: order.index(one["case"]))
