@@ -157,15 +157,20 @@ def baskets(name: str, most: int) -> tuple[Integers, Integers]:
 def left_out(users: Integers, items: Integers, spec: CountSketchSpec) -> tuple[Integers, int]:
     """Return the keys that clipping leaves out, one for each user who loses it, and how many users lose any.
 
-    Users are gone through side by side, first key by first key; every key has the weight 1.
+    Those who have two keys in a cell are gone through side by side, first key by first key; the others lose nothing.
+    Every key has the weight 1.
     """
     bounds = {"max_keys": spec.unit.max_keys, "max_units": 1, "seed": spec.seed}
     kept = bound(users, fingerprint(items, "int"), spec.weight_grid.one, user_type=None, **bounds)
     buckets, signs = cells(kept.fingerprints, row_keys(spec.seed, spec.rows), spec.width)
     lengths, counted = np.diff(kept.starts), np.ones(len(kept.fingerprints), bool)
-    norms = np.zeros(len(lengths), np.int64)
-    for place in range(int(lengths.max())):
-        owners = np.flatnonzero(lengths > place)
+    norms, sharing = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), bool)
+    runs = np.repeat(np.arange(len(lengths)) * spec.width, lengths)
+    for row in range(spec.rows):
+        held = np.sort(runs + buckets[:, row])
+        sharing[held[1:][held[1:] == held[:-1]] // spec.width] = True
+    for place in range(int(lengths.max(where=sharing, initial=0))):
+        owners = np.flatnonzero(sharing & (lengths > place))
         here = kept.starts[owners] + place
         gained = np.full(len(here), spec.rows)
         for earlier in range(place):
