@@ -231,7 +231,9 @@ def test_a_bound_that_is_chosen_is_stated_with_every_answer(dpsketch: Runner, tm
         refused = dpsketch(*command, wrong, *budget)
         assert refused.code == 1
         assert "a whole number, or auto" in refused.err
-    other = dpsketch("run", "counts", "many.csv", "--key", "url", "--user", "visitor", "--max-keys", "auto", *BUDGET,
-                     "-o", "c.dps")  # fmt: skip
-    assert other.code == 1
-    assert "state max_keys" in other.err
+    for kind in (["counts"], ["distinct", "--exact"]):
+        other = dpsketch("run", *kind, "many.csv", "--key", "url", "--user", "visitor", "--max-keys", "auto", *BUDGET,
+                         "-o", "c.dps")  # fmt: skip
+        assert other.code == 1
+        assert "--max-keys 'auto' lets a release choose the bound" in other.err
+        assert "state --max-keys N." in other.err

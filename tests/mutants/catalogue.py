@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.mutants import answers, audited, budgets, classes, contributions, names, releases, service, streams, tables
+from tests.mutants import (
+    answers,
+    audited,
+    budgets,
+    classes,
+    contributions,
+    names,
+    plain,
+    releases,
+    service,
+    statements,
+    streams,
+    tables,
+)
 from tests.mutants.gate import Mutant
 
 __all__ = ["MUTANTS"]
@@ -27,9 +40,14 @@ MUTANTS: list[Mutant] = [
     *budgets.ACCOUNTING,
     *budgets.WORDS,
     *tables.SOURCES,
+    *plain.HASHES,
+    *plain.CELLS,
+    *plain.USERS,
+    *plain.KEYS,
     *contributions.NUMBERS,
     *contributions.USERS,
     *contributions.PARTIALS,
+    *statements.STATEMENTS,
     *answers.LOCAL,
     *answers.INTERVALS,
     *service.STRANGERS,

@@ -72,18 +72,32 @@ def test_pieces_make_no_difference(piece: int, monkeypatch: pytest.MonkeyPatch) 
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     data = np.random.default_rng(1).integers(0, 256, offsets[-1]).astype(np.uint8)
     row_keys = np.array([5, 77], np.uint64)
-    hashes, tables = np.empty((2, len(lengths)), np.uint64), np.zeros((2, 2, 16), np.int64)
-    for way, (slices, add) in enumerate(
-        [
-            (xxh64.hash_slices.plain, countsketch.add_ones.plain),
-            (xxh64.hash_slices.compiled, countsketch.add_ones.compiled),
-        ]
-    ):
-        slices(data, offsets, SEED, hashes[way])
-        add(tables[way], hashes[way], row_keys)
-    np.testing.assert_array_equal(*hashes)
-    np.testing.assert_array_equal(*tables)
-    assert np.abs(tables).sum() > 0
+    hashes, integers = np.empty((2, 2, len(lengths)), np.uint64)
+    tables, weighted = np.zeros((2, 2, 2, 16), np.int64)
+    values = []
+    for at, way in enumerate(("plain", "compiled")):
+        getattr(xxh64.hash_slices, way)(data, offsets, SEED, hashes[at])
+        getattr(xxh64.hash_integers, way)(hashes[at], SEED, integers[at])
+        getattr(countsketch.add_ones, way)(tables[at], hashes[at], row_keys)
+        getattr(countsketch.add_weighted, way)(weighted[at], hashes[at], row_keys, lengths)
+        values.append(getattr(countsketch.row_values, way)(weighted[at], hashes[at], row_keys))
+    for plain, compiled in (hashes, integers, tables, weighted, values):
+        np.testing.assert_array_equal(plain, compiled)
+        assert np.any(plain)
+
+
+@pytest.mark.parametrize("piece", [3, 16_384], ids=["many pieces", "one piece"])
+def test_pieces_of_identities_make_no_difference(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "PIECE", piece)
+    edges = np.cumsum(np.arange(41))
+    data = np.random.default_rng(2).integers(0, 256, edges[-1]).astype(np.uint8)
+    secret = np.array([5, 2**63 + 9], np.uint64)
+    found = np.empty((2, 2, 40, 3), np.uint64)
+    for at, way in enumerate(("plain", "compiled")):
+        texts, integers = found[at]
+        getattr(identity.identify_texts, way)(data, edges, secret, texts[:, :2], texts[:, 2])
+        getattr(identity.identify_integers, way)(texts[:, 2].copy(), secret, integers[:, :2], integers[:, 2])
+    np.testing.assert_array_equal(*found)
 
 
 @settings(deadline=None, max_examples=60)
@@ -248,6 +262,23 @@ def test_a_crowd_is_refused_either_way(way: str) -> None:
     group = getattr(grouping.group, way)
     left = np.zeros(4, np.int64), np.zeros(4, np.int64)
     assert not group(slots, np.uint64(3), ids, units, 4, *rows, order, fill, True, *left)
+
+
+@pytest.mark.parametrize("way", ["plain", "compiled"])
+@pytest.mark.parametrize("half", [0, 1], ids=["first word", "second word"])
+def test_keys_that_share_their_place_and_half_of_their_identity_are_two(way: str, half: int) -> None:
+    slots, ids, units = np.zeros(4, np.uint64), np.zeros((8, 2), np.uint64), np.zeros(8, np.int64)
+    group, place = getattr(grouping.group, way), np.array([7 << 40], np.uint64)
+    one, other = np.array([[[3, 5]], [[3, 5]]], np.uint64)
+    other[0, half] += np.uint64(1)
+    numbers = []
+    for size, key in enumerate((one, other, other)):
+        found, spots = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        row = key, place, np.ones(1, np.int64), np.zeros((1, 1), np.int32), np.ones(1, np.int64)
+        assert group(slots, np.uint64(3), ids, units, size, *row, True, found, spots)
+        numbers.append(int(found[0]))
+    assert numbers == [0, 1, 1]
+    assert units[:3].tolist() == [1, 2, 0]
 
 
 def test_sums_that_might_pass_64_bits_are_for_the_compiler() -> None:

@@ -374,7 +374,7 @@ def test_what_cannot_be_published_day_after_day_is_refused() -> None:
         (full, {}, "empty"),
         (sets, {}, "sets"),
         (one_row, {}, "every row"),
-        (dps.Histogram(unit=unit), {"keys": ["a"]}, "state max_keys"),
+        (dps.Histogram(unit=unit), {"keys": ["a"]}, "state max_keys="),
         (dps.Histogram(unit=record), {"keys": []}, "at least one"),
         (dps.Histogram(unit=record), {"keys": ["a", None]}, "null"),
         (dps.RangeSketch(bits=4, unit=record), {"keys": [1]}, "leave it out"),

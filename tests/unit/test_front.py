@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -40,6 +41,14 @@ def test_the_six_questions_have_commands_pictures_and_rivals() -> None:
         assert PICTURE.search(question)
         (written,) = WRITTEN.findall(question)
         assert written[2].count("\n| ") >= 3, "ours and at least one rival"
+
+
+def test_rows_of_other_libraries_are_those_that_were_measured() -> None:
+    measured = json.loads((DOCS / "figures" / "front-rivals.json").read_text(encoding="utf-8"))
+    tables = {name: text for name, _, text in WRITTEN.findall((DOCS / "index.md").read_text(encoding="utf-8"))}
+    assert {"delays", "different", "places", "days"} <= measured.keys()
+    for name, rows in measured.items():
+        assert all(f"| {' | '.join(row)} |" in tables[name] for row in rows), name
 
 
 def test_words_of_the_main_pages_are_in_the_glossary() -> None:

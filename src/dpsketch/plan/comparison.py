@@ -78,7 +78,10 @@ def compare(question: str, amount: Amount, guess: Guess, *, listed: bool = False
     'histogram'
     """
     if question not in QUESTIONS:
-        raise InvalidInput(f"plans compare the kinds for the questions {', '.join(QUESTIONS)}, not {question!r}.")
+        known = " or ".join(QUESTIONS)
+        raise InvalidInput(
+            f"{question!r} is no question for which kinds are compared: ask for {known}, or name a kind."
+        )
     proposals, refused = [], {}
     for kind in KINDS.values():
         if question not in kind.questions:

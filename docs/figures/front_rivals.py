@@ -1,0 +1,283 @@
+"""Ask other libraries the front page's questions: ``PYTHONPATH=. python docs/figures/front_rivals.py`` (three minutes).
+
+It writes ``front-rivals.json``, whose rows ``front.py`` puts under its own: the same flights, the same budget, the same
+measure of error. Each library is in an environment of its own, which ``make bench`` makes. Where a library has a choice
+to make (how many keys of a plane count, how large a cell is), it has the best one.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from front import (
+    DELTA,
+    EPSILON,
+    SHARES,
+    TIMES,
+    Row,
+    asked_days,
+    asked_places,
+    column,
+    days_of_delays,
+    flights,
+    pairs_of,
+    root,
+)
+
+from benchmarks.peers import run_peer
+from dpsketch import accounting
+
+STORED = Path(__file__).parent / "front-rivals.json"
+
+# What each program finds in its file: the routes of planes, the delays of days, planes, and vectors of counts.
+BEGIN = """
+import json
+import numpy as np
+given = json.load(open({path!r}))
+EPSILON, DELTA, SHARES = {epsilon!r}, {delta!r}, {shares!r}
+CAPS, RUNS, TIMES = (5, 10, 20, 40), 10, {times!r}
+rng = np.random.default_rng(1)
+
+def root(errors):
+    return float(np.sqrt(np.mean(np.square(np.asarray(errors, float)))))
+
+def best(tried):
+    # By how many keys are named; the error of those.
+    return max(tried, key=lambda one: one["named"])
+
+def named(cap, found):
+    truth = given["truth"]
+    errors = [value - truth[key] for each in found for key, value in each.items()]
+    return dict(cap=cap, named=sum(map(len, found)) / len(found), error=root(errors) if errors else 0.0)
+
+def deciles(values):
+    return [values[int(share * (len(values) - 1))] for share in SHARES]
+"""
+
+PEERS = """
+import datasketches, pipeline_dp
+import opendp.prelude as dp
+dp.enable_features("contrib")
+
+def capped(cap):
+    counts, seen = {}, {}
+    for place in rng.permutation(len(given["pairs"])):
+        plane, key = given["pairs"][place]
+        if seen.get(plane, 0) < cap:
+            seen[plane] = seen.get(plane, 0) + 1
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+def opendp_names(cap):
+    inputs = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T="i64"))
+    space = inputs, dp.l01inf_distance(dp.absolute_distance(T="i64"))
+    def make(threshold):
+        return space >> dp.m.then_laplace_threshold(scale=cap / EPSILON * (1 + 1e-9), threshold=threshold)
+    fits = lambda threshold: make(threshold).map((cap, cap, 1))[1] <= DELTA
+    # Its δ is that of counts above the threshold, and it lists those at the threshold too (version 0.16): one more.
+    release = make(dp.binary_search(fits, bounds=(1, 10_000_000), T=int) + 1)
+    return named(cap, [release(capped(cap)) for _ in range(RUNS)])
+
+def pipeline(rows, whose, where, what, public, delta, **asked):
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=EPSILON, total_delta=delta)
+    engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
+    found = engine.aggregate(
+        rows,
+        pipeline_dp.AggregateParams(
+            noise_kind=pipeline_dp.NoiseKind.LAPLACE, max_contributions_per_partition=1, **asked),
+        pipeline_dp.DataExtractors(
+            privacy_id_extractor=whose, partition_extractor=where, value_extractor=what),
+        public_partitions=public)
+    accountant.compute_budgets()
+    return dict(found)
+
+def pipeline_names(cap):
+    found = []
+    for _ in range(RUNS):
+        each = pipeline(
+            given["pairs"], lambda row: row[0], lambda row: row[1], lambda row: 0, None, DELTA,
+            metrics=[pipeline_dp.Metrics.PRIVACY_ID_COUNT], max_partitions_contributed=cap)
+        found.append({key: value.privacy_id_count for key, value in each.items()})
+    return named(cap, found)
+
+def opendp_delays():
+    space = dp.vector_domain(dp.atom_domain(T="i32")), dp.symmetric_distance()
+    wanted = list(range(-512, 1536))
+    releases = [
+        dp.binary_search_chain(
+            lambda scale: space >> dp.m.then_private_quantile(dp.max_divergence(), wanted, share, scale),
+            d_in=1, d_out=EPSILON / len(SHARES), bounds=(1e-3, 1e3))
+        for share in SHARES
+    ]
+    errors = []
+    for day in given["days"] * TIMES:
+        errors += [release(day) - true for release, true in zip(releases, deciles(day))]
+    return root(errors)
+
+def pipeline_delays():
+    days = given["days"] * TIMES
+    rows = [(f"{day} {place}", day, value) for day, held in enumerate(days) for place, value in enumerate(held)]
+    # Partitions are public, and nothing is spent of δ, which must be above 0.
+    found = pipeline(
+        rows, lambda row: row[0], lambda row: row[1], lambda row: row[2], list(range(len(days))), 1e-12,
+        metrics=[pipeline_dp.Metrics.PERCENTILE(100 * share) for share in SHARES], max_partitions_contributed=1,
+        min_value=-512, max_value=1536)
+    return root([
+        list(found[day])[place] - true for day, held in enumerate(days) for place, true in enumerate(deciles(held))
+    ])
+
+def opendp_different():
+    # The transformation is deterministic, so that its noise is drawn many times on one count.
+    space = dp.vector_domain(dp.atom_domain(T=str)), dp.symmetric_distance()
+    count = space >> dp.t.then_count_distinct()
+    noise = dp.binary_search_chain(
+        lambda scale: (count.output_domain, count.output_metric) >> dp.m.then_laplace(scale),
+        d_in=count.map(1), d_out=EPSILON, bounds=(0.1, 100.0))
+    number = count(given["planes"])
+    return root([noise(number) - len(set(given["planes"])) for _ in range(400)])
+
+def pipeline_different():
+    planes = sorted(set(given["planes"]))
+    found = []
+    for _ in range(200):
+        each = pipeline(
+            planes, lambda row: row, lambda row: 0, lambda row: 0, [0], 1e-12,
+            metrics=[pipeline_dp.Metrics.PRIVACY_ID_COUNT], max_partitions_contributed=1)
+        found.append(each[0].privacy_id_count - len(planes))
+    return root(found)
+
+def opendp_vectors():
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    release = dp.binary_search_chain(
+        lambda scale: space >> dp.m.then_laplace(scale), d_in=1, d_out=EPSILON, bounds=(0.1, 100.0))
+    return {name: [release(one) for one in held] for name, held in given["vectors"].items()}
+
+def frequent():
+    sketch = datasketches.frequent_strings_sketch(10)
+    for _, key in given["pairs"]:
+        sketch.update(key)
+    return root([sketch.get_estimate(key) - count for key, count in given["truth"].items()])
+
+def registers():
+    errors = []
+    for salt in range(20):
+        sketch = datasketches.hll_sketch(12)
+        for plane in set(given["planes"]):
+            sketch.update(f"{salt}{plane}")
+        errors.append(sketch.get_estimate() - len(set(given["planes"])))
+    return root(errors)
+
+print(json.dumps({
+    "opendp": {
+        "names": best([opendp_names(cap) for cap in CAPS]), "delays": opendp_delays(),
+        "different": opendp_different(), "vectors": opendp_vectors(),
+    },
+    "pipeline": {
+        "names": best([pipeline_names(cap) for cap in CAPS]), "delays": pipeline_delays(),
+        "different": pipeline_different(),
+    },
+    "datasketches": {"names": frequent(), "different": registers()},
+}))
+"""
+
+DIFFPRIVLIB = """
+import warnings
+warnings.simplefilter("ignore")
+from diffprivlib import tools
+errors = []
+for day in given["days"] * TIMES:
+    held = np.array(day, float)
+    found = [tools.quantile(held, share, epsilon=EPSILON / len(SHARES), bounds=(-512, 1536)) for share in SHARES]
+    errors += [value - true for value, true in zip(found, deciles(day))]
+print(json.dumps(root(errors)))
+"""
+
+JAXPRIVACY = """
+import jax
+jax.config.update("jax_enable_x64", True)
+from jax_privacy.matrix_factorization import toeplitz
+days, keys = given["shape"]
+strategy = toeplitz.optimize_banded_toeplitz(days, days)
+length = float(toeplitz.sensitivity_squared(strategy, days)) ** 0.5
+drawn = rng.normal(0, given["sigma"] * length, (days, 20 * keys))
+noise = np.linalg.solve(np.asarray(toeplitz.materialize_lower_triangular(strategy)), drawn)
+print(json.dumps([root(noise.sum(axis=0)), root(noise)]))
+"""
+
+
+def main() -> None:
+    """Ask, and write what they answered."""
+    rows = flights()
+    pairs, truth = pairs_of(rows)
+    _, _, counted = asked_days(rows)
+    _, _, asked, grids = asked_places(rows)
+    given = {
+        "pairs": pairs,
+        "truth": truth,
+        "days": [held.tolist() for held in days_of_delays(rows)],
+        "planes": [plane for plane in column(rows, "tailnum") if plane],
+        "vectors": {
+            "days": [counted.reshape(-1).tolist()] * 2,
+            **{f"{size:g}": [grid.astype(int).tolist()] * 10 for size, (grid, _) in grids.items()},
+        },
+        "shape": counted.shape,
+        "sigma": 1 / accounting.gaussian_mu(EPSILON, DELTA),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "given.json"
+        path.write_text(json.dumps(given))
+        begin = BEGIN.format(path=str(path), epsilon=EPSILON, delta=DELTA, shares=SHARES, times=TIMES)
+        found = run_peer(begin + PEERS)
+        exponential = run_peer(begin + DIFFPRIVLIB, "diffprivlib")
+        totals, singles = run_peer(begin + JAXPRIVACY, "jaxprivacy")
+    opendp, pipeline, open_sketches = found["opendp"], found["pipeline"], found["datasketches"]
+    cells = {size: np.array(opendp["vectors"][f"{size:g}"]) @ near.T for size, (_, near) in grids.items()}
+    errors = {size: root(values - asked) / root(asked) for size, values in cells.items()}
+    size = min(errors, key=errors.__getitem__)
+    noise = np.array(opendp["vectors"]["days"]).reshape(-1, *counted.shape) - counted
+    written: dict[str, list[Row]] = {
+        "names": [
+            *[named(library, each["names"]) for library, each in (("OpenDP", opendp), ("PipelineDP", pipeline))],
+            ("DataSketches, frequent items", f"all {len(truth)}", f"{open_sketches['names']:.0f}, and not private"),
+        ],
+        "delays": [
+            ("OpenDP, private quantile", "ε/3 each", f"{opendp['delays']:.1f} minutes"),
+            ("diffprivlib, quantile", "ε/3 each", f"{exponential:.1f} minutes"),
+            ("PipelineDP, percentiles", "the same ε", f"{pipeline['delays']:.1f} minutes"),
+        ],
+        "different": [
+            ("OpenDP, count distinct", "every plane is held until then", f"{opendp['different']:.1f} planes"),
+            ("PipelineDP, privacy id count", "every plane is held until then", f"{pipeline['different']:.1f} planes"),
+            (
+                "DataSketches, HLL of 4,096 buckets",
+                "no plane stored",
+                f"{open_sketches['different']:.0f}, and not private",
+            ),
+        ],
+        "places": [
+            (f"OpenDP's noise on a grid, smoothed, best cells ({size:g}°)", "two dimensions", f"{errors[size]:.1%}")
+        ],
+        "days": [
+            (
+                "OpenDP, counts each day",
+                "the same",
+                f"{root(noise.sum(axis=1)):.0f} flights; {root(noise):.1f}",
+            ),
+            ("jax-privacy's noise for totals", "the same", f"{totals:.0f} flights; {singles:.0f}"),
+        ],
+    }
+    STORED.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+    print(STORED.read_text())
+
+
+def named(library: str, found: dict[str, Any]) -> Row:
+    """Return the row of a library that names routes."""
+    return (f"{library}, best cap ({found['cap']})", f"{found['named']:.0f} named", f"{found['error']:.0f} planes")
+
+
+if __name__ == "__main__":
+    main()

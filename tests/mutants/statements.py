@@ -1,0 +1,74 @@
+"""Mutants of what a release says of itself: its promise, its payment, its number."""
+
+from __future__ import annotations
+
+from tests.mutants.gate import Mutant
+
+_STATEMENTS = "tests/contract/test_statements.py"
+
+STATEMENTS = [
+    Mutant(
+        "release-without-its-charge",
+        "sketches/distinct/exact.py",
+        "guarantee=permit.guarantee(), charge=permit.charge)",
+        "guarantee=permit.guarantee())",
+        _STATEMENTS,
+        "a release that was paid for does not say so",
+    ),
+    Mutant(
+        "release-restated-before-it-is-drawn",
+        "sketches/distinct/exact.py",
+        "guarantee=permit.guarantee(), charge=permit.charge)",
+        "guarantee=self.spec.calibrate(Budget(0.1, 0.0)).guarantee(spec.unit), charge=permit.charge)",
+        _STATEMENTS,
+        "a release promises what another budget would have bought",
+    ),
+    Mutant(
+        "file-without-its-charge",
+        "sketches/documents.py",
+        "release.guarantee, release.charge, **more)",
+        "release.guarantee, None, **more)",
+        _STATEMENTS,
+        "a release's file does not say that it was paid for",
+    ),
+    Mutant(
+        "file-restated",
+        "sketches/documents.py",
+        "    return promise\n",
+        '    return __import__("dataclasses").replace(promise, epsilon=promise.epsilon / 2)\n',
+        _STATEMENTS,
+        "a file that is read promises half of what was paid",
+    ),
+    Mutant(
+        "number-at-one-confidence",
+        "release.py",
+        "return statement(self.subject, self.value, self.interval(confidence), confidence)",
+        "return statement(self.subject, self.value, self.interval(), confidence)",
+        _STATEMENTS,
+        "a number has one interval, whatever confidence is asked",
+    ),
+    Mutant(
+        "number-of-two-low-ends",
+        "release.py",
+        "return self.interval()[1]",
+        "return self.interval()[0]",
+        _STATEMENTS,
+        "the upper end of a number is its lower one",
+    ),
+    Mutant(
+        "number-pictured-with-another-promise",
+        "release.py",
+        "ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}",
+        "ε = {self.guarantee.delta:.4g}, δ = {self.guarantee.epsilon:.3g}",
+        _STATEMENTS,
+        "the picture of a number has δ in place of ε",
+    ),
+    Mutant(
+        "ranges-without-half-a-step",
+        "sketches/ranges/private.py",
+        "widening(reach, excess) + 0.5 * step / reach",
+        "widening(reach, excess)",
+        "tests/statistical/test_ranges_accuracy.py -k hardly_more",
+        "intervals are too short where noise is hardly more than none",
+    ),
+]
