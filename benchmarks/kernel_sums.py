@@ -3,8 +3,9 @@
 ``python -m benchmarks.kernel_sums [--draws 3] [--write]`` prints a table, and writes it into the page of explanations.
 Points are Banking77's embeddings, of length 1 in 384 dimensions; in fewer, along the first principal directions of
 CLINC150, which are public here, scaled to [−1, 1] by it. The bandwidth is a quarter of the public points' median
-distance; in 2-d also the narrower 0.075, in 384-d the wider 0.5, with four times as many features too. Each map is measured against its own kernel at 300 test points, in records
-over the number of records; RACE's Euclidean kernel is as wide as the Gaussian at half of its height.
+distance; in 2-d also the narrower 0.075, in 384-d the wider 0.5, with four times as many features too. Each map is
+measured against its own kernel at 300 test points, in records over the number of records; RACE's Euclidean kernel is as
+wide as the Gaussian at half of its height.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ classes' sums of waves (:mod:`~dpsketch.sketches.density.class_waves`).
 
 *Score.* With N the noisy sum of a class in d coordinates, each with noise of variance σ², ‖N‖² is ‖true‖² + dσ² on
 average, with a deviation of σ²√(2d) where there is nothing but noise. The score z·N/√(max(‖N‖² − dσ², 0) + 2σ²√(2d)) is
-the cosine where a class is clear, and small where it is not. In the length, a coordinate j has a weight of
-vⱼ ∝ √(bⱼ/(bⱼ + σ²)), bⱼ the mean of the classes' squares less σ², so that where all classes together have little but
-noise it says less of each one's length: Σvⱼ(Nⱼ² − σ²) for ‖N‖² − dσ², and σ²√(2Σvⱼ²) for its deviation. With second moments, vectors are first measured along
-directions in which records of one class vary alike (linear discriminant analysis with noisy moments), and twice the
-cosine of the waves is added to that of the vectors.
+the cosine where a class is clear, and small where it is not. In the length, coordinate j has a weight of
+vⱼ ∝ √(bⱼ/(bⱼ + σ²)), bⱼ the mean of the classes' squares less σ²: where all classes together have little but noise, it
+says less of each one's length. Then Σvⱼ(Nⱼ² − σ²) is taken for ‖N‖² − dσ², and σ²√(2Σvⱼ²) for its deviation. With second
+moments, vectors are first measured along directions in which records of one class vary alike (linear discriminant
+analysis with noisy moments), all coordinates have one weight, and twice the cosine of the waves is added to that of the
+vectors.
 """
 
 from __future__ import annotations
