@@ -11,10 +11,11 @@ classes' sums of waves (:mod:`~dpsketch.sketches.density.class_waves`).
 average, with a deviation of σ²√(2d) where there is nothing but noise. The score z·N/√(max(‖N‖² − dσ², 0) + 2σ²√(2d)) is
 the cosine where a class is clear, and small where it is not. In the length, coordinate j has a weight of
 vⱼ ∝ √(bⱼ/(bⱼ + σ²)), bⱼ the mean of the classes' squares less σ²: where all classes together have little but noise, it
-says less of each one's length. Then Σvⱼ(Nⱼ² − σ²) is taken for ‖N‖² − dσ², and σ²√(2Σvⱼ²) for its deviation. With second
-moments, vectors are first measured along directions in which records of one class vary alike (linear discriminant
-analysis with noisy moments), all coordinates have one weight, and twice the cosine of the waves is added to that of the
-vectors.
+says less of each one's length. Then Σvⱼ(Nⱼ² − σ²) is taken for ‖N‖² − dσ², and σ²√(2Σvⱼ²) for its deviation.
+
+With second moments, vectors are first measured along directions in which records of one class vary alike (linear
+discriminant analysis with noisy moments), all coordinates have one weight, and twice the cosine of the waves is added
+to that of the vectors.
 """
 
 from __future__ import annotations
