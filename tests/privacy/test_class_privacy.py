@@ -1,7 +1,7 @@
 """Was this text among the records? What a classifier publishes of embeddings, asked by whoever knows all other records.
 
-The release with all of its parts: class sums, second moments, class sizes and sums of waves share one budget. Neighbours
-and noise are read off releases of ``fit`` alone; none of the library's own sensitivities is used.
+The release with all of its parts: class sums, second moments, class sizes and sums of waves share one budget.
+Neighbours and noise are read off releases of ``fit`` alone; none of the library's own sensitivities is used.
 """
 
 from __future__ import annotations
