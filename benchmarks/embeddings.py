@@ -216,8 +216,8 @@ def table(found: Found) -> str:
         f"δ = 10⁻⁵ but for pure ε. Means over draws of the noise: of the first form "
         f"{OFTEN[0.5]} / {OFTEN[1.0]} / {OFTEN[3.0]} / {OFTEN[8.0]} of them, with standard errors of at most "
         f"{max(errors):.4f}; of others {few:.0f} to 5, with standard deviations between draws of at most {others:.3f}. "
-        "The last column is seconds of one core for the slowest cell, training and test together, without "
-        "diffprivlib's process."
+        "The last column is seconds of one core, of a machine with other users, for the slowest cell, training and "
+        "test together, without diffprivlib's process."
     )
     return "\n".join(lines)
 
