@@ -87,11 +87,15 @@ def counts(unit: Unit = RECORD, **more: Any) -> dps.CountSketch:
     return dps.CountSketch(rows=5, width=512, unit=unit, **more)
 
 
-def density(unit: Unit = RECORD) -> dps.DensitySketch:
-    return dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=2, bandwidth=1.0), rows=20, unit=unit)
+def density(unit: Unit = RECORD, **other: Any) -> dps.DensitySketch:
+    return dps.DensitySketch(
+        **{"kernel": dps.kernels.Euclidean(dim=2, bandwidth=1.0), "rows": 20, "unit": unit, **other}
+    )
 
 
 WEIGHTED = dps.per_user(max_keys=2, max_weight=4)
+BELL = dps.kernels.Gaussian(2, 0.7)
+LANDMARKS = np.random.default_rng(2).normal(size=(30, 2))
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "counts of text": (counts, {"key": "text"}),
     "counts of integers": (lambda: counts(dps.per_record(max_weight=4)), {"key": "int", "weight": "weight"}),
@@ -103,7 +107,21 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "sparse": (lambda: dps.SparseHistogram(unit=RECORD), {"key": "text"}),
     "density by user": (lambda: density(USER), {"points": ["x", "y"], "user": "user"}),
     "density of vectors by user": (
-        lambda: dps.DensitySketch(kernel=dps.kernels.Linear(5), unit=USER), {"points": ["vector"], "user": "user"},
+        lambda: density(USER, kernel=dps.kernels.Linear(5), rows=None), {"points": ["vector"], "user": "user"},
+    ),
+    "density of vectors by RACE": (lambda: density(kernel=dps.kernels.Angular(5, 2)), {"points": ["vector"]}),
+    "density, signs": (
+        lambda: density(kernel=dps.kernels.Angular(5, 1), features="signs"), {"points": ["vector"]},
+    ),
+    "density, fourier by user": (
+        lambda: density(USER, kernel=dps.kernels.Gaussian(5, 1.0), features="fourier"),
+        {"points": ["vector"], "user": "user"},
+    ),
+    "density, series": (
+        lambda: density(kernel=BELL, rows=None, bounds=(-3, 3), features="series"), {"points": ["x", "y"]},
+    ),
+    "density, nystrom": (
+        lambda: density(kernel=BELL, rows=None, features="nystrom", landmarks=LANDMARKS), {"points": ["x", "y"]},
     ),
     "density of sets": (
         lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=10, unit=RECORD), {"points": ["items"]},

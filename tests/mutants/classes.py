@@ -10,6 +10,30 @@ _FEATURES = "tests/unit/test_density_features.py -k"
 
 CLASSES = [
     Mutant(
+        "class-length-plain",
+        _SUMS,
+        "weights = np.sqrt(squares / (squares + noise))",
+        "weights = np.ones(len(squares))",
+        f"{_TESTS} blur",
+        "coordinates of noise alone count as much as others in a class's length",
+    ),
+    Mutant(
+        "class-file-noise",
+        "sketches/density/class_files.py",
+        "if not 0 <= number <= _LARGEST:",
+        "if not 0 <= number < math.inf:",
+        "tests/unit/test_class_partials.py -k forged␣and␣noise",
+        "a file's noise has a square that is no double",
+    ),
+    Mutant(
+        "landmarks-of-files",
+        "sketches/density/features.py",
+        "return _read_landmarks(values, dim)",
+        "return fitting_landmarks(values, dim)",
+        f"{_FEATURES} more_landmarks",
+        "files of earlier versions are refused for their landmarks",
+    ),
+    Mutant(
         "class-sums-replace",
         _SUMS,
         "turned, apart = (2.0, math.nextafter(math.sqrt(2), 2)) if replaced else (1.0, 1.0)",

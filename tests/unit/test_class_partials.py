@@ -210,26 +210,71 @@ FORGED: dict[str, Any] = {
     "waves without end": {"waves": {"pairs": 10**9}},
     "waves of no width": {"waves": {"bandwidth": 0.0}},
     "waves with more": {"waves": {"more": 1}},
+    "noise of waves whose square is no double": {"waves": {"deviation": 1e200}},
+    "noise of sums whose square is no double": {"deviations": [1e200, 1.0, 1.0]},
+    "noise of moments without end": {"deviations": [1.0, 1e308, 1.0]},
+    "noise of sizes without end": {"deviations": [1.0, 1.0, 1e308]},
+    "more features than coordinates": {"features": 13},
+    "a kernel that there is not": {"settings": {"kernel": "cubic"}},
+    "a kernel that is not that of sums": {"settings": {"kernel": "angular"}},
+    "bounds of other features": {"settings": {"bounds": [[0.0, 1.0]] * 3}},
+    "bounds by name": {"settings": {"bounds": "wide"}},
+    "smoothing by name": {"settings": {"smoothing": "much"}},
+}
+FORGED_DENSITIES: dict[str, Any] = {
+    "more features than coordinates": {"features": 13},
+    "a kernel of sums": {"settings": {"kernel": "linear"}},
+    "a kernel that is not that of the spec": {"settings": {"kernel": "euclidean"}},
+    "no bounds": {"settings": {"bounds": None}},
+    "bounds of other features": {"settings": {"bounds": [[0.0, 1.0]] * 3}},
+    "smoothing by name": {"settings": {"smoothing": "much"}},
+    "smoothing below 0": {"settings": {"smoothing": -1.0}},
 }
 
 
-@pytest.mark.parametrize("name", FORGED)
-def test_a_forged_file_is_refused_before_anything_is_made_of_it(name: str, tmp_path: Path) -> None:
-    model(public=POINTS[:50], expected_records=1e6).fit(POINTS, LABELS).save(tmp_path / "m.dps")
-    found = files.read(tmp_path / "m.dps", allow_sensitive=False)
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, files.Document]:
+    """Files of both forms: with all that sums have beside them, and of densities."""
+    found, path = {}, tmp_path_factory.mktemp("saved") / "m.dps"
+    for form, more in (
+        ("sums", {"public": POINTS[:50], "expected_records": 1e6}),
+        ("densities", {"bounds": (-1, 1), "rows": 20}),
+    ):
+        model(**more).fit(POINTS, LABELS).save(path)
+        found[form] = files.read(path, allow_sensitive=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [*(("sums", name) for name in FORGED), *(("densities", name) for name in FORGED_DENSITIES)]
+)
+def test_a_forged_file_is_refused_before_anything_is_made_of_it(
+    form: str, name: str, saved: dict[str, files.Document], tmp_path: Path
+) -> None:
+    found, forged = saved[form], {"sums": FORGED, "densities": FORGED_DENSITIES}[form][name]
     changes = {
-        key: {**found.header[key], **value} if isinstance(value, dict) else value for key, value in FORGED[name].items()
+        key: {**found.header[key], **value} if isinstance(value, dict) else value for key, value in forged.items()
     }
     files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header | changes, found.arrays))
     with pytest.raises(FileRefused):
         dps.DensityClassifier.load(tmp_path / "w.dps")
 
 
+@pytest.mark.parametrize("much", [1e200, -1e200])
+def test_forged_moments_are_refused(much: float, saved: dict[str, files.Document], tmp_path: Path) -> None:
+    """Else a question would meet squares that are no doubles."""
+    found = saved["sums"]
+    wrong = np.array(found.arrays["moments"])
+    wrong.flat[1] = much
+    files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, {**found.arrays, "moments": wrong}))
+    with pytest.raises(FileRefused):
+        dps.DensityClassifier.load(tmp_path / "w.dps")
+
+
 @pytest.mark.parametrize("array", ["mean", "directions"])
-def test_forged_directions_are_refused(array: str, tmp_path: Path) -> None:
+def test_forged_directions_are_refused(array: str, saved: dict[str, files.Document], tmp_path: Path) -> None:
     """Beyond 2⁵³ sums of products would be rounded: what a record adds would follow the batch."""
-    model(public=POINTS[:50]).fit(POINTS, LABELS).save(tmp_path / "m.dps")
-    found = files.read(tmp_path / "m.dps", allow_sensitive=False)
+    found = saved["sums"]
     for much in (1 << 40, -(1 << 40), -(1 << 63)):
         wrong = found.arrays[array].copy()
         wrong.flat[0] = much

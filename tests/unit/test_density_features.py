@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpsketch import files, kernels
 from dpsketch._compiled.vectors import add_features
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.density import DensitySketch
+from dpsketch.sketches.density import DensitySketch, DensitySpec
 
 STEPS = 1 << 24
 BOUNDS = (-1.0, 1.0)
@@ -316,3 +317,16 @@ def test_landmarks_that_would_take_hours_to_solve_are_refused() -> None:
         dps.DensitySketch(kernel=kernel, features="nystrom", landmarks=points, unit=dps.per_record())
     held = dps.DensitySketch(kernel=kernel, features="nystrom", landmarks=points % 7, unit=dps.per_record())
     assert held.spec.rows == 8
+
+
+def test_files_with_more_landmarks_than_a_new_sketch_may_have_are_read(tmp_path: Path) -> None:
+    """Earlier versions made them: a release is read for ever, and a partial can still be merged."""
+    landmarks = tuple((float(n),) for n in range(4097))
+    spec = DensitySpec(dps.kernels.Gaussian(1, 0.5), 4098, 1, dps.per_record(), features="nystrom", landmarks=landmarks)
+    sketch = DensitySketch.from_spec(spec)
+    assert DensitySketch.from_sensitive_bytes(sketch.to_sensitive_bytes()).spec == spec
+    private = sketch.release(epsilon=1.0, delta=1e-6)
+    private.save(tmp_path / "old.dps")
+    again = dps.load(tmp_path / "old.dps")
+    assert again.spec.landmarks == landmarks
+    assert np.array_equal(again.table, private.table)

@@ -19,7 +19,7 @@ from dpsketch.sketches.density.class_partial import stored_map
 from dpsketch.sketches.density.class_sums import PrivateClassSums
 from dpsketch.sketches.density.class_waves import Waves
 from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.spec import DensitySpec
+from dpsketch.sketches.density.spec import DensitySpec, read_bounds
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 
 __all__ = ["KIND", "Fitted", "document_of", "fitted_of"]
@@ -27,6 +27,8 @@ __all__ = ["KIND", "Fitted", "document_of", "fitted_of"]
 Floats = npt.NDArray[np.float64]
 
 KIND = "classes"
+
+_LARGEST = 2.0**64  # beyond every sum, mean and deviation of counts; squares of what is below are doubles
 
 
 class Fitted(NamedTuple):
@@ -90,11 +92,24 @@ def _fitted(document: files.Document) -> Fitted:
     guarantee, charge = read_guarantee(document), read_charge(document)
     shared = (labels, features, settings, guarantee, charge)
     if "sums" in document.arrays:
-        return Fitted(*shared, _sums(document, len(labels)), None, None)
+        sums = _sums(document, len(labels))
+        _check_settings(settings, features, sums.shape.dim, "linear")
+        return Fitted(*shared, sums, None, None)
     spec, noise = DensitySpec.from_json(header["spec"]), noise_from_json(header["noise"])
+    _check_settings(settings, features, spec.dim, spec.kernel.name)
+    if settings["bounds"] is None or not 0 <= settings["smoothing"] < math.inf:
+        raise FileRefused("the file's densities need bounds, and a smoothing of at least 0.")
     tables = integer_array(document, "tables", (len(labels), spec.rows, spec.width))
     densities = [PrivateDensity(spec, table, None, noise, None, guarantee=guarantee, charge=charge) for table in tables]
     return Fitted(*shared, None, densities, _floats(document, "centre", (spec.dim,)))
+
+
+def _check_settings(settings: dict[str, Any], features: int, dim: int, kernel: str) -> None:
+    """Refuse settings by which the classes could not be asked."""
+    if features != dim or settings["kernel"] != kernel:
+        raise FileRefused("the file's features and kernel are not those of its spec.")
+    read_bounds(settings["bounds"], dim)
+    real_number("smoothing", settings["smoothing"])
 
 
 def _sums(document: files.Document, classes: int) -> PrivateClassSums:
@@ -117,7 +132,7 @@ def _sums(document: files.Document, classes: int) -> PrivateClassSums:
 
 def _deviation(value: Any) -> float:
     number = real_number("deviation", value)
-    if not 0 <= number < math.inf:
+    if not 0 <= number <= _LARGEST:
         raise FileRefused("the file's noise has a deviation that no noise has.")
     return number
 
@@ -126,6 +141,6 @@ def _floats(document: files.Document, name: str, shape: tuple[int, ...]) -> Floa
     array = document.arrays.get(name)
     if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
         raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
-    if not np.all(np.isfinite(array)):
-        raise FileRefused(f"the file's array {name!r} holds what is no number.")
+    if not np.all(np.abs(array) <= _LARGEST):
+        raise FileRefused(f"the file's array {name!r} holds what no sum of counts is.")
     return array

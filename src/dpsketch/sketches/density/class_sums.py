@@ -9,9 +9,13 @@ classes' sums of waves (:mod:`~dpsketch.sketches.density.class_waves`).
 
 *Score.* With N the noisy sum of a class in d coordinates, each with noise of variance σ², ‖N‖² is ‖true‖² + dσ² on
 average, with a deviation of σ²√(2d) where there is nothing but noise. The score z·N/√(max(‖N‖² − dσ², 0) + 2σ²√(2d)) is
-the cosine where a class is clear, and small where it is not. With second moments, vectors are first measured along
-directions in which records of one class vary alike (linear discriminant analysis with noisy moments), and twice the
-cosine of the waves is added to that of the vectors.
+the cosine where a class is clear, and small where it is not. In the length, coordinate j has a weight of
+vⱼ ∝ √(bⱼ/(bⱼ + σ²)), bⱼ the mean of the classes' squares less σ²: where all classes together have little but noise, it
+says less of each one's length. Then Σvⱼ(Nⱼ² − σ²) is taken for ‖N‖² − dσ², and σ²√(2Σvⱼ²) for its deviation.
+
+With second moments, vectors are first measured along directions in which records of one class vary alike (linear
+discriminant analysis with noisy moments), all coordinates have one weight, and twice the cosine of the waves is added
+to that of the vectors.
 """
 
 from __future__ import annotations
@@ -231,9 +235,10 @@ class PrivateClassSums:
         if self.moments is not None and self.sizes is not None:
             scales, axes = self._within()
             sums, measured = sums @ axes / np.sqrt(scales), measured @ axes / np.sqrt(scales)
-        noise = self.deviation**2
-        lengths = np.sum(sums**2, axis=1) - noise * np.sum(1 / scales)
-        floor = 2 * noise * math.sqrt(2 * np.sum(1 / scales**2))
+        noise = self.deviation**2 / scales
+        weights = np.ones(self.shape.kept) if self.moments is not None else _length_weights(sums, noise)
+        lengths = (sums**2 - noise) @ weights
+        floor = 2 * math.sqrt(2 * np.sum((weights * noise) ** 2))
         least = np.maximum(lengths, 0) + floor if self.moments is None else np.maximum(lengths, floor)
         found = np.asarray(measured @ (sums / np.sqrt(least)[:, None]).T)
         if self.waves is None or self.wave_sums is None:
@@ -259,6 +264,19 @@ class PrivateClassSums:
             + _LEAST_VARIANCE * max(1.0, float(np.sum(sizes))) / dim
         )
         return np.maximum(variances, least), axes
+
+
+def _length_weights(sums: Floats, noise: Floats) -> Floats:
+    """Return how much each coordinate counts in a class's length: less where noise is most of what all classes have.
+
+    With b the mean square of the classes' sums less the noise's, never taken for less than the deviation that noise has
+    in it: √(b/(b + noise)), such that the squared lengths of all classes add up to what they were.
+    """
+    if not np.any(noise):
+        return np.ones(sums.shape[1])
+    squares = np.maximum(np.mean(sums**2, axis=0) - noise, noise * math.sqrt(2 / len(sums)))
+    weights = np.sqrt(squares / (squares + noise))
+    return np.asarray(weights * (np.sum(squares) / np.sum(weights * squares)))
 
 
 def _second_moments(shape: EmbeddingMap, points: Floats) -> Integers:

@@ -46,8 +46,8 @@ __all__ = [
     "Shape",
     "feature_map",
     "fitting_features",
+    "fitting_landmarks",
     "packed",
-    "read_landmarks",
     "unpacked",
 ]
 
@@ -288,7 +288,7 @@ def _frequencies(kernel: Gaussian, bounds: Bounds) -> tuple[Floats, Floats, floa
     return np.ascontiguousarray(waves[:, chosen]), masses, total
 
 
-def read_landmarks(points: Any, dim: int) -> Landmarks:
+def _read_landmarks(points: Any, dim: int) -> Landmarks:
     """Return public landmarks as a tuple of points, none of them twice."""
     try:
         values = np.asarray(points, dtype=np.float64)
@@ -300,7 +300,12 @@ def read_landmarks(points: Any, dim: int) -> Landmarks:
         raise InvalidInput(f"landmarks must be public points of {dim} finite numbers each.")
     if values.size > _MOST_NUMBERS:
         raise InvalidInput(f"landmarks: at most {_MOST_NUMBERS:,} numbers in all, and these are {values.size:,}.")
-    found = tuple(dict.fromkeys(tuple(line) for line in values.tolist()))
+    return tuple(dict.fromkeys(tuple(line) for line in values.tolist()))
+
+
+def fitting_landmarks(points: Any, dim: int) -> Landmarks:
+    """Return the landmarks of a new sketch. Files of earlier versions may hold more, and are read."""
+    found = _read_landmarks(points, dim)
     if len(found) > _MOST_LANDMARKS:
         raise InvalidInput(
             f"landmarks: at most {_MOST_LANDMARKS:,} points, and these are {len(found):,}. The time to solve them "
@@ -323,7 +328,7 @@ def unpacked(text: str | None, dim: int) -> Landmarks | None:
     values: Floats = np.empty(0)  # what is no such text is refused as any others are
     with suppress(TypeError, ValueError):
         values = np.frombuffer(base64.b64decode(text, validate=True), "<f8").reshape(-1, max(1, dim))
-    return read_landmarks(values, dim)
+    return _read_landmarks(values, dim)
 
 
 def _scaled(points: Floats, shape: Shape) -> Floats:

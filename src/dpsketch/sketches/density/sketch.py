@@ -18,7 +18,7 @@ from dpsketch.noise import random_below
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, count_share_of
-from dpsketch.sketches.density.features import Features, Shape, fitting_features, read_landmarks
+from dpsketch.sketches.density.features import Features, Shape, fitting_features, fitting_landmarks
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
@@ -95,7 +95,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         dim = getattr(kernel, "dim", 0)
         limits = read_bounds(bounds, dim)
         names = None if columns is None else tuple(columns)
-        marks = None if landmarks is None else read_landmarks(landmarks, dim)
+        marks = None if landmarks is None else fitting_landmarks(landmarks, dim)
         chosen = fitting_features(kernel, limits, marks) if features is None else features
         shape = Shape(chosen, kernel, 1 if rows is None else rows, seed, limits, marks)
         if chosen != "race":
