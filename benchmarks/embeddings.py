@@ -207,9 +207,10 @@ def table(found: Found) -> str:
     head = ["accuracy", *(f"{label} ε={epsilon:g}" for label in NAMES.values() for epsilon in EPSILONS), "s"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for form, sets in found.items():
-        cells = [cell for name in NAMES for cell in sets[name].values()]
-        means = [f"{cell['mean']:.3f}" for cell in cells]
-        lines.append(f"| {form} | " + " | ".join(means) + f" | {max(cell['seconds'] for cell in cells):.1f} |")
+        cells = [sets.get(name, {}).get(f"{epsilon:g}") for name in NAMES for epsilon in EPSILONS]
+        means = ["–" if cell is None else f"{cell['mean']:.3f}" for cell in cells]
+        longest = max(cell["seconds"] for cell in cells if cell is not None)
+        lines.append(f"| {form} | " + " | ".join(means) + f" | {longest:.1f} |")
     errors = [cell["deviation"] / math.sqrt(cell["draws"]) for sets in found[RULE].values() for cell in sets.values()]
     others = max(cell["deviation"] for sets in found.values() for cells in sets.values() for cell in cells.values())
     few = min(cell["draws"] for sets in found.values() for cells in sets.values() for cell in cells.values())
