@@ -101,7 +101,7 @@ def _rows(name: str, count: int, path: Path, others: dict[str, Callable[[], None
             "ours": count / best[""],
             "theirs": count / best[other],
             "ratio": best[other] / best[""],
-            "unit": "rows/s",
+            "unit": "rows/s of processor",
         }
         for other in others
     ]

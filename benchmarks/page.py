@@ -48,12 +48,16 @@ INSTEAD = {
 BOUNDS = {
     ("loop_bound", "5×65,536 against increments anywhere"): "counting, 5×65,536: increments at random places",
     ("loop_bound", "5×65,536 against increments row by row"): "counting, 5×65,536: increments row by row",
+    ("loop_bound", "5×65,536 against increments row by row and hashing, one after the other"): (
+        "counting, 5×65,536: increments row by row, and hashing"
+    ),
     ("loop_bound", "5×1,048,576 against increments row by row"): "counting, 5×1,048,576: increments row by row",
     ("loop_bound", "5×4,194,304 against increments row by row"): "counting, 5×4,194,304: increments row by row",
     ("loop_bound", "integers: two cores against one"): "counting integers on two cores: twice one core",
     ("loop_bound", "Arrow strings: two cores against one"): "counting texts on two cores: twice one core",
     ("end_to_end", "integers from Parquet against memory"): "integers from Parquet: from memory",
     ("end_to_end", "strings from Parquet against memory"): "texts from Parquet: from memory",
+    ("end_to_end", "distinct strings from Parquet against Arrow alone"): "distinct texts from Parquet: Arrow's reading",
     ("loading", "a table of 1.3 MB: load against its digest"): "load, 1.3 MB: its digest alone",
     ("loading", "a table of 84 MB: load against its digest"): "load, 84 MB: its digest alone",
     ("service", "single reports against validating alone, SQLite"): "reports stored, SQLite: validating alone",
