@@ -19,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpsketch import threads
 from dpsketch._compiled.splitmix import mix
@@ -27,6 +26,7 @@ from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.canonical import canonical, is_canonical
 from dpsketch.columns import as_column, has_schema, uncountable
 from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.lazy import arrow_compute as pc
 
 __all__ = [
     "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "dictionary_codes", "fingerprint", "hash_array", "key_type_of",

@@ -43,6 +43,9 @@ class _Later:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Later, (self._name,)  # a copy that has no name yet would ask itself for it for ever
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self._name), name)
         setattr(self, name, value)

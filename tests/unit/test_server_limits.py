@@ -126,6 +126,67 @@ def test_who_joins_a_question_is_not_refused_for_who_asked_it_first(monkeypatch:
     asyncio.run(work())
 
 
+def test_who_comes_as_a_question_is_refused_leaves_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that has just been refused is pending until the loop's next turn, and must be asked anew after it."""
+
+    async def newer(future: asyncio.Future[Any], seconds: float) -> Any:  # as from Python 3.12 on: no turn is taken
+        async with asyncio.timeout(seconds):
+            return await future
+
+    monkeypatch.setattr(asyncio, "wait_for", newer)
+
+    async def work() -> None:
+        answers = answers_of(0.001)
+        looked = 0
+        known = answers._being_computed
+
+        def found(*asked: Any) -> Any:
+            nonlocal looked
+            looked += 1
+            assert looked < 100
+            return known(*asked)
+
+        monkeypatch.setattr(answers, "_being_computed", found)
+        begun, gate = threading.Event(), threading.Event()
+        tasks = [asyncio.create_task(answers.answer("a", False, b"1", lambda: reply([begun.set(), gate.wait(5)])))]
+        tasks += [asyncio.create_task(answers.answer("a", False, b"2", lambda: reply({})))]
+        while (b"2", 0) not in answers._pending or not begun.is_set():
+            await asyncio.sleep(0)
+        pending = answers._pending[b"2", 0]
+        answers._rate.charge("a", 100.0)
+        gate.set()
+        while not pending.done():
+            await asyncio.sleep(0)
+        assert (b"2", 0) in answers._pending
+        assert (await answers.answer("b", False, b"2", lambda: reply({}))).status_code == 200
+        assert [each.status_code for each in await asyncio.gather(*tasks, return_exceptions=True)] == [200, 429]
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_all_that_is_joined_has_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers who asked before, each refused late, do not make whoever joins wait once for each of them."""
+
+    async def work() -> None:
+        answers = answers_of(0.001)
+        answers._timeout = 0.2
+
+        async def refused(*_: Any) -> Response:
+            await asyncio.sleep(0.15)
+            raise Refused(429, "rate_limited", "Too many.")
+
+        monkeypatch.setattr(answers, "_compute", refused)
+        begun = time.monotonic()
+        tasks = [answers.answer(f"{caller}", False, b"1", lambda: reply({})) for caller in range(8)]
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {each.status_code for each in found} == {429, 503}
+        assert time.monotonic() - begun < 0.8
+        answers.stop()
+
+    asyncio.run(work())
+
+
 def test_strangers_never_hold_all_threads() -> None:
     """All addresses compute one answer at a time; who has a token does not wait for them."""
 

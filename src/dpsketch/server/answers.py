@@ -120,13 +120,16 @@ class Answers:
             self._kept.move_to_end(name)
             self._metrics.answers.labels("kept").inc()
             return kept.found
+        end = asyncio.get_running_loop().time() + self._timeout  # of all that is waited for, not of each
         while (task := self._being_computed(name, version, within)) is not None:
             try:
-                return await self._in_time(task)
+                return await _in_time(task, end)
             except Refused as refusal:
                 if refusal.code != "rate_limited":
                     raise
-                # Who asked first had spent all; whoever asks next pays.
+                # Who asked first had spent all; whoever asks next pays. What has ended is pending until the loop's next
+                # turn, and to wait for it takes no turn (from Python 3.12 on): without one this would go on for ever.
+                await asyncio.sleep(0)
         self._rate.take(caller, 0.0)
         if self._waiting >= _WAITING:
             raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
@@ -134,19 +137,13 @@ class Answers:
         task = asyncio.create_task(self._compute(caller, known, work, keep))
         self._pending[name, version] = task
         task.add_done_callback(lambda _: self._pending.pop((name, version), None))
-        return await self._in_time(task)
+        return await _in_time(task, end)
 
     def _being_computed(self, name: bytes, version: int, within: float) -> asyncio.Task[Response] | None:
         task = self._pending.get((name, version))
         if task is None and within:
             task = next((each for (asked, _), each in self._pending.items() if asked == name), None)
         return task
-
-    async def _in_time(self, task: asyncio.Task[Response]) -> Response:
-        try:
-            return await asyncio.wait_for(asyncio.shield(task), self._timeout)
-        except TimeoutError:
-            raise _slow() from None
 
     async def _compute(
         self, caller: str, known: bool, work: Callable[[], Response], keep: Callable[[Response], None]
@@ -213,6 +210,14 @@ class Answers:
 
 def _size(answer: Response) -> int:
     return len(answer.body) + _BESIDE
+
+
+async def _in_time(task: asyncio.Task[Response], end: float) -> Response:
+    try:
+        async with asyncio.timeout_at(end):
+            return await asyncio.shield(task)
+    except TimeoutError:
+        raise _slow() from None
 
 
 def _slow() -> Refused:
