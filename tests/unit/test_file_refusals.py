@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import dpsketch as dps
 import memory
 from dpsketch import files
 from dpsketch.errors import FileRefused, SensitiveData
@@ -292,3 +294,18 @@ def test_metadata_with_one_key_twice_is_refused() -> None:
     metadata = pa.KeyValueMetadata([("dpsketch", text), ("dpsketch", b"{}")])
     schema = pa.schema([("a", pa.large_list(pa.uint8()))], metadata=metadata)
     assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))
+
+
+@pytest.mark.parametrize("largest", [2**63 - 1, 2**63, 2**64 - 1])
+def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tmp_path: Path, largest: int) -> None:
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int")
+    sketch.release(epsilon=1.0, delta=1e-6).save(tmp_path / "a.dps")
+    stored = decode((tmp_path / "a.dps").read_bytes(), allow_sensitive=False)
+    (name,) = stored.arrays
+    forged = np.full((3, 8), largest, np.uint64)
+    (tmp_path / "b.dps").write_bytes(encode(Document(stored.kind, False, stored.header, {name: forged})))
+    if largest < 2**63:
+        assert dps.load(tmp_path / "b.dps").table.max() == largest
+    else:
+        with pytest.raises(FileRefused, match="64 bits"):
+            dps.load(tmp_path / "b.dps")

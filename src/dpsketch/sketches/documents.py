@@ -92,13 +92,15 @@ def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.
     array = document.arrays.get(name)
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != shape:
         raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise FileRefused(f"the file's array {name!r} has integers that signed ones of 64 bits cannot be.")
     return array.astype(np.int64, copy=document.sensitive)
 
 
 def stored_counters(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Return integers of a release as narrow as the file has them, for a field that is :func:`wide_when_used`."""
     array = document.stored(name)
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.shape == shape:
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.itemsize < 8 and array.shape == shape:
         return array
     return integer_array(document, name, shape)
 
