@@ -122,7 +122,7 @@ class Document:
         where a release is wanted.
     header : dict
         JSON-ready values: dictionaries with text keys, lists, text, finite floats, integers of 64 bits, booleans, None.
-    arrays : dict
+    arrays : mapping
         NumPy arrays of integers, floats (32 or 64 bits) or booleans of any shape, and lists of text or of bytes.
         Those that were read are read-only.
     """
@@ -130,12 +130,11 @@ class Document:
     kind: str
     sensitive: bool
     header: dict[str, Any]
-    arrays: dict[str, Array]
+    arrays: Mapping[str, Array]
 
     def stored(self, name: str) -> Array | None:
         """Return an array, integers in the type that the file has them in; None if there is none of the name."""
-        arrays: Mapping[str, Array] = self.arrays
-        return arrays.stored(name) if isinstance(arrays, _Stored) else arrays.get(name)
+        return self.arrays.stored(name) if isinstance(self.arrays, _Stored) else self.arrays.get(name)
 
     def __repr__(self) -> str:
         return f"Document(kind={self.kind!r}, sensitive={self.sensitive}, arrays={sorted(self.arrays)})"
@@ -237,8 +236,7 @@ def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
     shapes = {name: _described(described[name], storage, len(data)) for name, storage in types.items()}
     columns = read_batch(view, schema.end, types)
     arrays = {name: _restore(column, *shapes[name]) for name, column in columns.items()}
-    stored: Any = _Stored(arrays, {name: dtype for name, (_, dtype) in shapes.items()})  # read like a dictionary
-    return Document(kind, sensitive, header, stored)
+    return Document(kind, sensitive, header, _Stored(arrays, {name: dtype for name, (_, dtype) in shapes.items()}))
 
 
 def write(path: str | os.PathLike[str], document: Document) -> None:

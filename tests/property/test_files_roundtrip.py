@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def same(first: Any, second: Any) -> bool:
             and (first.shape, first.dtype) == (second.shape, second.dtype)
             and first.tobytes() == second.tobytes()
         )
-    if isinstance(first, dict):
+    if isinstance(first, Mapping):
         return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
     if isinstance(first, list):
         return len(first) == len(second) and all(map(same, first, second))

@@ -175,7 +175,7 @@ def test_the_best_for_keys_is_the_one_that_names_the_most() -> None:
     with_list = compare("keys", Amount(RECORD, 1.0, 0.0), guess, listed=True)
     assert with_list.best.kind == "histogram"
     assert with_list.best.needs_list
-    with pytest.raises(dps.DpsketchError, match="the questions keys"):
+    with pytest.raises(dps.DpsketchError, match="ask for keys, or name a kind"):
         compare("medians", Amount(RECORD, 1.0, 1e-6), guess)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,8 @@ def test_buffers_that_no_days_leave_are_refused(names: Any) -> None:
     sketch = dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="text"), keys=names, **TERMS)
     sketch.day(["a"])
     document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    state = document.arrays["state"]
-    document.arrays["state"] = np.full_like(state, 2**63 - 1)
+    forged = np.full_like(document.arrays["state"], 2**63 - 1)
+    document = replace(document, arrays={**document.arrays, "state": forged})
     with pytest.raises(FileRefused, match="buffers"):
         dps.ContinualSketch.from_document(document)
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
@@ -89,7 +89,7 @@ class Memory:
                 "the client's file is of another protocol or budget. Open it with those it was made with; "
                 "a second budget for one person would add to the first."
             )
-        arrays: dict[str, Any] = document.arrays
+        arrays: Mapping[str, Any] = document.arrays
         try:
             memory = cls(
                 bytes(arrays["secret"][0]),

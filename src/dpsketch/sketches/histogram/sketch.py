@@ -352,7 +352,7 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
     def _from_document(cls, document: files.Document) -> Self:
         header = document.header
         sketch = cls.from_spec(HistogramSpec.from_json(header["spec"]))
-        sketch._held = Held.from_document(sketch._spec, header, document.arrays)
+        sketch._held = Held.from_document(sketch._spec, header, dict(document.arrays))
         sketch._for_tests = _flag(header["for_tests"])
         sketch._apart = _flag(header["apart"])
         sketch._mass = sketch._held.mass
