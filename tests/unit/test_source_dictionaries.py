@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import SourceError
+from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sketches.feed import feed
+from dpsketch.sketches.heavy import sketch as heavy_module
 from dpsketch.sources import Columns, open_source, parse_expression
 from sensitive import everything
 
@@ -136,3 +138,100 @@ def test_a_dictionary_in_memory_counts_as_its_rows_do(index: pa.DataType) -> Non
         plain.update(keys.dictionary_decode())
         assert everything(coded) == everything(plain)
         assert coded.cut == plain.cut
+
+
+@pytest.mark.parametrize("values", [[0.5, 1.0, 2.0], [float("nan"), 1.0, 2.0]])
+def test_rows_are_skipped_whose_value_in_a_dictionary_is_no_key(values: list[float]) -> None:
+    """Four rows hold it, and not one value of the dictionary; a value that no row has is not skipped either."""
+    for codes, skipped in (([0, 0, 0, 0, 1, 1, None], 5), ([1, 1, 2, 2, 2, 2, 2], 0)):
+        coded, plain = KINDS["counts"](), KINDS["counts"]()
+        keys = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(values))
+        coded.update(keys)
+        plain.update(keys.dictionary_decode())
+        assert everything(coded) == everything(plain)
+        assert coded.skipped_nulls == plain.skipped_nulls == skipped
+
+
+def test_a_dictionary_is_refused_alike_however_many_rows_it_has() -> None:
+    """An error that told how often values come would tell of the records."""
+    told = set()
+    for codes in ([0, 1], [0, 1, 0, 1]):
+        keys = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([1, 2], pa.duration("s")))
+        with pytest.raises(InvalidInput) as refusal:
+            KINDS["counts"]().update(keys)
+        told.add(str(refusal.value))
+    assert len(told) == 1
+
+
+class _Once:
+    """A column that can be read once, as a stream from another library."""
+
+    def __init__(self, column: pa.Array) -> None:
+        self._streams = [pa.chunked_array([column])]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._streams.pop().__arrow_c_stream__()
+
+
+@pytest.mark.parametrize("grid", [1, 0.5])
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_stream_is_read_once(grid: float, coded: bool) -> None:
+    column = pa.array(["a", "b", "a"])
+    sketch, plain = (dps.CountSketch(rows=3, width=64, unit=dps.per_record(), grid=grid) for _ in range(2))
+    sketch.update(_Once(column.dictionary_encode() if coded else column))
+    plain.update(column)
+    assert everything(sketch) == everything(plain)
+
+
+def test_a_list_declares_no_type_on_a_grid_either() -> None:
+    """Its type is that of its values, which a release must not show."""
+    for grid in (1, 0.5):
+        sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(), grid=grid)
+        sketch.update(["a", "b"])
+        assert sketch.spec.key_type is None
+
+
+def test_dictionaries_that_become_text_come_in_batches_as_long_as_text(tmp_path: Path) -> None:
+    keys = pa.array(_keys()).dictionary_encode()
+    path = tmp_path / "t.arrow"
+    with pyarrow.ipc.new_file(path, pa.schema([("k", keys.type)])) as file:
+        file.write_batch(pa.record_batch([keys], ["k"]))
+    batches = _batches(str(path), ENCODED)
+    assert {batch.key.type for batch in batches} == {pa.string()}
+    assert max(batch.rows for batch in batches) == 300
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.binary_view()])
+def test_votes_take_dictionaries_of_every_kind_of_text(kind: pa.DataType) -> None:
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0]), pa.array(["a", "b"]).cast(kind))
+    coded, plain = KINDS["votes"](), KINDS["votes"]()
+    coded.update(keys)
+    plain.update(["a", "b", None, "a"])
+    assert coded._table.loads.tolist() == plain._table.loads.tolist()
+    assert coded._table.votes.tolist() == plain._table.votes.tolist()
+
+
+def test_a_tree_adds_each_value_of_a_dictionary_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text goes to many tables; of 3000 rows with 120 values, so many pass, and the tables are the same."""
+    keys = pa.array(_keys()).dictionary_encode()
+    coded, plain = KINDS["heavy"](), KINDS["heavy"]()
+    plain.update(keys.dictionary_decode())
+    passed: list[int] = []
+    whole = heavy_module.HeavyHitters._add_records
+    monkeypatch.setattr(
+        heavy_module.HeavyHitters,
+        "_add_records",
+        lambda self, records, units: (passed.append(len(records)), whole(self, records, units)),
+    )
+    coded.update(keys)
+    assert passed == [len(keys.dictionary)]
+    assert everything(coded) == everything(plain)
+    assert coded.skipped_nulls == plain.skipped_nulls
+
+
+def test_a_histogram_of_a_dictionary_of_nulls_counts_nothing() -> None:
+    """Arrow's own question which rows of it are valid ends the process."""
+    histogram = dps.Histogram(unit=dps.per_record(), key_type="text")
+    histogram.update(pa.DictionaryArray.from_arrays(pa.array([0, None, 0]), pa.nulls(1)))
+    histogram.update(["a"])
+    assert histogram.skipped_nulls == 3

@@ -141,7 +141,11 @@ def _read(
         for piece, done in expressions.applied(whole, place):
             rows += piece.num_rows
             # A piece without rows declares the types of its columns.
-            coded = columns.encodable is not None and is_coded(piece.schema.field(columns.encodable).type)
+            coded = (
+                place.laid_out  # else the shaper makes text of it, which takes as much room as any
+                and columns.encodable is not None
+                and is_coded(piece.schema.field(columns.encodable).type)
+            )
             most = CODED_ROWS * batch_rows if coded else batch_rows
             for start in range(0, max(1, piece.num_rows), most):
                 part = piece.slice(start, most)

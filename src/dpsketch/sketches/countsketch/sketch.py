@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
+from dpsketch.canonical import is_canonical
 from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec
@@ -98,12 +99,16 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         protects_users, nulls = self._protects_users(users, disjoint_users, counts), 0
-        if not protects_users and weights is None and counts is None:
-            if _repeats(keys):
-                keys, counts, nulls = _tally(keys)
-            elif self._update_plainly(keys):
-                return
-        batch = fingerprint(keys, self._key_type)
+        alone = not protects_users and weights is None and counts is None
+        if alone and _repeats(keys):
+            keys, counts, nulls = _tally(keys)
+        column, found, declared = typed_column(keys, self._key_type)  # once: a stream can be read once
+        if alone and counts is None and self._spec.weight_grid.one == 1 and not pa.types.is_dictionary(column.type):
+            self._admit(len(column) - column.null_count, column.null_count)
+            add_column(self._table, column, self._row_keys)
+            self._note_type(found or self._key_type, declared)
+            return
+        batch = fingerprint(column, self._key_type)
         if protects_users:
             bounded = self._bounded(batch, users, weights)
             self._admit_users(bounded, weights, disjoint_users)
@@ -113,17 +118,7 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
             self._admit_records(batch, amounts, weights, counts)
             self._skipped += nulls
             add_batch(self._table, batch.fingerprints, self._row_keys, amounts)
-        self._note_type(batch.key_type, batch.declared)
-
-    def _update_plainly(self, keys: Any) -> bool:
-        """Add each key once, unless a grid or a dictionary stands between; say whether that was done."""
-        column, found, declared = typed_column(keys, self._key_type)
-        if self._spec.weight_grid.one != 1 or pa.types.is_dictionary(column.type):
-            return False
-        self._admit(len(column) - column.null_count, column.null_count)
-        add_column(self._table, column, self._row_keys)
-        self._note_type(found or self._key_type, declared)
-        return True
+        self._note_type(batch.key_type, declared)  # not the batch's: a column has a type, a list none
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
@@ -199,8 +194,12 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
 
 
 def _repeats(keys: Any) -> bool:
-    """Say whether keys are a dictionary whose values come twice on average: each is then added once, as so many."""
-    coded = isinstance(keys, pa.DictionaryArray)
+    """Say whether keys are a dictionary whose values come twice on average: each is then added once, as so many.
+
+    Values of other types are turned into keys first, or into none: they are then counted by row, and refused alike
+    however many rows there are.
+    """
+    coded = isinstance(keys, pa.DictionaryArray) and is_canonical(keys.type)
     return coded and 2 * len(keys.dictionary) <= len(keys) and not keys.dictionary.null_count
 
 

@@ -14,7 +14,7 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, codes_of
-from dpsketch.hashing import fingerprint, to_arrow
+from dpsketch.hashing import dictionary_codes, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
@@ -234,13 +234,20 @@ def _summed(
     tables are the same: they hold sums.
     """
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if len(column) < _FEWEST or not any(is_kind(column.type) for is_kind in kinds):
+    coded = pa.types.is_dictionary(column.type) and column.num_chunks == 1
+    kind = column.type.value_type if coded else column.type
+    if len(column) < _FEWEST or not any(is_kind(kind) for is_kind in kinds):
         return None
-    if len(column.slice(0, _SAMPLE).unique()) > min(len(column), _SAMPLE) // 2:
+    if coded:  # what no row has adds nothing
+        texts, codes = column.chunk(0).dictionary, dictionary_codes(column.chunk(0))
+        if len(texts) > len(column) // 2:
+            return None
+    elif len(column.slice(0, _SAMPLE).unique()) > min(len(column), _SAMPLE) // 2:
         return None
-    encoded = column.dictionary_encode()
-    texts = encoded.chunk(0).dictionary
-    codes = np.concatenate([codes_of(chunk.indices) for chunk in encoded.chunks])
+    else:
+        encoded = column.dictionary_encode()
+        texts = encoded.chunk(0).dictionary
+        codes = np.concatenate([codes_of(chunk.indices) for chunk in encoded.chunks])
     codes = codes if kept is None else codes[kept]
     if isinstance(amounts, int):
         return pa.chunked_array([texts]), amounts * np.bincount(codes, minlength=len(texts))

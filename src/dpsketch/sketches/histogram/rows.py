@@ -64,9 +64,11 @@ def kept_rows(column: pa.ChunkedArray) -> Mask | None:
 def kept_of(array: pa.Array) -> Mask | None:
     """Return which rows of an array have a key; None if all have."""
     valid: Mask | None = None
-    if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+    coded = pa.types.is_dictionary(array.type)
+    rows = array.indices if coded else array  # Arrow itself cannot say which rows of a dictionary of nulls are valid
+    if rows.null_count:
+        valid = rows.is_valid().to_numpy(zero_copy_only=False)
+    if coded and array.dictionary.null_count:
         values = array.dictionary.is_valid().to_numpy(zero_copy_only=False)
         named: Mask = values[array.indices.fill_null(0).to_numpy(zero_copy_only=False)]
         valid = named if valid is None else named & valid

@@ -43,8 +43,11 @@ class Keys:
     def of(cls, column: pa.ChunkedArray) -> Self:
         """Return the bytes of a column of keys: those of texts, and the eight of integers; what nulls have is open."""
         if pa.types.is_dictionary(column.type):
-            chunks = [chunk.dictionary_decode() for chunk in column.chunks]
-            column = pa.chunked_array(chunks, column.type.value_type)
+            kind = column.type.value_type
+            if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+                kind = pa.large_binary()  # Arrow takes no rows of views, and of texts with short offsets only 2 GiB
+            chunks = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks]
+            column = pa.chunked_array(chunks, kind)
         if pa.types.is_null(column.type):
             return cls(_read_only(np.empty(0, np.uint8)), np.zeros(len(column) + 1, np.int64))
         if pa.types.is_integer(column.type):
