@@ -212,6 +212,22 @@ USERS = [
         "tests/unit/test_sparse.py",
         "two keys of a user that share a place count in full",
     ),
+    Mutant(
+        "users-of-a-part-taken-for-others",
+        "bounding/groups.py",
+        "records, known[part], prints",
+        "records, known, prints",
+        "tests/unit/test_threads.py -k clips_users_alike",
+        "which of a user's keys count follows from who else is there",
+    ),
+    Mutant(
+        "users-of-a-part-lost",
+        "sketches/countsketch/clipping.py",
+        "            table += own",
+        "            table += 0 * own",
+        "tests/unit/test_threads.py -k clips_users_alike",
+        "of users on several threads only the first are counted",
+    ),
 ]
 
 PARTIALS = [

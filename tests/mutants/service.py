@@ -147,4 +147,20 @@ STRANGERS = [
         f"{_EXPORTS} cells_are",
         "of many reports only the last part is counted",
     ),
+    Mutant(
+        "joiner-takes-no-turn",
+        "server/answers.py",
+        "                await asyncio.sleep(0)",
+        "                pass",
+        f"{_LIMITS} leaves_the_loop",
+        "who asks what has just been refused stops the service for ever",
+    ),
+    Mutant(
+        "joiner-refused-for-another",
+        "server/answers.py",
+        'if refusal.code != "rate_limited":',
+        "if True:",
+        f"{_LIMITS} joins_a_question",
+        "who asks what another asked first is refused for what the other has spent",
+    ),
 ]

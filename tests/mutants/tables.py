@@ -101,4 +101,20 @@ SOURCES = [
         "tests/unit/test_one_record_alone.py",
         "where the header ends is up to the records",
     ),
+    Mutant(
+        "dictionary-refused-by-its-rows",
+        "sketches/countsketch/sketch.py",
+        " and is_canonical(keys.type)",
+        "",
+        "tests/unit/test_source_dictionaries.py -k refused_alike",
+        "an error's words depend on how many records there are",
+    ),
+    Mutant(
+        "counters-wrap-when-read",
+        "sketches/documents.py",
+        "if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:",
+        "if False:",
+        "tests/unit/test_file_refusals.py -k no_counter",
+        "a file's counters beyond 64 bits are read as negative",
+    ),
 ]
