@@ -19,6 +19,7 @@ SCRATCH = 8 * 2**20
 CHILD = """
 import json, sys
 from pathlib import Path
+import numba  # else few keys are added without the compiler, and many load it
 import numpy as np
 import dpsketch as dps
 def status(name):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from threading import Thread
+from threading import Thread, local
 from typing import TypeVar
 
 from dpsketch.errors import InvalidInput
@@ -19,6 +19,7 @@ __all__ = ["parts", "run", "thread_count"]
 T = TypeVar("T")
 
 _MOST = 64
+_HERE = local()  # whether this thread has a part already
 
 
 def thread_count() -> int:
@@ -41,12 +42,15 @@ def thread_count() -> int:
 def parts(n: int, smallest: int) -> list[slice]:
     """Cut ``n`` items into at most one part a thread, none smaller than ``smallest`` unless there is only one.
 
+    What is one of several parts is not divided again: the cores are taken.
+
     Examples
     --------
     >>> parts(10, smallest=100)
     [slice(0, 10, None)]
     """
-    count = max(1, min(n // smallest, thread_count())) if n >= 2 * smallest else 1
+    whole = n < 2 * smallest or getattr(_HERE, "taken", False)
+    count = 1 if whole else max(1, min(n // smallest, thread_count()))
     edges = [n * i // count for i in range(count + 1)]
     return [slice(low, high) for low, high in pairwise(edges)]
 
@@ -61,10 +65,14 @@ def run(tasks: Sequence[Callable[[], T]]) -> list[T]:
     results: dict[int, T] = {}
 
     def guarded(number: int) -> None:
+        before = getattr(_HERE, "taken", False)
+        _HERE.taken = before or len(tasks) > 1
         try:
             results[number] = tasks[number]()
         except BaseException as problem:
             problems.append(problem)
+        finally:
+            _HERE.taken = before
 
     others = [Thread(target=guarded, args=(number,), daemon=True) for number in range(1, len(tasks))]
     try:
