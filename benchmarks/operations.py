@@ -112,8 +112,9 @@ def of_kind(kind: str, work: Work, folder: Path) -> list[dict[str, Any]]:
         fresh.update(work.records[:1000])
         return fresh
 
-    partial, plain = filled.empty_like(), np.zeros(filled.spec.memory // 8)
-    merging = seconds(lambda: filled.merge(partial))
+    partials = iter([filled.empty_like() for _ in range(ROUNDS + 1)])  # each can be merged but once
+    plain = np.zeros(filled.spec.memory // 8)
+    merging = seconds(lambda: filled.merge(next(partials)))
     beginning = seconds(begun)
     releasing = max(1e-9, seconds(lambda: begun().release(**work.release)) - beginning)
     rows.append(alone(f"{kind}: release", 1, releasing, "releases/s"))
