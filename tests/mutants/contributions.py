@@ -216,7 +216,7 @@ USERS = [
         "users-of-a-part-taken-for-others",
         "bounding/groups.py",
         "records, known[part], prints",
-        "records, known, prints",
+        "records, known[: part.stop - part.start], prints",
         "tests/unit/test_threads.py -k clips_users_alike",
         "which of a user's keys count follows from who else is there",
     ),
