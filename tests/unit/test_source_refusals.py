@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ import pytest
 
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources import Columns, open_source
+from dpsketch.sources.locations import StandardInput
+from dpsketch.sources.streams import ByteStream
 from reading import SECRET, Pipe, keys, records, refused, write
 
 
@@ -186,3 +189,13 @@ def test_arguments_are_checked_before_anything_is_read() -> None:
 )
 def test_a_database_needs_one_table_or_one_query(source: str) -> None:
     assert "either one table or one query" in refused(source)
+
+
+def test_a_stream_that_was_closed_takes_nothing_more_of_standard_input(pipe: Pipe) -> None:
+    """Arrow's threads read ahead, and went on after a refusal: they took what the next reader should have had."""
+    pipe(b"k\na\n")
+    stream = ByteStream(StandardInput("csv"))
+    assert stream.peek(1) == b"k"
+    stream.close()
+    assert stream.read_block(10) in (b"", b"k")
+    assert os.read(sys.stdin.fileno(), 100) == b"\na\n"

@@ -26,6 +26,8 @@ class _Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if self.closed:  # Arrow reads ahead, also what was refused; standard input may be another's by then
+            return 0
         count = int(self._raw.readinto(buffer) or 0)
         self.done += count
         return count
