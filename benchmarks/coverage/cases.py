@@ -30,7 +30,7 @@ def measured(family: str, place: int, quick: bool) -> list[Row]:
     case = of_family(family)[place]
     if quick:
         return measure(case, quick=True)
-    files = stored.files_of(case)  # before answers are remembered
+    functions = stored.functions_of(case)  # before answers are remembered
     rows = measure(case)
-    stored.keep(case, rows, files)
+    stored.keep(case, rows, functions)
     return rows

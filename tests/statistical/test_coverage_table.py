@@ -13,6 +13,7 @@ import pytest
 from benchmarks.coverage import page, stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
+from benchmarks.coverage.reach import file_meaning, meaning
 from dpsketch.sketches.density.features import Features
 from dpsketch.sketches.kinds import KINDS
 
@@ -134,14 +135,14 @@ def test_a_stored_result_is_read_back_and_is_of_its_code(tmp_path: Path, monkeyp
     """Rows come back as they were; the result is no longer current once a module that ran does something else."""
     case = next(case for _, _, case in all_cases("DistinctSketch"))
     assert stored.result_of(case, tmp_path) is None
-    rows, files = measure(case, quick=True), stored.files_of(case)
-    stored.keep(case, rows, files, tmp_path)
+    rows, functions = measure(case, quick=True), stored.functions_of(case)
+    stored.keep(case, rows, functions, tmp_path)
     today = stored.result_of(case, tmp_path).measured
     assert stored.result_of(case, tmp_path) == stored.Result(rows, True, today)
     written = stored.place(case, tmp_path).read_text()
     stored.place(case, tmp_path).write_text(written.replace('"releases": 2000', '"releases": 20', 1))
     assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)
-    stored.keep(case, rows, files, tmp_path)
+    stored.keep(case, rows, functions, tmp_path)
     monkeypatch.setattr(stored, "_meaning", str)
     assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)
 
@@ -149,21 +150,77 @@ def test_a_stored_result_is_read_back_and_is_of_its_code(tmp_path: Path, monkeyp
 def test_a_result_is_held_to_what_computes_answers_and_draws_noise() -> None:
     """Compiled code that ran included; not what only takes records in, nor what is loaded and does not run."""
     cases = {case.name: case for _, _, case in all_cases("DistinctSketch, 100 keys|users of 5 keys, 5×1024")}
-    distinct = stored.files_of(cases["DistinctSketch, 100 keys, 1,024 buckets, δ = 0"])
-    counts = stored.files_of(cases["CountSketch, users of 5 keys, 5×1024, δ > 0"])
+    distinct = stored.functions_of(cases["DistinctSketch, 100 keys, 1,024 buckets, δ = 0"])
+    counts = stored.functions_of(cases["CountSketch, users of 5 keys, 5×1024, δ > 0"])
     assert distinct[-1] == "benchmarks/coverage/values.py:distinct"
-    assert {"src/dpsketch/sketches/distinct/private.py", "src/dpsketch/noise.py"} <= set(distinct)
-    assert {"src/dpsketch/sketches/countsketch/private.py", "src/dpsketch/_compiled/countsketch.py"} <= set(counts)
-    assert "benchmarks/coverage/data.py" in counts
+    files = {place.partition(":")[0]: place.partition(":")[2].split(",") for place in counts}
+    assert any(place.startswith("src/dpsketch/noise.py:") for place in distinct)
+    assert "PrivateCountSketch.estimate" in files["src/dpsketch/sketches/countsketch/private.py"]
+    assert files["src/dpsketch/_compiled/countsketch.py"] != []
+    assert "benchmarks/coverage/data.py" in files
     for left_out in ("sketches/countsketch/sketch.py", "sketches/countsketch/decoding.py", "sketches/base.py"):
-        assert f"src/dpsketch/{left_out}" not in counts
+        assert f"src/dpsketch/{left_out}" not in files
 
 
-def test_what_a_module_means_is_its_code_and_the_case_that_is_asked() -> None:
-    source = 'def one() -> Iterator[Case]:\n    """Words."""\n    yield 1\n\n\ndef helper() -> int:\n    return 2\n'
-    other = source + "\n\ndef two() -> Iterator[Case]:\n    yield 2\n"
-    assert stored.meaning(source) == stored.meaning(source.replace("Words", "Other words") + "# why\n")
-    assert stored.meaning(source) != stored.meaning(source.replace("yield 1", "yield 3"))
-    assert stored.meaning(source) != stored.meaning(other)
-    assert stored.meaning(source, "one") == stored.meaning(other, "one")
-    assert stored.meaning(source, "one") != stored.meaning(other.replace("return 2", "return 3"), "one")
+MODULE = """
+from other import far, helpful
+LIMIT = 3
+OTHER = 4
+def asked() -> int:
+    '''Words.'''
+    return helper() + Thing().size()
+def helper() -> int:
+    return LIMIT
+def unasked() -> int:
+    return far(OTHER)
+class Thing:
+    base: int = 1
+    def __post_init__(self) -> None:
+        helpful()
+    def size(self) -> int:
+        return self.base
+    def name(self) -> str:
+        return "thing"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moved"),
+    [
+        ("Words", "Other words", False),
+        ("OTHER = 4", "OTHER = 5", False),
+        ("far(OTHER)", "far(2)", False),
+        ('"thing"', '"other"', False),
+        ("import far, helpful", "import near, helpful", False),
+        ("helper() +", "2 +", True),
+        ("return LIMIT", "return -LIMIT", True),
+        ("LIMIT = 3", "LIMIT = 2", True),
+        ("base: int = 1", "base: int = 2", True),
+        ("return self.base", "return 7", True),
+        ("helpful()", "helpful(1)", True),
+        ("from other", "from another", True),
+    ],
+)
+def test_what_a_function_means_is_its_code_and_what_it_reaches(old: str, new: str, moved: bool) -> None:
+    assert old in MODULE
+    changed = MODULE.replace(old, new)
+    assert (meaning(MODULE, ["asked"]) != meaning(changed, ["asked"])) == moved
+    assert (meaning(MODULE) != meaning(changed)) == (old != "Words")
+    assert meaning(MODULE, ["nowhere"]) == meaning(MODULE)
+
+
+def test_what_a_compiled_function_calls_in_another_module_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding sweeps with an expectation of another module, which no profile sees."""
+    path, sweep = "src/dpsketch/_compiled/messages.py", frozenset({"sweep"})
+    file_meaning.cache_clear()
+    before = file_meaning(path, sweep)
+    source = Path.read_text
+
+    def changed(place: Path, *arguments: object) -> str:
+        text = source(place, *arguments)
+        return text.replace("def expect(", "def expect(more, ") if place.name == "expectation.py" else text
+
+    monkeypatch.setattr(Path, "read_text", changed)
+    file_meaning.cache_clear()
+    assert file_meaning(path, sweep) != before
+    file_meaning.cache_clear()
