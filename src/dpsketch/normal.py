@@ -47,7 +47,7 @@ def normal_quantile(confidence: float) -> float:
     >>> round(normal_quantile(0.95), 6), normal_quantile(1.0)
     (1.959964, inf)
     """
-    return upper_quantile(1 - (1 + confidence) / 2)
+    return upper_quantile((1 - confidence) / 2)
 
 
 def upper_quantile(tail: float) -> float:

@@ -24,8 +24,8 @@ _RATIO = (1.0, -1 / 8, 1 / 128, 5 / 1024, -21 / 32768, -399 / 262144, 869 / 4194
 _RATIO_FROM = 50.0
 
 
-def student_quantile(freedom: float, level: float) -> float:
-    """Return the point that Student's variable stays below with probability ``level``, at least ½.
+def student_quantile(freedom: float, tail: float) -> float:
+    """Return the point that Student's variable passes with probability ``tail``, at most ½.
 
     *Accuracy.* The relative error is below 10⁻¹² from one to 10⁵ degrees of freedom and for tails down to 10⁻¹⁵, as a
     test finds against arbitrary precision.
@@ -34,15 +34,14 @@ def student_quantile(freedom: float, level: float) -> float:
     ----------
     freedom : float
         Degrees of freedom, at least 1; infinitely many give the normal quantile.
-    level : float
-        From ½ to 1.
+    tail : float
+        From 0 to ½.
 
     Examples
     --------
-    >>> round(student_quantile(1, 0.75), 12), round(student_quantile(4, 0.975), 6)
+    >>> round(student_quantile(1, 0.25), 12), round(student_quantile(4, 0.025), 6)
     (1.0, 2.776445)
     """
-    tail = 1 - level
     if tail <= 0:
         return math.inf
     point = upper_quantile(tail)
@@ -62,17 +61,17 @@ def student_quantile(freedom: float, level: float) -> float:
     return point
 
 
-def beta_quantile(shape: float, level: float) -> float:
-    """Return the point that a Beta(shape, shape) variable stays below with probability ``level``, at least ½.
+def beta_quantile(shape: float, tail: float) -> float:
+    """Return the point that a Beta(shape, shape) variable passes with probability ``tail``, at most ½.
 
     If T is Student's with 2·shape degrees of freedom, ½ + ½·T/√(2·shape + T²) is such a variable.
 
     Examples
     --------
-    >>> beta_quantile(1, 0.75), round(beta_quantile(3, 0.975), 6)
+    >>> beta_quantile(1, 0.25), round(beta_quantile(3, 0.025), 6)
     (0.75, 0.853367)
     """
-    point = student_quantile(2 * shape, level)
+    point = student_quantile(2 * shape, tail)
     return 0.5 + 0.5 / math.sqrt(1 + 2 * shape / point**2) if point > 0 else 0.5
 
 

@@ -66,3 +66,32 @@ def test_a_number_is_told_as_it_is_asked() -> None:
         assert release.low <= release.value <= release.high, name
         title = release.plot().axes[0].get_title(loc="left")
         assert title == f"ε = {release.guarantee.epsilon:.4g}, δ = {release.guarantee.delta:.3g}", name
+
+
+# The largest confidence below 1: half of what is left over is no longer seen beside 1.
+ALMOST_SURE = 1 - 2**-53
+
+
+def test_an_interval_at_almost_all_confidence_is_wide_and_a_number() -> None:
+    unit = dps.per_record()
+    counts = dps.CountSketch(rows=3, width=64, unit=unit)
+    ranges = dps.RangeSketch(bits=6, unit=unit)
+    density = dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=2.0), rows=50, width=32, unit=unit)
+    keys = np.arange(64)
+    for sketch in (counts, ranges):
+        sketch.update(keys)
+    density.update(keys[:, None].astype(float))
+    pure = {"epsilon": 1.0, "delta": 0.0}
+    told, spread, near = (sketch.release(**pure) for sketch in (counts, ranges, density))
+    intervals = [release.interval for release in numbers().values()] + [
+        lambda confidence: told.estimate(keys, confidence=confidence),
+        lambda confidence: told.decode(keys, confidence=confidence),
+        lambda confidence: spread.range(3, 40, confidence=confidence),
+        lambda confidence: near.estimate(np.array([[3.0]]), confidence=confidence),
+    ]
+    for interval in intervals:
+        wide, usual = interval(ALMOST_SURE), interval(0.95)
+        ends, inner = (each if isinstance(each, tuple) else (each.low, each.high) for each in (wide, usual))
+        assert not np.isnan(ends).any()
+        assert (np.array(ends[0]) <= np.array(inner[0])).all()
+        assert (np.array(ends[1]) >= np.array(inner[1])).all()

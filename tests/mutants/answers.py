@@ -143,8 +143,8 @@ INTERVALS = [
     Mutant(
         "interval-one-sided",
         "sketches/countsketch/intervals.py",
-        "u = beta_quantile((table.shape[0] + 1) / 2, (1 + confidence) / 2)",
-        "u = beta_quantile((table.shape[0] + 1) / 2, confidence)",
+        "u = beta_quantile((table.shape[0] + 1) / 2, (1 - confidence) / 2)",
+        "u = beta_quantile((table.shape[0] + 1) / 2, 1 - confidence)",
         "tests/statistical/test_coverage_table.py tests/statistical/test_seed_coverage.py",
         "the interval of a median leaves out twice as much as it says",
     ),
@@ -159,7 +159,7 @@ INTERVALS = [
     Mutant(
         "interval-few-cells",
         "sketches/countsketch/intervals.py",
-        "return student_quantile(freedom, (1 + confidence) / 2) / max(z, 1e-12)",
+        "return student_quantile(freedom, (1 - confidence) / 2) / max(z, 1e-12)",
         "return 1.0",
         "tests/statistical/test_decoding_coverage.py",
         "a table of few cells is taken for the law of its errors",

@@ -12,7 +12,7 @@ from dpsketch.normal import normal_quantile
 from dpsketch.student import beta_quantile, student_quantile
 
 FREEDOMS = (1, 2, 2.5, 3, 4, 8, 17, 100, 9_999, 1e5)
-CONFIDENCES = (1e-3, 0.1, 0.45, 0.5, 0.55, 0.9, 0.95, 0.999, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12, 1 - 2e-15)
+CONFIDENCES = (1e-3, 0.1, 0.45, 0.5, 0.55, 0.9, 0.95, 0.999, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12, 1 - 2e-15, 1 - 2**-53)
 
 
 def beyond(freedom: float, point: mpmath.mpf) -> mpmath.mpf:
@@ -26,25 +26,25 @@ def test_students_quantile_is_right_to_a_millionth_of_a_millionth(freedom: float
     """A point moved by 1e-12 of itself either way lies on the other side of the level."""
     with mpmath.workdps(40):
         for confidence in CONFIDENCES:
-            level = (1 + confidence) / 2
-            found, tail = mpmath.mpf(student_quantile(freedom, level)), 1 - mpmath.mpf(level)
+            tail = (1 - confidence) / 2
+            found = mpmath.mpf(student_quantile(freedom, tail))
             assert beyond(freedom, found * (1 + mpmath.mpf("1e-12"))) < tail
             assert beyond(freedom, found * (1 - mpmath.mpf("1e-12"))) > tail
 
 
 @pytest.mark.parametrize("confidence", [c for c in CONFIDENCES if c >= 0.5])
 def test_quantiles_are_those_of_scipy(confidence: float) -> None:
-    level = (1 + confidence) / 2
-    assert normal_quantile(confidence) == pytest.approx(float(ndtri(level)), rel=1e-12)
+    tail = (1 - confidence) / 2
+    assert normal_quantile(confidence) == pytest.approx(-float(ndtri(tail)), rel=1e-12)
     for freedom in FREEDOMS:
-        assert student_quantile(freedom, level) == pytest.approx(float(stdtrit(freedom, level)), rel=1e-12)
+        assert student_quantile(freedom, tail) == pytest.approx(-float(stdtrit(freedom, tail)), rel=1e-12)
     for rows in (1, 2, 3, 5, 7, 20, 64):
         half = (rows + 1) / 2
-        assert beta_quantile(half, level) == pytest.approx(float(betaincinv(half, half, level)), rel=1e-12)
+        assert beta_quantile(half, tail) == pytest.approx(1 - float(betaincinv(half, half, tail)), rel=1e-12)
 
 
 def test_the_ends_are_those_of_the_law() -> None:
-    assert [student_quantile(3, level) for level in (0.5, 1.0)] == [0, math.inf]
-    assert [beta_quantile(3, level) for level in (0.5, 1.0)] == [0.5, 1]
+    assert [student_quantile(3, tail) for tail in (0.5, 0.0)] == [0, math.inf]
+    assert [beta_quantile(3, tail) for tail in (0.5, 0.0)] == [0.5, 1]
     assert normal_quantile(1.0) == math.inf
-    assert student_quantile(math.inf, 0.975) == normal_quantile(0.95)
+    assert student_quantile(math.inf, 0.025) == normal_quantile(0.95)

@@ -68,7 +68,7 @@ def _allowance(freedom: int, confidence: float) -> float:
         second = (5 * z**4 + 16 * z**2 + 3) / 96
         third = (3 * z**6 + 19 * z**4 + 17 * z**2 - 15) / 384
         return 1 + (first + (second + third / freedom) / freedom) / freedom
-    return student_quantile(freedom, (1 + confidence) / 2) / max(z, 1e-12)
+    return student_quantile(freedom, (1 - confidence) / 2) / max(z, 1e-12)
 
 
 def _median_half_width(table: Cells, confidence: float) -> float:
@@ -77,7 +77,7 @@ def _median_half_width(table: Cells, confidence: float) -> float:
     The median of ``rows`` symmetric draws stays below the row law's u-quantile with probability
     ``BetaInc(u; (rows+1)/2, (rows+1)/2)``; the row law is pooled over all cells.
     """
-    u = beta_quantile((table.shape[0] + 1) / 2, (1 + confidence) / 2)
+    u = beta_quantile((table.shape[0] + 1) / 2, (1 - confidence) / 2)
     return _tail_quantile(np.abs(table).ravel(), 2 * u - 1)
 
 

@@ -116,7 +116,7 @@ def second_moment(
         return Estimate(value, low, high, confidence)
     from scipy.special import chdtri, stdtrit
 
-    half = float(stdtrit(rows - 1, (1 + confidence) / 2)) * float(lengths.std(ddof=1)) / math.sqrt(rows)
+    half = -float(stdtrit(rows - 1, (1 - confidence) / 2)) * float(lengths.std(ddof=1)) / math.sqrt(rows)
     low, high = value - half, value + half
     if width < _NARROW:
         size = float(lengths.mean()) / width

@@ -160,7 +160,7 @@ def quantile(freedom: float, confidence: float) -> float:
     """Return Student's two-sided quantile; the normal one for infinite degrees of freedom."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, (1 + confidence) / 2))
+    return -float(stdtrit(freedom, (1 - confidence) / 2))
 
 
 def summed_quantile(noise: Noise, confidence: float) -> float:

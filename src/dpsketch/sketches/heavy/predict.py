@@ -198,7 +198,7 @@ class CellLaw:
     def half_width(self, confidence: float, rows: int) -> float:
         """Half-width of an interval around the median of the rows, as a search reads it off a table."""
         share = (rows + 1) / 2
-        return self._size(2 * float(betaincinv(share, share, (1 + confidence) / 2)) - 1)
+        return self._size(1 - 2 * float(betaincinv(share, share, (1 - confidence) / 2)))
 
     def passing(self, size: float, rows: int) -> float:
         """Return the probability with which the median of the rows is at least of this size, above 0."""

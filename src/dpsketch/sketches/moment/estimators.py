@@ -91,7 +91,7 @@ def pivot_interval(p: float, size: int, estimator: Estimator, confidence: float)
     """Return two factors: ζ lies between them times its estimate, with this confidence."""
     confidence = probability("confidence", confidence)
     variance = pivot_variance(p, size, estimator)
-    reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(variance)
+    reach = -float(ndtri((1 - confidence) / 2)) * math.sqrt(variance)
     # The estimate is unbiased, so its logarithm is low by half its variance.
     return math.exp(variance / 2 - reach), math.exp(variance / 2 + reach)
 
