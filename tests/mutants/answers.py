@@ -149,6 +149,14 @@ INTERVALS = [
         "the interval of a median leaves out twice as much as it says",
     ),
     Mutant(
+        "interval-by-level",
+        "normal.py",
+        "return upper_quantile((1 - confidence) / 2)",
+        "return upper_quantile(1 - (1 + confidence) / 2)",
+        "tests/contract/test_statements.py -k almost_all",
+        "next to 1 a confidence is rounded to it, and intervals are no numbers",
+    ),
+    Mutant(
         "interval-one-rank-less",
         "sketches/countsketch/intervals.py",
         "math.ceil(level * (len(sizes) + 1)) - 1)",

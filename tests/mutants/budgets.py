@@ -213,6 +213,14 @@ LEDGER = [
         "repeated charges are read as one",
     ),
     Mutant(
+        "ledger-altered-annex",
+        "ledger/annexes.py",
+        "            if altered(row):\n                raise LedgerError(",
+        "            if False:\n                raise LedgerError(",
+        "tests/unit/test_stream_folder.py tests/unit/test_ledger_parts.py",
+        "a note beside a charge that somebody altered is believed",
+    ),
+    Mutant(
         "payment-closed-twice",
         "ledger/delivery.py",
         'if not rows or rows[0]["charge"] != charge.digest or rows[0]["state"] != _OPEN:',

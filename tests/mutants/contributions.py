@@ -122,6 +122,22 @@ NUMBERS = [
         "a published spec tells what type the keys were of",
     ),
     Mutant(
+        "csv-rows-end-in-quotes",
+        "sources/blocks.py",
+        "        if quotes % 2 == 0:\n            return end + 1\n",
+        "        return end + 1\n",
+        "tests/unit/test_csv_blocks.py",
+        "a row is cut where a line ends within quotes",
+    ),
+    Mutant(
+        "csv-quotes-of-a-piece",
+        "sources/blocks.py",
+        "opening = found[count % 2 :: 2]",
+        "opening = found[::2]",
+        "tests/unit/test_csv_blocks.py",
+        "a field that is open where a piece begins is taken for closed",
+    ),
+    Mutant(
         "null-users-kept",
         "sources/records.py",
         "        if any(column.null_count for column in needed):\n",
