@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 REPEATS = 5
 ROWS = 200_000
 WARM, FIRST = 0.5, 2.0
-BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--overwrite"]
+BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 IMPORTS = {
     "import dpsketch": ["-c", "import dpsketch"],
     "import and load CountSketch": ["-c", "import dpsketch; dpsketch.CountSketch"],
@@ -99,33 +100,43 @@ def write_visits(path: Path) -> None:
 
 
 class Clock:
-    """Runs Python in a folder that keeps bytecode, machine code and ledgers to itself."""
+    """Runs Python in a folder that keeps bytecode, machine code and ledgers to itself, on these sources or others."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sources: Path | None = None) -> None:
         self._folder = folder
         self._code = folder / "machine-code"
         ours = {"NUMBA_CACHE_DIR": str(self._code), "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
         # A user has bytecode, and all cores.
-        self._environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("PYTHONDONTWRITEBYTECODE", "DPSKETCH_THREADS")
-        } | ours
+        self._environment = (
+            {
+                name: value
+                for name, value in os.environ.items()
+                if name not in ("PYTHONDONTWRITEBYTECODE", "DPSKETCH_THREADS")
+            }
+            | ours
+            | ({"PYTHONPATH": str(sources)} if sources else {})
+        )
 
     def forget_machine_code(self) -> None:
         """Leave no machine code, as an installation does."""
         shutil.rmtree(self._code, ignore_errors=True)
 
     def seconds(self, arguments: list[str]) -> float:
-        """Return how long a process took; a run charges a ledger of its own."""
-        output = arguments[arguments.index("-o") + 1] if "-o" in arguments else "none"
-        ledger = {"DPSKETCH_LEDGER": str(self._folder / f"{output}.db")}
+        """Return how long a process took."""
         start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, *arguments],
-            check=True, capture_output=True, cwd=self._folder, env=self._environment | ledger,
-        )  # fmt: skip
+        self.errors(arguments)
         return time.perf_counter() - start
+
+    def errors(self, arguments: list[str]) -> str:
+        """Run a process and return what it wrote to standard error; a run charges a ledger of its own."""
+        output = next((after for before, after in reversed(list(pairwise(arguments))) if before == "-o"), "none")
+        (self._folder / output).unlink(missing_ok=True)
+        ledger = {"DPSKETCH_LEDGER": str(self._folder / f"{Path(output).name}.db")}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            check=True, capture_output=True, text=True, cwd=self._folder, env=self._environment | ledger,
+        )  # fmt: skip
+        return done.stderr
 
 
 def _against(what: str, other: str) -> str:
