@@ -15,11 +15,10 @@ import numpy.typing as npt
 from dpsketch._compiled.countsketch import cells
 from dpsketch._compiled.kernel import kernel, plain_kernel
 from dpsketch._compiled.splitmix import mix
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["add_clipped", "group", "keep_first", "share", "unite"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 # So many records are sorted by insertion.
 SHORT = 32

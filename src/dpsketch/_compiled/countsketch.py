@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel, part, plain_kernel
 from dpsketch._compiled.splitmix import mix_upper
+from dpsketch.arrays import Integers
 
 __all__ = ["add_ones", "add_weighted", "cells", "median_of_rows", "row_values"]
 
 Number = TypeVar("Number", np.int64, np.float64)
-Integers = npt.NDArray[np.int64]
 
 U1 = np.uint64(1)
 U32 = np.uint64(32)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
 from dpsketch._compiled.splitmix import mix, mix_upper
+from dpsketch.arrays import Integers, Words
 
 __all__ = [
     "bit_vectors",
@@ -30,8 +31,6 @@ __all__ = [
     "sum_over_rows",
 ]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
 U0 = np.uint64(0)
 U32 = np.uint64(32)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
@@ -33,9 +33,6 @@ __all__ = ["PUBLICATIONS", "STATE", "SeizableStream", "Stream", "Terms", "checke
 
 PUBLICATIONS = "the publications"
 STATE = "the state"
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Words
 from dpsketch.bounding import CountedUsers, Cut
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
@@ -29,7 +30,6 @@ from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["KEYS", "DistinctSet", "DistinctSetSpec", "PrivateDistinctCount"]
 
-Words = npt.NDArray[np.uint64]
 
 KEYS = "the number of keys"
 _FEW = 1 << 16  # rows that are worth putting in order with the others

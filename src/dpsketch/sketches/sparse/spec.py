@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch._compiled import sparse as kernels
+from dpsketch.arrays import Words
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole
@@ -26,8 +26,6 @@ DEFAULT_SEED = 1
 LARGEST_DOMAIN = 2**64
 # Text keys are hashed into the domain; in a smaller one too many would meet.
 LEAST_TEXT_DOMAIN = 2**40
-
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
