@@ -12,13 +12,10 @@ if TYPE_CHECKING:
     from dpsketch.accounting.tally import Costs, check_cost
 else:
     __getattr__ = lazy.names(
-        __name__,
-        composition="compose composed_delta fits group rho_of",
-        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu",
-        odds="best_guess posterior words",
-        renyi="largest_rho",
-        tally="Costs check_cost",
-    )
+        __name__, composition="compose composed_delta fits group rho_of",
+        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu", odds="best_guess posterior words",
+        renyi="largest_rho", tally="Costs check_cost",
+    )  # fmt: skip
 
 __all__ = [
     "Costs",

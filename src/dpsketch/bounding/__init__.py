@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
 else:
     __getattr__ = lazy.names(
-        __name__,
-        counted="CountedUsers",
-        cuts="Cut cut_of_records cut_of_users",
-        groups="Bounded bound codes_of point_fingerprints user_parts",
-        whole="BoundedSpec Grid whole_users",
-    )
+        __name__, counted="CountedUsers", cuts="Cut cut_of_records cut_of_users",
+        groups="Bounded bound codes_of point_fingerprints user_parts", whole="BoundedSpec Grid whole_users",
+    )  # fmt: skip
 
 __all__ = [
     "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "bound", "codes_of", "cut_of_records", "cut_of_users",

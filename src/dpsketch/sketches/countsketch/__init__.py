@@ -25,16 +25,10 @@ if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
 else:
     __getattr__ = lazy.names(
-        __name__,
-        continual="ContinualCountSketch",
-        local_model="LocalCountSketch",
-        pan_private="PanPrivateCountSketch",
-        parties="merge_releases",
-        private="Estimator PrivateCountSketch",
-        shares="Share",
-        sketch="CountSketch",
-        spec="CountSketchSpec",
-    )
+        __name__, continual="ContinualCountSketch", local_model="LocalCountSketch",
+        pan_private="PanPrivateCountSketch", parties="merge_releases", private="Estimator PrivateCountSketch",
+        shares="Share", sketch="CountSketch", spec="CountSketchSpec",
+    )  # fmt: skip
 
 __all__ = [
     "ContinualCountSketch",

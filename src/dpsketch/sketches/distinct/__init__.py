@@ -31,13 +31,9 @@ if TYPE_CHECKING:
     from dpsketch.sketches.distinct.spec import DistinctSpec
 else:
     __getattr__ = lazy.names(
-        __name__,
-        exact="DistinctSet DistinctSetSpec PrivateDistinctCount",
-        mergeable="PrivateDistinctBitmap",
-        private="PrivateDistinct",
-        sketch="DistinctSketch",
-        spec="DistinctSpec",
-    )
+        __name__, exact="DistinctSet DistinctSetSpec PrivateDistinctCount", mergeable="PrivateDistinctBitmap",
+        private="PrivateDistinct", sketch="DistinctSketch", spec="DistinctSpec",
+    )  # fmt: skip
 
 __all__ = [
     "DistinctSet",

@@ -11,12 +11,9 @@ if TYPE_CHECKING:
     from dpsketch.sketches.histogram.votes import PrivateVoteHistogram, VoteHistogram, VoteHistogramSpec
 else:
     __getattr__ = lazy.names(
-        __name__,
-        private="PrivateHistogram",
-        sketch="Histogram",
-        spec="HistogramSpec",
+        __name__, private="PrivateHistogram", sketch="Histogram", spec="HistogramSpec",
         votes="PrivateVoteHistogram VoteHistogram VoteHistogramSpec",
-    )
+    )  # fmt: skip
 
 __all__ = [
     "Histogram", "HistogramSpec", "PrivateHistogram", "PrivateVoteHistogram", "VoteHistogram", "VoteHistogramSpec"
