@@ -147,7 +147,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:
     __getattr__ = lazy.names(
         __name__,
-        {
+        **{
             "": "kernels local",
             "errors": (
                 "BudgetExceeded CounterOverflow DpsketchError FileRefused InvalidInput LedgerError "

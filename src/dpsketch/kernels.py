@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, real_number
 
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 Directions = Literal["stratified", "independent"]
-Floats = npt.NDArray[np.float64]
 
 LARGEST_DIM = 1 << 12
 LARGEST_POWER = 16

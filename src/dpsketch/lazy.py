@@ -7,20 +7,20 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to load than this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["arrow_compute", "names"]
 
 
-def names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def names(package: str, /, **homes: str) -> Callable[[str], Any]:
     """Return a package's ``__getattr__``, which loads what is asked for.
 
     Parameters
     ----------
     package : str
         Its ``__name__``.
-    homes : mapping
+    **homes : str
         For each of its modules the names that it holds, in one text; under "" those that are modules themselves.
     """
     home_of = {name: home for home, held in homes.items() for name in held.split()}

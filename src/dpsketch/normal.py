@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
+
+from dpsketch.arrays import Floats
 
 __all__ = ["normal_quantile", "scaled_tail", "upper_quantile", "upper_quantiles"]
 
-Floats = npt.NDArray[np.float64]
 
 # The rational approximations of Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (Applied
 # Statistics 37, 1988), whose relative error is about 10⁻¹⁶: numerator and denominator, from the highest power down.

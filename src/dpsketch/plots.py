@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["audits", "bars", "check_ending", "counters", "curve", "heat_map", "new_figure", "save"]
 
-Floats = npt.NDArray[np.float64]
 
 _INK = "#1f4e79"
 _LIGHT = "#9db8d2"

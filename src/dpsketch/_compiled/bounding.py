@@ -9,24 +9,16 @@ Large arrays come from the caller: NumPy asks the system for large pages and num
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.countsketch import cells
-from dpsketch._compiled.kernel import kernel, part, plain_kernel
+from dpsketch._compiled.kernel import kernel, plain_kernel
+from dpsketch._compiled.splitmix import mix
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["add_clipped", "group", "keep_first", "share", "unite"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-
-M1 = np.uint64(0xBF58476D1CE4E5B9)
-M2 = np.uint64(0x94D049BB133111EB)
-U27 = np.uint64(27)
-U30 = np.uint64(30)
-U31 = np.uint64(31)
 
 # So many records are sorted by insertion.
 SHORT = 32
@@ -38,13 +30,6 @@ GROUP_SECONDS = 50e-9
 RANK_SECONDS = 400e-9
 USER_SECONDS = 100e-9
 PAIR_SECONDS = 30e-9
-
-
-@part
-def _mix(z: Any) -> Any:
-    z = (z ^ (z >> U30)) * M1
-    z = (z ^ (z >> U27)) * M2
-    return z ^ (z >> U31)
 
 
 def _group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
@@ -126,7 +111,7 @@ def _keep_first(
     amounts = np.minimum(units[order] if len(units) == len(prints) else np.full(len(order), units[0]), max_units)
     counted = np.flatnonzero(amounts > 0)
     owners, rows, amounts = owners[counted], order[counted], amounts[counted]
-    ranks = _mix(prints[rows] ^ _mix(users ^ seed_key)[owners])
+    ranks = mix(prints[rows] ^ mix(users ^ seed_key)[owners])
     sorting = np.lexsort((ranks, owners))
     owners, rows, amounts, ranks = owners[sorting], rows[sorting], amounts[sorting], ranks[sorting]
     new_user = np.ones(len(owners), np.bool_)
@@ -184,13 +169,13 @@ def keep_first(
     end = left_out = 0
     kept_starts[0] = 0
     for u in range(len(users)):
-        own = _mix(users[u] ^ seed_key)
+        own = mix(users[u] ^ seed_key)
         last = ~np.uint64(0)
         count = 0
         for place in range(starts[u], starts[u + 1]):
             row = order[place]
             amount = min(units[row * step], max_units)
-            rank = _mix(prints[row] ^ own)
+            rank = mix(prints[row] ^ own)
             if amount <= 0 or rank > last:
                 continue
             if count == size:
@@ -210,7 +195,7 @@ def keep_first(
             last = ranks[count - 1]
             for place in range(starts[u], starts[u + 1]):
                 row = order[place]
-                left_out += units[row * step] > 0 and _mix(prints[row] ^ own) > last
+                left_out += units[row * step] > 0 and mix(prints[row] ^ own) > last
     return left_out
 
 

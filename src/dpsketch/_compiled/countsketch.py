@@ -20,18 +20,15 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled.kernel import kernel, plain_kernel
+from dpsketch._compiled.kernel import kernel, part, plain_kernel
+from dpsketch._compiled.splitmix import mix_upper
+from dpsketch.arrays import Integers
 
 __all__ = ["add_ones", "add_weighted", "cells", "median_of_rows", "row_values"]
 
 Number = TypeVar("Number", np.int64, np.float64)
-Integers = npt.NDArray[np.int64]
 
-M1 = np.uint64(0xBF58476D1CE4E5B9)
-M2 = np.uint64(0x94D049BB133111EB)
 U1 = np.uint64(1)
-U27 = np.uint64(27)
-U30 = np.uint64(30)
 U32 = np.uint64(32)
 U63 = np.uint64(63)
 
@@ -59,9 +56,7 @@ def _locate(
 ) -> None:
     """Fill in the bucket and sign of each fingerprint in one row."""
     for i in range(len(fingerprints)):
-        z = fingerprints[i] ^ row_key
-        z = (z ^ (z >> U30)) * M1
-        z = (z ^ (z >> U27)) * M2
+        z = mix_upper(fingerprints[i] ^ row_key)
         buckets[i] = np.int32((((z << U1) >> U32) * width) >> U32)
         signs[i] = np.int8(1) - np.int8((z >> U63) << U1)
 
@@ -73,9 +68,7 @@ def _block(width: int) -> int:
 
 def _found(fingerprints: npt.NDArray[np.uint64], row_key: np.uint64, width: int) -> tuple[Integers, Integers]:
     """Return the bucket and sign of each fingerprint in one row, as :func:`_locate` does."""
-    z = fingerprints ^ row_key
-    z = (z ^ (z >> U30)) * M1
-    z = (z ^ (z >> U27)) * M2
+    z = mix_upper(fingerprints ^ row_key)
     buckets = (((z << U1) >> U32) * np.uint64(width)) >> U32
     return buckets.astype(np.int64), 1 - ((z >> U63) << U1).astype(np.int64)
 
@@ -97,11 +90,14 @@ def _cell_seconds(fingerprints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np
     return CELL_SECONDS * len(fingerprints) * len(row_keys)
 
 
-@plain_kernel(lambda table, fingerprints, row_keys: _cell_seconds(fingerprints, row_keys), _add_weighted)
-def add_ones(
-    table: npt.NDArray[np.int64], fingerprints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64]
+@part
+def _add(
+    table: npt.NDArray[Number],
+    fingerprints: npt.NDArray[np.uint64],
+    row_keys: npt.NDArray[np.uint64],
+    weights: npt.NDArray[Number] | None,
 ) -> None:
-    """Add each key once to every row of the table, in place."""
+    """Add each key, once or with its weight, to every row of the table; each of the two is compiled by itself."""
     width = np.uint64(table.shape[1])
     buckets = np.empty(min(ADD_PIECE, len(fingerprints)), np.int32)
     signs = np.empty(len(buckets), np.int8)
@@ -115,7 +111,18 @@ def add_ones(
                 _locate(piece, row_keys[r], width, buckets, signs)
                 for i in range(len(piece)):
                     # An unsigned index spares numba the test for a negative one.
-                    row[np.uint64(buckets[i])] += np.int64(signs[i])
+                    if weights is None:
+                        row[np.uint64(buckets[i])] += np.int64(signs[i])
+                    else:
+                        row[np.uint64(buckets[i])] += signs[i] * weights[start + at + i]
+
+
+@plain_kernel(lambda table, fingerprints, row_keys: _cell_seconds(fingerprints, row_keys), _add_weighted)
+def add_ones(
+    table: npt.NDArray[np.int64], fingerprints: npt.NDArray[np.uint64], row_keys: npt.NDArray[np.uint64]
+) -> None:
+    """Add each key once to every row of the table, in place."""
+    _add(table, fingerprints, row_keys, None)
 
 
 @plain_kernel(lambda table, fingerprints, row_keys, weights: _cell_seconds(fingerprints, row_keys), _add_weighted)
@@ -126,20 +133,7 @@ def add_weighted(
     weights: npt.NDArray[Number],
 ) -> None:
     """Add each key with its weight to every row of the table, in place."""
-    width = np.uint64(table.shape[1])
-    buckets = np.empty(min(ADD_PIECE, len(fingerprints)), np.int32)
-    signs = np.empty(len(buckets), np.int8)
-    size = _block(table.shape[1])
-    for start in range(0, len(fingerprints), size):
-        block = fingerprints[start : start + size]
-        weight = weights[start : start + size]
-        for r in range(len(row_keys)):
-            row = table[r]
-            for at in range(0, len(block), ADD_PIECE):
-                piece = block[at : at + ADD_PIECE]
-                _locate(piece, row_keys[r], width, buckets, signs)
-                for i in range(len(piece)):
-                    row[np.uint64(buckets[i])] += signs[i] * weight[at + i]
+    _add(table, fingerprints, row_keys, weights)
 
 
 def _row_values(

@@ -12,13 +12,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch.arrays import Floats
 
 __all__ = ["expect"]
 
-Floats = npt.NDArray[np.float64]
 
 _ROOT_HALF = math.sqrt(0.5)
 # Twice the normal density at its centre.

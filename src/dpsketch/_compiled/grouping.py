@@ -21,11 +21,10 @@ from dpsketch._compiled import slots as plain
 from dpsketch._compiled.identity import HASHED, place_of
 from dpsketch._compiled.kernel import part, plain_kernel
 from dpsketch._compiled.slots import NUMBER, TAG, U0, U1, U6, U8, U40, U56, U58, shift_of
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["REGIONS", "deal", "group", "move", "rank_fresh", "settle", "spell", "spelled_edges"]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 REGIONS = 64

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["add_units", "distinct_prefixes", "text_cells"]
-
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 @kernel

@@ -19,11 +19,10 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel, part, plain_kernel
 from dpsketch._compiled.xxh64 import load8
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["HASHED", "SHORT", "identify_integers", "identify_texts", "place_of", "places_of"]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 SHORT = 15  # bytes of a text that is its own identity

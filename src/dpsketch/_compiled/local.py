@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.splitmix import mix, mix_upper
+from dpsketch.arrays import Integers, Words
 
 __all__ = [
     "bit_vectors",
@@ -29,15 +31,8 @@ __all__ = [
     "sum_over_rows",
 ]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
-M1 = np.uint64(0xBF58476D1CE4E5B9)
-M2 = np.uint64(0x94D049BB133111EB)
 U0 = np.uint64(0)
-U27 = np.uint64(27)
-U30 = np.uint64(30)
-U31 = np.uint64(31)
 U32 = np.uint64(32)
 
 # Keys a block while counting support: fingerprints and counts of a block stay in the second-level cache.
@@ -47,19 +42,13 @@ BLOCK = 8_192
 @kernel
 def bucket_of(fingerprint: np.uint64, key: np.uint64, width: np.uint64) -> np.int64:
     """Return the bucket of a fingerprint under the hash function that ``key`` names."""
-    z = fingerprint ^ key
-    z = (z ^ (z >> U30)) * M1
-    z = (z ^ (z >> U27)) * M2
-    return np.int64(((z >> U32) * width) >> U32)
+    return np.int64(((mix_upper(fingerprint ^ key) >> U32) * width) >> U32)
 
 
 @kernel
 def _priority(fingerprint: np.uint64, word: np.uint64) -> np.uint64:
     """Return a person's own random order of keys; one-to-one, so equal priorities are equal keys."""
-    z = fingerprint ^ word
-    z = (z ^ (z >> U30)) * M1
-    z = (z ^ (z >> U27)) * M2
-    return z ^ (z >> U31)
+    return mix(fingerprint ^ word)
 
 
 @kernel

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch.arrays import Words
 
 __all__ = ["forget", "index", "insert"]
 
-Words = npt.NDArray[np.uint64]
 
 M1 = np.uint64(0xBF58476D1CE4E5B9)
 M2 = np.uint64(0x94D049BB133111EB)

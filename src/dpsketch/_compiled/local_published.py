@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
 from dpsketch._compiled.local import bucket_of
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["columns_of", "decode_all", "decode_sampled", "order_cells", "recover"]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 Ranks = npt.NDArray[np.uint16]
 
 U32 = np.uint64(32)

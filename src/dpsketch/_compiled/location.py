@@ -7,9 +7,9 @@ order, so that the results are the same to the bit.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch._compiled.kernel import plain_kernel
+from dpsketch.arrays import Floats
 
 __all__ = ["huber_of_rows", "tukey_of_rows"]
 
@@ -17,8 +17,6 @@ _STEPS = 50
 # About how long a cell takes without the compiler, all steps together.
 _HUBER_SECONDS = 40e-9
 _TUKEY_SECONDS = 150e-9
-
-Floats = npt.NDArray[np.float64]
 
 
 def _huber(cells: Floats, centres: Floats, threshold: float) -> Floats:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from dpsketch._compiled.expectation import expect
 from dpsketch._compiled.kernel import kernel
+from dpsketch.arrays import Floats
 
 __all__ = ["gather", "read", "sweep"]
 
-Floats = npt.NDArray[np.float64]
 Shorts = npt.NDArray[np.float32]
 Cells = npt.NDArray[np.int32]
 Signs = npt.NDArray[np.int8]

@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from dpsketch._compiled.identity import HASHED, places_of
 from dpsketch._compiled.kernel import part
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["deal", "group", "move", "rank_fresh", "settle", "shift_of", "spell", "spelled_edges"]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 U0, U1, U6, U8, U40 = (np.uint64(bits) for bits in (0, 1, 6, 8, 40))

@@ -20,17 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.splitmix import mix_upper
 
 __all__ = ["flip", "invert_fingerprints", "posterior", "project", "read", "reduce_range", "walk"]
 
-M1 = np.uint64(0xBF58476D1CE4E5B9)
-M2 = np.uint64(0x94D049BB133111EB)
 U1 = np.uint64(1)
 U6 = np.uint64(6)
 U16 = np.uint64(16)
 U27 = np.uint64(27)
 U29 = np.uint64(29)
-U30 = np.uint64(30)
 U31 = np.uint64(31)
 U32 = np.uint64(32)
 U33 = np.uint64(33)
@@ -88,12 +86,6 @@ def reduce_range(fingerprints: npt.NDArray[np.uint64], domain: np.uint64, positi
 
 
 @kernel
-def _mix(z: np.uint64) -> np.uint64:
-    z = (z ^ (z >> U30)) * M1
-    return (z ^ (z >> U27)) * M2
-
-
-@kernel
 def project(
     table: npt.NDArray[np.uint64],
     positions: npt.NDArray[np.uint64],
@@ -113,9 +105,9 @@ def project(
         ones = int(product >> U48)
         if (coins[i] >> U16) < (product & LOW_48):
             ones += 1
-        mixed = _mix(positions[i])
+        mixed = mix_upper(positions[i])
         for j in range(min(ones, len(column_keys))):
-            bit = ((_mix(mixed ^ column_keys[j]) >> U32) * rows) >> U32
+            bit = ((mix_upper(mixed ^ column_keys[j]) >> U32) * rows) >> U32
             table[j, bit >> U6] |= U1 << (bit & U63)
 
 
@@ -146,17 +138,14 @@ def read(
     rows = np.uint64(64 * table.shape[1])
     mixed = np.empty(n, np.uint64)
     for i in range(n):
-        mixed[i] = _mix(positions[i])
+        mixed[i] = mix_upper(positions[i])
     bits = np.empty((len(column_keys), n), np.uint8)
     places = np.empty(n, np.uint32)
     for j in range(len(column_keys)):
         # Two passes: the first has no scattered loads, so that it is vectorised.
         key = column_keys[j]
         for i in range(n):
-            z = mixed[i] ^ key
-            z = (z ^ (z >> U30)) * M1
-            z = (z ^ (z >> U27)) * M2
-            places[i] = np.uint32(((z >> U32) * rows) >> U32)
+            places[i] = np.uint32(((mix_upper(mixed[i] ^ key) >> U32) * rows) >> U32)
         column = table[j]
         for i in range(n):
             place = np.uint64(places[i])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import part
 
-__all__ = ["mix"]
+__all__ = ["mix", "mix_upper"]
 
 Z = TypeVar("Z", np.uint64, npt.NDArray[np.uint64])
 
@@ -24,8 +24,14 @@ U31 = np.uint64(31)
 
 
 @part
+def mix_upper(z: Z) -> Z:
+    """Mix the bits of a word, but for the last shift: the upper half is that of :func:`mix`, at a step less."""
+    z = (z ^ (z >> U30)) * M1
+    return (z ^ (z >> U27)) * M2
+
+
+@part
 def mix(z: Z) -> Z:
     """Mix the bits of a word."""
-    z = (z ^ (z >> U30)) * M1
-    z = (z ^ (z >> U27)) * M2
+    z = mix_upper(z)
     return z ^ (z >> U31)

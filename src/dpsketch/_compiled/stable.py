@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.chacha import LANES
 from dpsketch._compiled.kernel import fused_kernel
+from dpsketch.arrays import Floats
 
 __all__ = ["stable_variates"]
 
@@ -27,7 +28,6 @@ _U1, _U12, _U20, _U63 = np.uint64(1), np.uint64(12), np.uint64(20), np.uint64(63
 _I52 = np.int64(52)
 
 Words = npt.NDArray[np.uint32]
-Floats = npt.NDArray[np.float64]
 
 
 @fused_kernel

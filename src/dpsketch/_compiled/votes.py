@@ -14,11 +14,10 @@ import numpy.typing as npt
 from dpsketch._compiled.kernel import kernel
 from dpsketch._compiled.splitmix import mix
 from dpsketch._compiled.xxh64 import load8
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["cast_votes", "copy_names", "find_buckets"]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 STORED = -1  # in place of a row: the bucket has the name that it had before this batch

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from dpsketch.accounting.odds import best_guess, posterior, words
     from dpsketch.accounting.renyi import largest_rho
     from dpsketch.accounting.tally import Costs, check_cost
+else:
+    __getattr__ = lazy.names(
+        __name__, composition="compose composed_delta fits group rho_of",
+        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu", odds="best_guess posterior words",
+        renyi="largest_rho", tally="Costs check_cost",
+    )  # fmt: skip
 
 __all__ = [
     "Costs",
@@ -28,15 +34,3 @@ __all__ = [
     "words",
     "zcdp_mu",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "composition": "compose composed_delta fits group rho_of",
-            "gaussian": "gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu",
-            "odds": "best_guess posterior words",
-            "renyi": "largest_rho",
-            "tally": "Costs check_cost",
-        },
-    )

@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch.accounting.gaussian import exact_root, round_up
 from dpsketch.accounting.moment import moment_pld
 from dpsketch.accounting.renyi import tally_rho
 from dpsketch.accounting.tally import Tally
 from dpsketch.accounting.twopoint import GridLoss, on_grid, two_point_atoms
+from dpsketch.arrays import Floats
 
 __all__ = ["Atoms", "grid_delta", "grid_epsilon"]
 
-Floats = npt.NDArray[np.float64]
 
 # Exact sums are made of at most so many atoms, and used down to this δ.
 _MOST_ATOMS = 50_000

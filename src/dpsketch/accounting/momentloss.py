@@ -21,15 +21,14 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch.accounting.gaussian import gaussian_mu
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P, stable_information, stable_table
 from dpsketch.accounting.twopoint import GridLoss, on_grid
+from dpsketch.arrays import Floats
 
 __all__ = ["exact_moment_delta", "exact_moment_epsilon", "has_exact_loss", "moment_losses", "moment_ratio"]
 
-Floats = npt.NDArray[np.float64]
 Rounding = Literal["up", "down"]
 
 _STEPS = 200

@@ -15,17 +15,16 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch.accounting.moment import moment_rho
 from dpsketch.accounting.tally import Tally
 from dpsketch.accounting.twopoint import pure_rho, two_point_renyi
+from dpsketch.arrays import Floats
 from dpsketch.numbers import real_number
 from dpsketch.privacy import ZcdpCost
 
 __all__ = ["largest_rho", "renyi_delta", "renyi_epsilon", "tally_rho"]
 
-Floats = npt.NDArray[np.float64]
 
 # Covers rounding in the sums over orders, with room to spare.
 _ROOM = 1e-9

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
+
+from dpsketch.arrays import Floats
 
 __all__ = ["LARGEST_BELOW_ONE", "SMALLEST_P", "StableTable", "stable_information", "stable_table"]
 
@@ -33,8 +34,6 @@ LARGEST_BELOW_ONE = 0.99
 _TAIL = 41.5
 """The table leaves out tails of at most about e^−41.5 = 1e-18 on either side."""
 _COARSEST = 0.02
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

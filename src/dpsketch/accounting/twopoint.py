@@ -16,11 +16,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from dpsketch.arrays import Floats
 
 __all__ = ["GridLoss", "on_grid", "pure_rho", "two_point_atoms", "two_point_renyi"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.accounting import gaussian_epsilon
+from dpsketch.arrays import Floats
 
 __all__ = ["gaussian_bound", "laplace_bound", "least_spread", "own_noise", "seen_numbers"]
 
-Floats = npt.NDArray[np.float64]
 _MOST_MOVED = 40
 _MOST_BESIDE = 8
 

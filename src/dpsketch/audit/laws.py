@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.audit.lattice import own_noise
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.truncated import Law, TruncatedLaplace
@@ -27,7 +28,6 @@ __all__ = [
     "power_of", "reach_of", "thresholded",
 ]  # fmt: skip
 
-Floats = npt.NDArray[np.float64]
 # The probabilities of the same outcomes under two neighbours.
 Outcomes = tuple[Floats, Floats]
 

@@ -15,9 +15,9 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import accounting
+from dpsketch.arrays import Floats
 from dpsketch.audit.laws import power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
@@ -27,7 +27,6 @@ from dpsketch.sketches.moment import MomentSketch
 __all__ = ["LEVELS", "Levelled"]
 
 Level = Literal["record", "user"]
-Floats = npt.NDArray[np.float64]
 
 _KEYS, _WEIGHT, _SIZE = 2, 3.0, 10
 # So many records has the stream that shows the variate.

@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.audit.core import Outputs
 from dpsketch.audit.laws import fitting_factors, kindest, power_of
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
@@ -30,7 +31,6 @@ from dpsketch.sketches.quantiles import QuantileSketch
 
 __all__ = ["RANKED", "Ranked", "answers"]
 
-Floats = npt.NDArray[np.float64]
 Level = Literal["record", "user"]
 Asked = Literal["median", "high", "quartiles"]
 Values = tuple[int, ...]

@@ -24,19 +24,13 @@ if TYPE_CHECKING:
     from dpsketch.bounding.cuts import Cut, cut_of_records, cut_of_users
     from dpsketch.bounding.groups import Bounded, bound, codes_of, point_fingerprints, user_parts
     from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
+else:
+    __getattr__ = lazy.names(
+        __name__, counted="CountedUsers", cuts="Cut cut_of_records cut_of_users",
+        groups="Bounded bound codes_of point_fingerprints user_parts", whole="BoundedSpec Grid whole_users",
+    )  # fmt: skip
 
 __all__ = [
     "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "bound", "codes_of", "cut_of_records", "cut_of_users",
     "point_fingerprints", "user_parts", "whole_users",
 ]  # fmt: skip
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "counted": "CountedUsers",
-            "cuts": "Cut cut_of_records cut_of_users",
-            "groups": "Bounded bound codes_of point_fingerprints user_parts",
-            "whole": "BoundedSpec Grid whole_users",
-        },
-    )

@@ -17,7 +17,7 @@ from dpsketch.errors import InvalidInput
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.release import Release
-    from dpsketch.sources.records import Progress
+    from dpsketch.sources.values import Progress
 
 __all__ = ["Confidence", "ReleaseFile", "inspect", "plot", "query", "top"]
 
@@ -135,7 +135,7 @@ def _sweeps(bar: Callable[[Progress], None] | None) -> Callable[[int, int], None
     """Return what moves a bar with the sweeps of joint decoding; None where none is drawn."""
     if bar is None:
         return None
-    from dpsketch.sources.records import Progress
+    from dpsketch.sources.values import Progress
 
     return lambda done, most: bar(Progress(done, most, "sweeps"))
 

@@ -17,18 +17,12 @@ if TYPE_CHECKING:
     from dpsketch.ledger.parts import Division
     from dpsketch.ledger.payment import Payment, binding_of
     from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
+else:
+    __getattr__ = lazy.names(
+        __name__, book="Ledger", parts="Division", payment="Payment binding_of",
+        values="Charge Entry Origin Preview Problem Spent Total",
+    )  # fmt: skip
 
 __all__ = [
     "Charge", "Division", "Entry", "Ledger", "Origin", "Payment", "Preview", "Problem", "Spent", "Total", "binding_of",
 ]  # fmt: skip
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "book": "Ledger",
-            "parts": "Division",
-            "payment": "Payment binding_of",
-            "values": "Charge Entry Origin Preview Problem Spent Total",
-        },
-    )

@@ -68,6 +68,10 @@ class Ledger:
     ε=1.29 of 2.00 at δ=1e-6 spent in 1 release
     """
 
+    # What a charge is for and where its release goes, where that is known: see Payment.
+    _binding: str | None = None
+    _origin: Origin | None = None
+
     def __init__(self, url: str | Path) -> None:
         self._store = Store(url)
 
@@ -176,7 +180,7 @@ class Ledger:
         ReleaseRefused
             What may be released once was charged before. Nothing was charged.
         """
-        return self._pay(dataset, costs, unit, part, note, once, partials, None, None)[0]
+        return self._pay(dataset, costs, unit, part, note, once, partials)[0]
 
     def _pay(
         self,
@@ -187,10 +191,9 @@ class Ledger:
         note: str,
         once: Sequence[str],
         partials: Iterable[str],
-        binding: str | None,
-        origin: Origin | None,
     ) -> tuple[Charge, bool]:
         """Charge a release, or find its open charge where it is bound; say whether it was found."""
+        binding, origin = self._binding, self._origin
         _check_charge(dataset, costs)
         _check_text(note, "a note", longest=1000)
         named = sorted(set(partials))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,9 @@ from dpsketch.errors import LedgerError
 from dpsketch.ledger import delivery
 from dpsketch.ledger.book import Ledger
 from dpsketch.ledger.values import Charge, Origin, canonical
-from dpsketch.privacy import Cost
 
 if TYPE_CHECKING:
-    from dpsketch.privacy import Unit
+    pass
 
 __all__ = ["Payment", "binding_of"]
 
@@ -65,24 +63,12 @@ class Payment(Ledger):
         """The folder of the ledger's file; None for a database."""
         return None if self._store.file is None else self._store.file.parent
 
-    def charge(
-        self,
-        dataset: str,
-        costs: Sequence[Cost],
-        *,
-        unit: Unit,
-        part: str | None = None,
-        note: str = "",
-        once: Sequence[str] = (),
-        partials: Iterable[str] = (),
-    ) -> Charge:
+    def _pay(self, *asked: Any) -> tuple[Charge, bool]:
         """Charge the release, or take up the charge that was made for it before; once."""
         if self.made is not None:
             raise LedgerError("this payment has been made, and pays for one release only.")
-        self.made, self.resumed = self._pay(
-            dataset, costs, unit, part, note, once, partials, self._binding, self._origin
-        )
-        return self.made
+        self.made, self.resumed = super()._pay(*asked)
+        return self.made, self.resumed
 
     def close(self) -> None:
         """Record that the release is about to be written; to be called before its first byte is.

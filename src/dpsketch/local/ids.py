@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import local_ids as kernels
+from dpsketch.arrays import Words
 from dpsketch.local.growing import Growing
 from dpsketch.noise import random_words
 
 __all__ = ["Identifiers", "in_order"]
 
-Words = npt.NDArray[np.uint64]
 
 _FEWEST_SLOTS = 1 << 10
 

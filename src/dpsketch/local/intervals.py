@@ -27,11 +27,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv, ndtri
 
+from dpsketch.arrays import Floats
 from dpsketch.numbers import probability, real_number, whole_number
 
 __all__ = ["Frequencies", "from_sampled_support", "from_support", "normal_quantile", "share_of", "support_variance"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from dpsketch import plots
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import number_text, real_number
 from dpsketch.plan.values import Amount, Guess
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundCurve", "error_by_bound"]
 
-Floats = npt.NDArray[np.float64]
 
 _BOUNDS = sorted({round(2 ** (i / 2)) for i in range(25)})
 # Users that stand for all.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betainc
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.quantiles import naming_pays, plan_quantiles, tree_spec
@@ -30,7 +30,6 @@ from dpsketch.sketches.ranges.spec import RangeSketchSpec
 
 __all__ = ["plan_counts", "plan_heavy", "plan_ranges"]
 
-Floats = npt.NDArray[np.float64]
 
 _ROWS: tuple[int, ...] = (3, 5, 7, 9, 11, 15, 21, 31)
 # The formula for many rows is too hopeful for few, where two collisions outvote the rest: there it is the median's.

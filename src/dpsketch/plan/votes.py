@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import erfc
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.plan.duration import seconds_for
@@ -20,7 +20,6 @@ from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 
 __all__ = ["plan_votes"]
 
-Floats = npt.NDArray[np.float64]
 
 _SIZES = [2**i for i in range(6, 21)]
 # What a larger table finds more than this share is not worth its memory.

@@ -13,6 +13,6 @@ from dpsketch import lazy
 if TYPE_CHECKING:
     from dpsketch.server.app import create_app
 else:
-    __getattr__ = lazy.names(__name__, {"app": "create_app"})
+    __getattr__ = lazy.names(__name__, app="create_app")
 
 __all__ = ["create_app"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -41,16 +41,7 @@ from dpsketch.server.plausibility import doubts_of
 from dpsketch.server.refusals import Refused
 from dpsketch.server.replies import estimates_reply, finite, reply
 from dpsketch.server.reports import LARGE, REPORTS_BODY, Sorted, sort_body
-from dpsketch.server.service import (
-    Asked,
-    Visitor,
-    administrator,
-    body_of,
-    content_type,
-    device,
-    reading_caller,
-    service_of,
-)
+from dpsketch.server.service import Asked, Changing, Fetching, Reading, Visitor, body_of, content_type, service_of
 from dpsketch.server.spooled import LARGE as LARGE_ANSWER
 from dpsketch.server.spooled import file_response
 from dpsketch.server.streams import stream_response
@@ -60,10 +51,6 @@ from dpsketch.server.tickets import spent_ticket
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"], responses=FAILURES, route_class=Asked)
-
-Reading = Annotated[Visitor, Depends(reading_caller)]
-Changing = Annotated[Visitor, Depends(administrator)]
-Fetching = Annotated[Visitor, Depends(device)]
 
 _IDENTIFIER = 16  # bytes of a report in an export, at least
 _JSON_OVERHEAD = 512  # bytes of names and numbers in the JSON form of a report, beside its raw fields

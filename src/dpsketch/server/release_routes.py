@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -36,14 +36,12 @@ from dpsketch.server.models import (
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
 from dpsketch.server.replies import estimates_reply, finite, reply
-from dpsketch.server.service import Asked, Visitor, administrator, content_type, reading_caller
+from dpsketch.server.service import Asked, Changing, Reading, Visitor, content_type
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/releases", tags=["releases"], responses=FAILURES, route_class=Asked)
 
-Reading = Annotated[Visitor, Depends(reading_caller)]
-Changing = Annotated[Visitor, Depends(administrator)]
 _OCTETS = "application/octet-stream"
 _UPLOAD = {
     "requestBody": {

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from fastapi import Depends
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,8 +38,8 @@ from dpsketch.server.tickets import check_ticket, current_period
 from dpsketch.server.traces import Traces, to_collector
 
 __all__ = [
-    "Admission", "Asked", "Service", "Visitor", "administrator", "anyone", "content_type", "device", "reading_caller",
-    "running", "service_of",
+    "Admission", "Asked", "Changing", "Fetching", "Reading", "Service", "Visitor", "anyone", "content_type",
+    "reading_caller", "running", "service_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -251,6 +252,11 @@ async def device(request: Request) -> Visitor:
     visitor = service.visitor(request, "collect", "read", "admin", collection=named or own)
     service.admission.spec_rate.take(visitor.key)
     return visitor
+
+
+Reading = Annotated[Visitor, Depends(reading_caller)]
+Changing = Annotated[Visitor, Depends(administrator)]
+Fetching = Annotated[Visitor, Depends(device)]
 
 
 async def anyone(request: Request) -> Visitor:

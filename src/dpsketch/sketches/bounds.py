@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, random_words
 from dpsketch.numbers import real_number, whole_number
@@ -46,8 +47,6 @@ from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["EDGES", "LARGEST", "SHARE", "SPREAD", "USERS", "Choice", "ShareCut", "choice_parts", "tables"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # The choice's part of a release's ε.
 SHARE = 0.05

@@ -16,7 +16,7 @@ from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import UnitSpec
 from dpsketch.sketches.weights import WeightGrid, checked_total
 
-__all__ = ["KeySetPartial", "KeyedPartial", "WeighedSketch", "WeighedSpec"]
+__all__ = ["KeySetPartial", "KeyedPartial", "TableSketch", "WeighedSketch", "WeighedSpec"]
 
 
 class KeyedPartial(Partial):
@@ -165,3 +165,18 @@ class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
 
     def _absorb(self, other: Self) -> None:
         self._mass += other._mass
+
+
+class TableSketch(WeighedSketch[SpecT]):
+    """A sensitive sketch of tables in which a user's own part is clipped."""
+
+    _clipped: int = 0
+
+    @property
+    def clipped_users(self) -> int:
+        """How many users lost a key in the table of keys as their keys collide (not to ``max_keys``). Sensitive."""
+        return self._clipped
+
+    def _absorb(self, other: Self) -> None:
+        super()._absorb(other)
+        self._clipped += other._clipped

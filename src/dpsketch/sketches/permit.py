@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, assert_never
 
-import numpy as np
-import numpy.typing as npt
-
 from dpsketch import accounting
+from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost
@@ -50,8 +48,6 @@ SEEDED = "the noise came from a seeded source that exists for tests only"
 _MARGIN = 1 + 1e-12
 # What a sum of costs may pass another by, for the rounding of the two.
 _SLACK = 1e-11
-
-Integers = npt.NDArray[np.int64]
 
 
 class Mechanism(Protocol):

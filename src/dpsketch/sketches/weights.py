@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,12 @@ import numpy.typing as npt
 from dpsketch.errors import CounterOverflow, InvalidInput
 from dpsketch.hashing import KeyBatch
 from dpsketch.numbers import hold_real, real_number
+from dpsketch.privacy import Unit
 
 __all__ = [
     "COUNTER_LIMIT",
+    "GridSpec",
+    "OnceSpec",
     "WeightGrid",
     "checked_total",
     "real_numbers",
@@ -89,6 +92,38 @@ class WeightGrid:
                 "weights have fractions, and this sketch counts in steps of 1. Say grid=0.01 (say) when building it."
             )
         return np.minimum(rounded, float(self.max_units)).astype(np.int64)
+
+
+class GridSpec:
+    """A spec whose weights are rounded to a grid."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def unit(self) -> Unit:
+            """Whose presence a release hides."""
+
+        @property
+        def grid(self) -> float:
+            """The step of the grid."""
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How weights become whole units."""
+        return WeightGrid(self.grid, self.unit.max_weight)
+
+
+class OnceSpec:
+    """A spec of a sketch that knows no weights."""
+
+    __slots__ = ()
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How a user's records of one key count: once."""
+        return WeightGrid(1, 1)
 
 
 def record_amounts(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:

@@ -27,8 +27,8 @@ from dpsketch.sources.entrance import open_files, open_source
 from dpsketch.sources.expressions import RowExpression, parse_expression
 from dpsketch.sources.locations import Format
 from dpsketch.sources.queries import RowQuery, parse_query
-from dpsketch.sources.records import Batch, Columns, Progress
 from dpsketch.sources.split import split_files
+from dpsketch.sources.values import Batch, Columns, Progress
 
 __all__ = [
     "Batch", "Columns", "Format", "Progress", "RowExpression", "RowQuery", "open_files", "open_source",

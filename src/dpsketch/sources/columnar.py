@@ -15,10 +15,10 @@ import pyarrow.parquet
 from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import HEAD_BYTES, File, StandardInput, check_magic
-from dpsketch.sources.records import Columns
 from dpsketch.sources.scratch import private_folder
 from dpsketch.sources.streams import ByteStream
 from dpsketch.sources.text import Piece, nothing_of
+from dpsketch.sources.values import Columns
 
 _FILE_MAGIC = b"ARROW1\x00\x00"
 _READ_AT_ONCE = 1 << 20

@@ -17,8 +17,9 @@ from dpsketch.canonical import is_canonical
 from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import HEAD_BYTES, Database, magic
-from dpsketch.sources.records import Columns, KeyType, Place, identities
+from dpsketch.sources.records import identities
 from dpsketch.sources.text import Piece
+from dpsketch.sources.values import Columns, KeyType, Place
 
 # Rows are Python objects here, of some hundred bytes each.
 _MOST_ROWS = 32768

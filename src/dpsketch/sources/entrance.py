@@ -18,8 +18,9 @@ from dpsketch.sources.databases import read_database
 from dpsketch.sources.expressions import RowExpressions
 from dpsketch.sources.locations import Database, File, Format, Location, StandardInput, locate
 from dpsketch.sources.order import sort_by_user as _sort_by_user
-from dpsketch.sources.records import Batch, Columns, KeyType, Place, Progress, Shaper, is_coded
+from dpsketch.sources.records import Shaper, is_coded
 from dpsketch.sources.text import Piece, read_json_lines, read_separated
+from dpsketch.sources.values import Batch, Columns, KeyType, Place, Progress
 
 T = TypeVar("T")
 

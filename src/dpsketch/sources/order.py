@@ -11,8 +11,8 @@ import pyarrow as pa
 from dpsketch.errors import SourceError
 from dpsketch.sources.engine import connect, load
 from dpsketch.sources.failures import guarded
-from dpsketch.sources.records import Batch
 from dpsketch.sources.scratch import private_folder
+from dpsketch.sources.values import Batch
 
 T = TypeVar("T")
 

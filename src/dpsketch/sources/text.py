@@ -16,8 +16,8 @@ from dpsketch.errors import SourceError
 from dpsketch.sources.blocks import BLOCK, BOM, conversion, parsed_blocks
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
 from dpsketch.sources.locations import File, StandardInput, check_magic
-from dpsketch.sources.records import Columns
 from dpsketch.sources.streams import ArrayAsLines, ByteStream
+from dpsketch.sources.values import Columns
 
 _HEAD = 1 << 20
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
+from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.feed import add_batch
 from dpsketch.sketches.histogram import Histogram, HistogramSpec, PrivateHistogram
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["release_histogram"]
 
-Integers = npt.NDArray[np.int64]
 
 _WIDE = "decimal(38, 0)"  # holds the sum of any units
 

@@ -17,6 +17,7 @@ from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.portions import Layout, Portion, Window
 from dpsketch.sketches.continual.stream import SeizableStream, Stream
+from dpsketch.sketches.kinds import KINDS
 
 __all__ = ["Adapter"]
 
@@ -47,18 +48,19 @@ class Adapter(ABC):
         """Rebuild an adapter from a file, from its spec and :meth:`options`."""
         return cls(cls.read_spec(spec))
 
-    @staticmethod
-    @abstractmethod
-    def read_spec(value: dict[str, Any]) -> Any:
+    @classmethod
+    def read_spec(cls, value: dict[str, Any]) -> Any:
         """Rebuild the spec from a file."""
+        return KINDS[cls.kind].spec.from_json(value)
 
     def options(self) -> Any:
         """Return what a file must know beside the spec, JSON-ready."""
         return None
 
-    @abstractmethod
     def start(self) -> Accumulator[Any]:
         """Return an empty sketch for a day's records."""
+        sketch: Accumulator[Any] = KINDS[self.kind].sensitive.from_spec(self.spec)
+        return sketch
 
     @abstractmethod
     def portions(self) -> tuple[Portion, ...]:

@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import whole_number
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Floats, Integers
+from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.specs import Sensitivity
 

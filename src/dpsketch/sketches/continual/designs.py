@@ -20,8 +20,8 @@ from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.sketches.countsketch.clipping import sqrt_up
@@ -29,8 +29,6 @@ from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["LONGEST", "ROOM", "Banded", "Contribution", "Design", "Filter", "listed", "read_only", "rising"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 LONGEST = 2**20
 """A stream has at most so many days; one without an end is calibrated for them."""

@@ -31,10 +31,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeGuard
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from dpsketch import accounting, files
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import Noise, RoundedGaussian, random_id
 from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee
@@ -46,8 +46,6 @@ from dpsketch.sketches.permit import Calibration, Part, Permit
 
 __all__ = ["Finding", "NamedStream", "not_of_days", "read_keys", "stored_keys"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # The part of δ for names; the rest is for counts.
 _NAMES_SHARE = 0.1

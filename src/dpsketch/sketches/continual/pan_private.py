@@ -34,7 +34,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsketch.sketches.continual.designs import Banded, Contribution, Integers
+from dpsketch.arrays import Integers
+from dpsketch.sketches.continual.designs import Banded, Contribution
 from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["PanPrivate"]

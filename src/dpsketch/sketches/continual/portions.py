@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Portion", "Window", "other_tables", "window_law"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # The smallest portion enters so many times, the others as many times more as they want less noise, rounded.
 _STEPS = 8

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.noise import Noise
 from dpsketch.numbers import whole_number
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.stretches import Stretch
 
 __all__ = ["Publications", "mark_of"]
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,8 @@ answers through it, so that what its owner sees is what a reader of the file see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -23,12 +22,13 @@ from dpsketch.privacy import Guarantee, Unit
 from dpsketch.release import Release
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import design_from_json
-from dpsketch.sketches.continual.designs import LONGEST, Design
+from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.names import not_of_days, read_keys, stored_keys
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.publications import Publications, mark_of
-from dpsketch.sketches.continual.stream import Terms, checked_days, unpaid
+from dpsketch.sketches.continual.stream import Terms, unpaid
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.specs import fingerprint_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["Calendar", "PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter"]
+__all__ = ["PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter"]
 
 _SEIZURE = (
     "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
@@ -48,74 +48,6 @@ _SEIZURE = (
 _KEPT, _LEAST_KEPT = 2**26, 8
 # A curve's intervals that hold for all days at once are widened as those of a top are.
 _TAIL_MARGIN = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Calendar:
-    """The days of a stream, and those of a unit. Public.
-
-    Attributes
-    ----------
-    days : int or None
-        How many days may be published; None without an end.
-    limits : tuple of int
-        On how many days a unit counts, and how far apart.
-    first_day : date or None
-        The date of the first day, where it was stated.
-    """
-
-    days: int | None
-    limits: tuple[int, int] = (1, 1)
-    first_day: date | None = None
-
-    @classmethod
-    def of(cls, unit: Unit, days: int | None, counted: int | None, apart: int, first_day: date | str | None) -> Self:
-        """Return a calendar as it is asked for; refuse limits that go with the other unit."""
-        days, begun = checked_days(days), _checked_date(first_day)
-        apart = whole_number("days_apart", apart, low=1, high=LONGEST)
-        if unit.level == "record":
-            if counted is not None or apart != 1:
-                raise InvalidInput(
-                    "user_days= and days_apart= go with unit=dps.per_user(max_keys=…): a record has one day."
-                )
-            return cls(days, (1, 1), begun)
-        if counted is not None:
-            return cls(days, (whole_number("user_days", counted, low=1, high=LONGEST), apart), begun)
-        if days is None:
-            raise InvalidInput("without an end a user's days must be bounded: say user_days= as well, or days=.")
-        return cls(days, (-(-days // apart), apart), begun)
-
-    @classmethod
-    def stored(cls, header: dict[str, Any], unit: Unit) -> Self:
-        """Read the calendar of a file, which may have been written by anyone."""
-        counted, apart = None, 1
-        if unit.level == "user":
-            stored = header.get("limits")
-            if not isinstance(stored, list) or len(stored) != 2 or stored[0] is None:
-                raise FileRefused("the file's limits on the days of users are not those that dpsketch writes.")
-            counted, apart = stored
-        return cls.of(unit, header["days"], counted, apart, header.get("first_day"))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what a header has of it, beside the limits."""
-        return {"first_day": None if self.first_day is None else self.first_day.isoformat()}
-
-    @property
-    def horizon(self) -> int:
-        """For how many days noise is calibrated."""
-        return LONGEST if self.days is None else self.days
-
-    def number_of(self, day: date | str) -> int:
-        """Return the number of a date, the first day being 1."""
-        asked = _checked_date(day)
-        if self.first_day is None or asked is None:
-            raise InvalidInput("this stream counts its days from 1: it was begun without first_day=.")
-        return (asked - self.first_day).days + 1
-
-    def names(self, days: range) -> Iterator[Any]:
-        """Yield the names of days: their dates, or else their numbers."""
-        for day in days:
-            yield day if self.first_day is None else (self.first_day + timedelta(day - 1)).isoformat()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -395,14 +327,3 @@ def _ceiling(stored: Any) -> tuple[float, float] | None:
     if not pair or not np.isfinite(stored).all():
         raise not_of_days()
     return stored[0], stored[1]
-
-
-def _checked_date(day: date | str | None) -> date | None:
-    if isinstance(day, datetime):
-        return day.date()
-    if day is None or isinstance(day, date):
-        return day
-    try:
-        return date.fromisoformat(day)
-    except (TypeError, ValueError):
-        raise InvalidInput("a day is a date, as in 2026-11-15.") from None

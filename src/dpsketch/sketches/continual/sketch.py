@@ -26,9 +26,10 @@ from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost
 from dpsketch.results import Estimates
 from dpsketch.sketches.base import Accumulator
+from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
 from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.series import Calendar, PrivateSeries, caveat_of, refuse_users_in
+from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
 from dpsketch.sketches.continual.stream import SeizableStream, Terms
 from dpsketch.sketches.frames import takes_frames
@@ -160,16 +161,6 @@ class ContinualSketch(StoredStream):
         stream = adapter.stream_class(chosen)
         permit = obtain(stream.calibrated(budget, terms), unit, account, note=note)
         self._start(adapter, layout, calendar, stream(terms, permit).begin())
-
-    @property
-    def spec(self) -> Any:
-        """The public spec of what a day counts."""
-        return self._adapter.spec
-
-    @property
-    def counts_kind(self) -> str:
-        """The name of the kind that a day counts."""
-        return self._adapter.kind
 
     def counts_keys(self, keys: Any) -> bool:
         """Say whether this is the stream's public list of keys, whatever its order."""
@@ -373,7 +364,7 @@ class ContinualSketch(StoredStream):
         """Return all that was published so far as one release, for a file, a page or a service. Costs nothing."""
         return self._series()
 
-    def _series(self) -> PrivateSeries:
+    def _series(self) -> PrivateSeries:  # also within a change
         if self._answers is None:
             published, law = self._stream.published(), self._stream.law
             stated = (self.guarantee, self.charge)

@@ -12,10 +12,11 @@ from dpsketch.noise import noise_from_json
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.continual.adapters import Adapter
+from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import design_from_json
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.continual.series import Calendar, PrivateSeries, refuse_users_in, stored_adapter
+from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in, stored_adapter
 from dpsketch.sketches.continual.stream import Stream, Terms
 from dpsketch.sketches.continual.visits import Visits
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
@@ -36,16 +37,18 @@ class StoredStream(Partial):
     if TYPE_CHECKING:
 
         @property
-        def spec(self) -> Any:
-            """The public spec of what a day counts."""
-
-        @property
-        def counts_kind(self) -> str:
-            """The name of the kind that a day counts."""
-
-        @property
         def guarantee(self) -> Guarantee:
             """What all publications together promise."""
+
+    @property
+    def spec(self) -> Any:
+        """The public spec of what a day counts."""
+        return self._adapter.spec
+
+    @property
+    def counts_kind(self) -> str:
+        """The name of the kind that a day counts."""
+        return self._adapter.kind
 
     def _start(self, adapter: Adapter, layout: Layout, calendar: Calendar, stream: Stream) -> None:
         self._adapter = adapter

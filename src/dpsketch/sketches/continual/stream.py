@@ -14,28 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import Noise, RoundedGaussian
-from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
+from dpsketch.sketches.continual.designs import Contribution, Design, Filter
 from dpsketch.sketches.continual.pan_private import PanPrivate
 from dpsketch.sketches.continual.publications import Publications, mark_of
 from dpsketch.sketches.continual.stretches import Stretch
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive
 
-__all__ = ["PUBLICATIONS", "STATE", "SeizableStream", "Stream", "Terms", "checked_days", "unpaid"]
+__all__ = ["PUBLICATIONS", "STATE", "SeizableStream", "Stream", "Terms", "unpaid"]
 
 PUBLICATIONS = "the publications"
 STATE = "the state"
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +311,3 @@ class SeizableStream(Stream):
 def unpaid() -> FileRefused:
     """Return the refusal of a file whose noise does not pay for its promise."""
     return FileRefused("the file's guarantee is not that of a stream with its noise.")
-
-
-def checked_days(days: int | None) -> int | None:
-    """Return a stream's days as they were asked for: None without an end."""
-    return None if days is None else whole_number("days", days, low=1, high=LONGEST)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.files import Array, Document
 from dpsketch.noise import Noise, noise_from_json
@@ -21,7 +22,6 @@ from dpsketch.sketches.documents import real_array
 
 __all__ = ["Stretch", "combined", "read_stretches", "stretch_arrays"]
 
-Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.uint64]
 
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.shares import Share
     from dpsketch.sketches.countsketch.sketch import CountSketch
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
+else:
+    __getattr__ = lazy.names(
+        __name__, continual="ContinualCountSketch", local_model="LocalCountSketch",
+        pan_private="PanPrivateCountSketch", parties="merge_releases", private="Estimator PrivateCountSketch",
+        shares="Share", sketch="CountSketch", spec="CountSketchSpec",
+    )  # fmt: skip
 
 __all__ = [
     "ContinualCountSketch",
@@ -35,18 +41,3 @@ __all__ = [
     "Share",
     "merge_releases",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "continual": "ContinualCountSketch",
-            "local_model": "LocalCountSketch",
-            "pan_private": "PanPrivateCountSketch",
-            "parties": "merge_releases",
-            "private": "Estimator PrivateCountSketch",
-            "shares": "Share",
-            "sketch": "CountSketch",
-            "spec": "CountSketchSpec",
-        },
-    )

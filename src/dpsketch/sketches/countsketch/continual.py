@@ -47,14 +47,10 @@ class DailyCounts(Adapter):
         stated_type(super().of(sketch, keys).spec.key_type, "ContinualSketch")
         return cls(text_spec(sketch.spec))
 
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> CountSketchSpec:
+    @classmethod
+    def read_spec(cls, value: dict[str, Any]) -> CountSketchSpec:
         """Rebuild the spec from a file; text where an older one has no type."""
-        return text_spec(CountSketchSpec.from_json(value))
-
-    def start(self) -> CountSketch:
-        """Return an empty sketch for a day's records."""
-        return CountSketch.from_spec(self.spec)
+        return text_spec(super().read_spec(value))
 
     def portions(self) -> tuple[Portion, ...]:
         """Return the only table, and how far one unit, added on one day, moves it."""

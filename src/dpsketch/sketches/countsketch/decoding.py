@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.arrays import Floats
 from dpsketch.sketches.countsketch.exchange import (
     CHUNK,
     LEAST_SCALE,
@@ -48,7 +49,6 @@ from dpsketch.sketches.countsketch.location import Location, choose_location, ps
 
 __all__ = ["LEAST_ROWS", "Decoded", "Shown", "joint_decode"]
 
-Floats = npt.NDArray[np.float64]
 Prints = npt.NDArray[np.uint64]
 
 Shown = Literal["limited", "unshrunk", "posterior_mean"]

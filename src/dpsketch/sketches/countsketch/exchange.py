@@ -17,11 +17,11 @@ import numpy.typing as npt
 from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled import expectation, messages
+from dpsketch.arrays import Floats
 from dpsketch.sketches.countsketch.location import pseudo_places, root_mean_square
 
 __all__ = ["CHUNK", "LEAST_SCALE", "ROUND", "Attempt", "Exchange", "Messages", "Prior", "places_of", "read_off"]
 
-Floats = npt.NDArray[np.float64]
 Shorts = npt.NDArray[np.float32]
 Prints = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int32]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.arrays import Floats
 from dpsketch.noise import DiscreteLaplace, Noise
 from dpsketch.results import Estimate
 from dpsketch.sketches.countsketch.intervals import half_width
@@ -20,7 +21,6 @@ from dpsketch.sketches.countsketch.location import MEAN, choose_location
 
 __all__ = ["fourth_cumulant", "inner_product", "second_moment"]
 
-Floats = npt.NDArray[np.float64]
 
 # Rows of fewer cells are narrow: what a few large keys do in one of them is no normal law.
 _NARROW = 64

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dpsketch._compiled.countsketch import median_of_rows
 from dpsketch._compiled.location import huber_of_rows, tukey_of_rows
 from dpsketch._compiled.splitmix import mix
+from dpsketch.arrays import Floats
 
 __all__ = [
     "MEAN",
@@ -32,7 +33,6 @@ __all__ = [
 
 PSEUDO_KEYS = 20_000
 
-Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int64] | Floats
 
 

@@ -19,7 +19,7 @@ from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.keyed import WeighedSketch
+from dpsketch.sketches.keyed import TableSketch
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_amounts
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CountSketch"]
 
 
-class CountSketch(WeighedSketch[CountSketchSpec]):
+class CountSketch(TableSketch[CountSketchSpec]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its releases add and subtract. Where keys may be held until the release, a
@@ -86,12 +86,6 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
         self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
-        self._clipped = 0
-
-    @property
-    def clipped_users(self) -> int:
-        """How many users lost a key because their keys collide (not to ``max_keys``). Sensitive."""
-        return self._clipped
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -123,7 +117,6 @@ class CountSketch(WeighedSketch[CountSketchSpec]):
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
         self._table += other._table
-        self._clipped += other._clipped
 
     def check_addable(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
         """Return the spec of the sum with the table of another sketch that counts records, or refuse to add to it."""

@@ -15,7 +15,7 @@ from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
 from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.weights import GridSpec, WeightGrid
 
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.prediction import Prediction
@@ -27,7 +27,7 @@ COUNTERS = "the counters"
 
 
 @dataclass(frozen=True, slots=True)
-class CountSketchSpec(StoredSpec):
+class CountSketchSpec(GridSpec, StoredSpec):
     """All that two CountSketches must share to merge. Public.
 
     Attributes
@@ -74,11 +74,6 @@ class CountSketchSpec(StoredSpec):
         check_key_type(self.key_type)
         hold_key_columns(self)
         object.__setattr__(self, "grid", WeightGrid(self.grid, self.unit.max_weight).step)
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def memory(self) -> int:

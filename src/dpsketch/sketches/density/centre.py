@@ -11,13 +11,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.privacy import Unit
 from dpsketch.sketches.permit import Permit, Share
 from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["CENTRE", "centre_share_of", "centre_vector", "private_centre"]
 
-Floats = npt.NDArray[np.float64]
 
 CENTRE = "the features' sums"
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.kernels import Angular
 from dpsketch.sketches.density.class_densities import angular_scores, angular_sums, scaled_between
 from dpsketch.sketches.density.class_sums import PrivateClassSums
@@ -15,7 +16,6 @@ from dpsketch.sketches.density.private import PrivateDensity
 
 __all__ = ["ClassAnswers"]
 
-Floats = npt.NDArray[np.float64]
 
 _COSINE_SCALE = 0.05
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.numbers import real_number
@@ -31,7 +32,6 @@ from dpsketch.sketches.permit import Permit
 
 __all__ = ["add_classes", "angular_scores", "angular_sums", "class_kernel", "density_spec", "scaled_between"]
 
-Floats = npt.NDArray[np.float64]
 
 _SCALED = (-1.0, 1.0)
 _FLOOR = 4.0  # deviations of a squared length where there is nothing but noise

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Floats
 from dpsketch.errors import FileRefused
 from dpsketch.ledger import Charge
 from dpsketch.noise import noise_from_json
@@ -24,7 +25,6 @@ from dpsketch.sketches.documents import integer_array, read_charge, read_guarant
 
 __all__ = ["KIND", "Fitted", "document_of", "fitted_of"]
 
-Floats = npt.NDArray[np.float64]
 
 KIND = "classes"
 

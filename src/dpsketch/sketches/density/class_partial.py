@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Floats
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import hold_whole, real_number, whole_number
@@ -26,8 +27,6 @@ from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.weights import checked_total
 
 __all__ = ["ClassPartial", "ClassSpec", "chosen_records", "stored_map"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

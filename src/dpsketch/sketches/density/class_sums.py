@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.vectors import add_rows
+from dpsketch.arrays import Floats, Integers
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.density.class_waves import Waves, fitting_waves
@@ -37,8 +38,6 @@ from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["MOMENTS", "SIZES", "SUMS", "WAVES", "Extras", "HeldSums", "PrivateClassSums", "calibrate", "fitting_extras"]
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
 
 SUMS, MOMENTS, SIZES = "the class sums", "the second moments", "the class sizes"

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused
 from dpsketch.kernels import Gaussian
 from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
@@ -23,8 +24,6 @@ from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["Waves", "fitting_waves"]
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 _PAIRS = 2048
 _BANDWIDTH = 0.5  # of vectors of length 1

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Floats
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityClassifier"]
 
-Floats = npt.NDArray[np.float64]
 
 _SEEN = ("n_features_in_", "feature_names_in_")
 

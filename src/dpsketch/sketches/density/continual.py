@@ -15,7 +15,6 @@ from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE
 from dpsketch.sketches.density.private import PrivateDensity, written_point
-from dpsketch.sketches.density.sketch import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec
 
 __all__ = ["DailyDensity"]
@@ -43,15 +42,6 @@ class DailyDensity(Adapter):
                 "a day without any must not differ from others."
             )
         super().__init__(spec)
-
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> DensitySpec:
-        """Rebuild the spec from a file."""
-        return DensitySpec.from_json(value)
-
-    def start(self) -> DensitySketch:
-        """Return an empty sketch for a day's points."""
-        return DensitySketch.from_spec(self.spec)
 
     def portions(self) -> tuple[Portion, ...]:
         """Return the counters and the number of records, and how far one unit, added on one day, moves them."""

@@ -13,17 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch._compiled.vectors import whole_vectors
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Budget, PureCost
 
 __all__ = ["LARGEST_DIM", "STEPS", "EmbeddingMap", "embedding_map"]
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 STEPS = 1 << 16  # of the longest vector
 _FINE, _DIRECTION = 1 << 20, 1 << 15

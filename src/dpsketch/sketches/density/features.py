@@ -33,6 +33,7 @@ import numpy.typing as npt
 from dpsketch._compiled import density as compiled
 from dpsketch._compiled import portable
 from dpsketch._compiled.vectors import add_features, inside_ball
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular, Euclidean, Gaussian, Kernel, Linear
 from dpsketch.sketches.density.functions import FARTHEST, LARGEST, frozen, row_functions
@@ -51,7 +52,6 @@ __all__ = [
     "unpacked",
 ]
 
-Floats = npt.NDArray[np.float64]
 Bounds = tuple[tuple[float, float], ...]
 Landmarks = tuple[tuple[float, ...], ...]
 Features = Literal["race", "fourier", "series", "nystrom", "linear", "signs"]

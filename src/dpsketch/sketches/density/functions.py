@@ -23,13 +23,13 @@ import numpy.typing as npt
 
 from dpsketch._compiled import density as compiled
 from dpsketch._compiled import portable
+from dpsketch.arrays import Floats
 from dpsketch.hashing import row_keys
 from dpsketch.kernels import Angular, Euclidean, HashKernel, Jaccard, Kernel, Manhattan
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 
 __all__ = ["FARTHEST", "LARGEST", "RowFunctions", "collides", "folds", "frozen", "on_lattice", "row_functions"]
 
-Floats = npt.NDArray[np.float64]
 
 # Coordinates beyond are moved to here, in bandwidths, so that every code of a folded row is an exact whole number.
 FARTHEST = 2.0**30

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.arrays import Floats
 from dpsketch.bounding import point_fingerprints
 from dpsketch.columns import has_schema
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 
 __all__ = ["SetBatch", "VectorBatch", "column_vectors", "read_sets", "read_vectors"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

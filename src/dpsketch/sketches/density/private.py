@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dpsketch import files, plots
 from dpsketch._compiled import density as compiled
+from dpsketch.arrays import Floats
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import Noise, noise_from_json
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity", "written_point"]
 
 DensityEstimator = Literal["mean", "median_of_means"]
-Floats = npt.NDArray[np.float64]
 
 _CELLS = 1 << 20  # counters read at a time
 

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from dpsketch.sketches.distinct.private import PrivateDistinct
     from dpsketch.sketches.distinct.sketch import DistinctSketch
     from dpsketch.sketches.distinct.spec import DistinctSpec
+else:
+    __getattr__ = lazy.names(
+        __name__, exact="DistinctSet DistinctSetSpec PrivateDistinctCount", mergeable="PrivateDistinctBitmap",
+        private="PrivateDistinct", sketch="DistinctSketch", spec="DistinctSpec",
+    )  # fmt: skip
 
 __all__ = [
     "DistinctSet",
@@ -39,15 +44,3 @@ __all__ = [
     "PrivateDistinctBitmap",
     "PrivateDistinctCount",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "exact": "DistinctSet DistinctSetSpec PrivateDistinctCount",
-            "mergeable": "PrivateDistinctBitmap",
-            "private": "PrivateDistinct",
-            "sketch": "DistinctSketch",
-            "spec": "DistinctSpec",
-        },
-    )

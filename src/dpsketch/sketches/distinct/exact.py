@@ -10,33 +10,33 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Words
 from dpsketch.bounding import CountedUsers, Cut
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
-from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.matching import owned_keys
-from dpsketch.sketches.distinct.private import DistinctRelease
+from dpsketch.sketches.distinct.private import DistinctRelease, read_number
 from dpsketch.sketches.distinct.spec import calibrate_number
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.keyed import KeySetPartial
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, fingerprint_of, hold_key_columns
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.weights import OnceSpec
 
 __all__ = ["KEYS", "DistinctSet", "DistinctSetSpec", "PrivateDistinctCount"]
 
-Words = npt.NDArray[np.uint64]
 
 KEYS = "the number of keys"
 _FEW = 1 << 16  # rows that are worth putting in order with the others
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctSetSpec(StoredSpec):
+class DistinctSetSpec(OnceSpec, StoredSpec):
     """All that two exact distinct counts must share to merge. Public.
 
     Attributes
@@ -62,11 +62,6 @@ class DistinctSetSpec(StoredSpec):
     def memory(self) -> int:
         """Bytes before anything is counted; eight more for each key, or sixteen for each pair of a user and a key."""
         return 0
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How a user's records of one key count: once."""
-        return WeightGrid(1, 1)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -260,11 +255,8 @@ class PrivateDistinctCount(DistinctRelease):
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
-        header = document.header
-        if type(header["count"]) is not int:
-            raise FileRefused("the file's count is not one that dpsketch writes.")
-        spec, noise = DistinctSetSpec.from_json(header["spec"]), noise_from_json(header["noise"])
-        return cls(spec, header["count"], noise, guarantee=read_guarantee(document), charge=read_charge(document))
+        drawn = read_number(document, "count", DistinctSetSpec)
+        return cls(*drawn, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _columns(spec: DistinctSetSpec) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Words
+
 __all__ = ["owned_keys"]
 
-Words = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
 Counts = npt.NDArray[np.int64]
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Words
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import random_id, random_words
 from dpsketch.normal import normal_quantile
@@ -24,7 +25,6 @@ from dpsketch.sketches.specs import refuse_mismatch
 
 __all__ = ["BITS", "Flips", "PrivateDistinctBitmap", "flip_threshold"]
 
-Words = npt.NDArray[np.uint64]
 
 BITS = "the bits"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self, assert_never
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, assert_never
 
 from dpsketch import files
 from dpsketch.errors import FileRefused
@@ -14,12 +14,14 @@ from dpsketch.numbers import probability
 from dpsketch.release import NumberRelease
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.specs import StoredSpec, fingerprint_of
 
 if TYPE_CHECKING:
     from dpsketch.sketches.distinct.exact import DistinctSetSpec
 
-__all__ = ["PrivateDistinct"]
+__all__ = ["DistinctRelease", "PrivateDistinct", "read_number"]
+
+SpecT = TypeVar("SpecT", bound=StoredSpec)
 
 
 class DistinctRelease(NumberRelease):
@@ -105,8 +107,13 @@ class PrivateDistinct(DistinctRelease):
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file."""
-        header = document.header
-        if type(header["ones"]) is not int:
-            raise FileRefused("the file's count is not one that dpsketch writes.")
-        spec, noise = DistinctSpec.from_json(header["spec"]), noise_from_json(header["noise"])
-        return cls(spec, header["ones"], noise, guarantee=read_guarantee(document), charge=read_charge(document))
+        drawn = read_number(document, "ones", DistinctSpec)
+        return cls(*drawn, guarantee=read_guarantee(document), charge=read_charge(document))
+
+
+def read_number(document: files.Document, name: str, spec: type[SpecT]) -> tuple[SpecT, int, Noise]:
+    """Read the spec of a release, the noisy number that it has under a name, and the law of its noise."""
+    number = document.header[name]
+    if type(number) is not int:
+        raise FileRefused("the file's count is not one that dpsketch writes.")
+    return spec.from_json(document.header["spec"]), number, noise_from_json(document.header["noise"])

@@ -16,7 +16,7 @@ from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.weights import OnceSpec
 
 __all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec", "calibrate_number"]
 
@@ -26,7 +26,7 @@ ONES = "the number of ones"
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctSpec(StoredSpec):
+class DistinctSpec(OnceSpec, StoredSpec):
     """All that two distinct sketches must share to merge. Public.
 
     Attributes
@@ -60,11 +60,6 @@ class DistinctSpec(StoredSpec):
     def memory(self) -> int:
         """Bytes of the bitmap. Where the unit is a user, eight more for each user counted."""
         return 8 * self.buckets
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How a user's records of one key count: once."""
-        return WeightGrid(1, 1)
 
     @property
     def sensitivity(self) -> Sensitivity:

@@ -24,16 +24,9 @@ if TYPE_CHECKING:
     from dpsketch.sketches.heavy.private import PrivateHeavyHitters
     from dpsketch.sketches.heavy.sketch import HeavyHitters
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec
+else:
+    __getattr__ = lazy.names(
+        __name__, predict="Prediction", private="PrivateHeavyHitters", sketch="HeavyHitters", spec="HeavyHittersSpec"
+    )
 
 __all__ = ["HeavyHitters", "HeavyHittersSpec", "Prediction", "PrivateHeavyHitters"]
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "predict": "Prediction",
-            "private": "PrivateHeavyHitters",
-            "sketch": "HeavyHitters",
-            "spec": "HeavyHittersSpec",
-        },
-    )

@@ -11,7 +11,6 @@ from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters
-from dpsketch.sketches.heavy.sketch import HeavyHitters
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, LEAF_SHARE, TOTAL, TOTAL_SHARE, HeavyHittersSpec, TreeNoise
 
 __all__ = ["DailyHeavyHitters"]
@@ -28,15 +27,6 @@ class DailyHeavyHitters(Adapter):
     """
 
     kind: ClassVar[str] = "heavy"
-
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> HeavyHittersSpec:
-        """Rebuild the spec from a file."""
-        return HeavyHittersSpec.from_json(value)
-
-    def start(self) -> HeavyHitters:
-        """Return an empty sketch for a day's records."""
-        return HeavyHitters.from_spec(self.spec)
 
     def portions(self) -> tuple[Portion, ...]:
         """Return the parts of the tree, and how far one unit, added on one day, moves them."""

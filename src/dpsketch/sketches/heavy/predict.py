@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betainc, betaincinv, ndtr
 
+from dpsketch.arrays import Floats
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.sketches.heavy.search import (
     BRANCHING,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Prediction", "predict"]
 
-Floats = npt.NDArray[np.float64]
 
 _CONFIDENCE = 0.95
 # Points at which a law is tabulated, and the relative breadth of a bin of counts.

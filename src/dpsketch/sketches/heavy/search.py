@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.arrays import Floats
 from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
@@ -81,8 +82,6 @@ _CROWD, _LEAST_CROWD = 8, 1 << 14
 _PARENTS = 256
 # The tail of the last level's errors is read off the table, and known to a factor only.
 _TAIL_MARGIN = 4
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

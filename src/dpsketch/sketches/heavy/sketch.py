@@ -23,7 +23,7 @@ from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
-from dpsketch.sketches.keyed import WeighedSketch
+from dpsketch.sketches.keyed import TableSketch
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import record_amounts
 
@@ -38,7 +38,7 @@ _SAMPLE = 1 << 15
 Units = npt.NDArray[np.int64]
 
 
-class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, PrivateHeavyHitters]):
+class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, PrivateHeavyHitters]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its tables add up. Where keys may be held until the release, a
@@ -97,12 +97,6 @@ class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec
         self._row_keys = level_keys(spec)
         self._dense = np.zeros(spec.space.dense_cells, dtype=np.int64)
         self._tables = np.zeros((spec.tables, spec.rows, spec.width), dtype=np.int64)
-        self._clipped = 0
-
-    @property
-    def clipped_users(self) -> int:
-        """How many users lost a key in the last level because their keys collide (not to ``max_keys``). Sensitive."""
-        return self._clipped
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -185,7 +179,6 @@ class HeavyHitters(WeighedSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec
         super()._absorb(other)
         self._dense += other._dense
         self._tables += other._tables
-        self._clipped += other._clipped
 
     def _release(self, budget: Budget, account: Account) -> PrivateHeavyHitters:
         spec = self._spec

@@ -17,7 +17,7 @@ from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.weights import GridSpec
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.predict import Prediction
@@ -64,7 +64,7 @@ class TreeNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class HeavyHittersSpec(StoredSpec):
+class HeavyHittersSpec(GridSpec, StoredSpec):
     """All that two HeavyHitters sketches must share to merge. Public.
 
     Attributes
@@ -128,11 +128,6 @@ class HeavyHittersSpec(StoredSpec):
     def leaf(self) -> CountSketchSpec:
         """The spec of the last level, which counts the keys themselves: that of an ordinary CountSketch."""
         return CountSketchSpec(self.rows, self.width, self.unit, self.seed, self.grid, self.key_type, self.key_columns)
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def memory(self) -> int:

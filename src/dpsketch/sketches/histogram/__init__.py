@@ -9,18 +9,12 @@ if TYPE_CHECKING:
     from dpsketch.sketches.histogram.sketch import Histogram
     from dpsketch.sketches.histogram.spec import HistogramSpec
     from dpsketch.sketches.histogram.votes import PrivateVoteHistogram, VoteHistogram, VoteHistogramSpec
+else:
+    __getattr__ = lazy.names(
+        __name__, private="PrivateHistogram", sketch="Histogram", spec="HistogramSpec",
+        votes="PrivateVoteHistogram VoteHistogram VoteHistogramSpec",
+    )  # fmt: skip
 
 __all__ = [
     "Histogram", "HistogramSpec", "PrivateHistogram", "PrivateVoteHistogram", "VoteHistogram", "VoteHistogramSpec"
 ]  # fmt: skip
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "private": "PrivateHistogram",
-            "sketch": "Histogram",
-            "spec": "HistogramSpec",
-            "votes": "PrivateVoteHistogram VoteHistogram VoteHistogramSpec",
-        },
-    )

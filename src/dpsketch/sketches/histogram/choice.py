@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import real_number
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GUESS", "AutoBound", "Choosing", "divided", "list_laws", "widened"]
 
-Integers = npt.NDArray[np.int64]
 
 # What a prediction takes for the bound, which nobody knows before the release.
 GUESS = 30

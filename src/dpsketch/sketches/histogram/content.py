@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.xxh64 import hash_integers
+from dpsketch.arrays import Integers, Words
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import FINGERPRINT_SEED
 from dpsketch.noise import random_words
@@ -23,8 +24,6 @@ from dpsketch.sketches.histogram.rounds import unit_weights
 
 __all__ = ["BLOCK", "Block", "Content", "Pairs", "Records", "fresh_seed"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 16

@@ -30,11 +30,6 @@ class _Named(Adapter):
 
     kind: ClassVar[str] = "histogram"
 
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> HistogramSpec:
-        """Rebuild the spec from a file."""
-        return HistogramSpec.from_json(value)
-
     def start(self) -> NamedDay:
         """Return an empty sketch for a day's records."""
         return NamedDay.from_spec(self.spec)

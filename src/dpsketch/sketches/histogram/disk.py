@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.histogram.content import BLOCK, Block, Content, Pairs, fresh_seed
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Disk", "Limit"]
 
-Integers = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import Noise
 from dpsketch.privacy import Cost
@@ -19,7 +19,6 @@ from dpsketch.truncated import Law
 
 __all__ = ["Entries", "Found"]
 
-Integers = npt.NDArray[np.int64]
 
 _NOTHING = np.empty(0, np.int64)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
+from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.histogram.content import Content, Pairs, Records
@@ -20,8 +21,6 @@ from dpsketch.sketches.specs import check_key_type
 from dpsketch.sketches.weights import checked_total
 
 __all__ = ["Held", "Opened"]
-
-Integers = npt.NDArray[np.int64]
 
 
 class Opened(NamedTuple):

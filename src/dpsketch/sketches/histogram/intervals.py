@@ -15,10 +15,11 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.normal import upper_quantile
-from dpsketch.sketches.histogram.joint import Floats, least_whole
+from dpsketch.sketches.histogram.joint import least_whole
 from dpsketch.sketches.tails import widening
 from dpsketch.truncated import Law, TruncatedLaplace
 
@@ -28,7 +29,6 @@ __all__ = [
     "posterior_is_cheap", "posterior_means", "prior_exponent", "selective", "sum_width",
 ]  # fmt: skip
 
-Integers = npt.NDArray[np.int64]
 
 # Limits are compared in logarithms, and where rounding could decide, the interval is the wider one.
 _ROUNDING = 1e-9

@@ -28,11 +28,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 
 __all__ = ["chance_of_any", "gaussian_excess", "joint_delta", "least_whole", "log_hidden", "part_of"]
 
-Floats = npt.NDArray[np.float64]
 
 # Larger than the rounding errors of SciPy's functions, by far: what is computed here is rounded away from the claim.
 _ROUNDING = 1e-13

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dpsketch import threads
 from dpsketch._compiled import grouping, identity
+from dpsketch.arrays import Integers, Words
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.histogram.rows import NO_BYTES, NO_EDGES, NO_WORDS, Rows, read_only
@@ -18,8 +19,6 @@ from dpsketch.sketches.partials import Sensitive
 
 __all__ = ["KeySlots", "Scratch", "blocks"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.arrays import Integers, Words
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, TEXT_FINGERPRINTS, KeyType, dictionary_codes, key_type_of, to_arrow
 from dpsketch.noise import random_words
@@ -36,8 +37,6 @@ from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total, whole_counts
 
 __all__ = ["KeyTable"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files, plots
+from dpsketch.arrays import Integers
 from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
@@ -35,8 +35,6 @@ __all__ = [
     "read_names",
     "stored_names",
 ]
-
-Integers = npt.NDArray[np.int64]
 
 
 class TypedSpec(Protocol):

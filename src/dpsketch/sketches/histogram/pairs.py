@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Integers, Words
 from dpsketch.errors import CounterOverflow
 
 __all__ = ["PairTable", "check_room"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 _BITS = 32
 _MOST = 1 << _BITS

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, pdtrik
 
+from dpsketch.arrays import Floats
 from dpsketch.privacy import Unit
 from dpsketch.sketches.histogram.intervals import log_reaching
 from dpsketch.sketches.histogram.mechanism import Mechanism
@@ -23,7 +23,6 @@ from dpsketch.truncated import Law
 
 __all__ = ["Holdings", "Prediction", "kept", "listed", "predict"]
 
-Floats = npt.NDArray[np.float64]
 
 # Counts at which a chance is worked out, and values of a Poisson number that stand for all.
 _GRID = 256

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
 __all__ = ["PrivateHistogram"]
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

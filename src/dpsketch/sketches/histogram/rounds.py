@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import accounting
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.sketches.histogram.joint import Floats, joint_delta, least_whole, log_hidden
+from dpsketch.sketches.histogram.joint import joint_delta, least_whole, log_hidden
 
 __all__ = ["LARGEST_CAP", "WEIGHT_ONE", "WeightedRounds", "rounds", "rounds_delta", "unit_weights", "weighted"]
 

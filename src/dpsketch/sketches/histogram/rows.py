@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.arrays import Integers, Words
 from dpsketch.hashing import text_buffers
 
 __all__ = [
@@ -26,8 +27,6 @@ __all__ = [
     "text_or_bytes",
 ]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 

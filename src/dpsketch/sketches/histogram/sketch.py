@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
+from dpsketch.arrays import Integers
 from dpsketch.bounding import Cut, cut_of_records
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Histogram"]
 
-Integers = npt.NDArray[np.int64]
 
 _ALL = 1 << 31  # keys of one user, more than anybody has
 

@@ -12,7 +12,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.mechanism import Form, Mechanism, Reach
 from dpsketch.sketches.permit import ReleasePreview
 from dpsketch.sketches.specs import StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.weights import GridSpec
 
 __all__ = ["HistogramSpec"]
 
@@ -22,7 +22,7 @@ _GUESSED_KEYS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramSpec(StoredSpec):
+class HistogramSpec(GridSpec, StoredSpec):
     """All that two histograms must share to merge. Public.
 
     Attributes
@@ -48,11 +48,6 @@ class HistogramSpec(StoredSpec):
         check_key_type(self.key_type)
         hold_key_columns(self)
         object.__setattr__(self, "grid", self.weight_grid.step)
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def seed(self) -> int:

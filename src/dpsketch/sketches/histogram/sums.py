@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Integers
 from dpsketch.results import Estimate
 from dpsketch.sketches.histogram import intervals
 from dpsketch.truncated import Law
 
 __all__ = ["Passed", "Sum"]
 
-Integers = npt.NDArray[np.int64]
 
 # A power law that is further from the listed counts than this is not taken. The limit was chosen on the data of the
 # documentation's table and on equal, Poisson, uniform and geometric counts: beyond it posterior means were further off

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gamma, ndtri
 
 from dpsketch.accounting.stable import stable_information, stable_table
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability
 
@@ -22,8 +22,6 @@ __all__ = ["ESTIMATORS", "Estimator", "check_estimator", "estimate_scale", "pivo
 
 Estimator = Literal["mle", "geometric", "harmonic", "fractional", "median"]
 ESTIMATORS: tuple[Estimator, ...] = ("mle", "geometric", "harmonic", "fractional", "median")
-
-Floats = npt.NDArray[np.float64]
 
 
 def check_estimator(estimator: str, p: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self, assert_never
+from typing import Literal, assert_never
 
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
 from dpsketch.errors import InvalidInput
@@ -13,6 +13,7 @@ from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
 from dpsketch.sketches.permit import ReleasePreview
+from dpsketch.sketches.specs import StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "MomentSpec", "Stream"]
@@ -26,7 +27,7 @@ _ROOM = 2.0**-46
 
 
 @dataclass(frozen=True, slots=True)
-class MomentSpec:
+class MomentSpec(StoredSpec):
     """All that two moment sketches must share to merge, but for their secret. Public.
 
     Attributes
@@ -175,24 +176,6 @@ class MomentSpec:
     def digits(self, estimator: Estimator) -> int:
         """Return to how many significant digits an estimate is rounded: as few as its own error leaves of use."""
         return 3 if pivot_variance(self.p, self.size, estimator) > 0.03**2 else 4
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {
-            "p": self.p,
-            "size": self.size,
-            "unit": self.unit.to_json(),
-            "stream": self.stream,
-            "public_total": self.public_total,
-            "grid": self.grid,
-            "seed": self.seed,
-            "key_type": self.key_type,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
 
 
 def _check_p(p: float, stream: Stream) -> None:

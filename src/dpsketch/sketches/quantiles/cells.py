@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Words
 from dpsketch.sketches.ranges.domain import Domain
 
 __all__ = ["EXACT_BITS", "Cells"]
@@ -21,8 +22,6 @@ __all__ = ["EXACT_BITS", "Cells"]
 EXACT_BITS = 20
 # Significant bits of a distance that a wide domain's cells keep beside the leading one.
 _FINE = 7
-
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files, plots
+from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.release import DrawnRelease
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
 
 __all__ = ["PrivateQuantiles"]
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Self, assert_never
+from typing import Any, Self, assert_never
 
 from dpsketch import accounting
 from dpsketch.errors import InvalidInput
@@ -16,7 +16,8 @@ from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.permit import DELTA_FOR_RHO, Calibration, Part, ReleasePreview
 from dpsketch.sketches.quantiles.cells import Cells
 from dpsketch.sketches.quantiles.mechanism import Accounting, Recursion
-from dpsketch.sketches.ranges.domain import Domain, Outside
+from dpsketch.sketches.ranges.domain import Domain, DomainSpec, Outside
+from dpsketch.sketches.specs import StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["ANSWERS", "CONFIDENCE", "HIGH_ENDS", "LOW_ENDS", "QuantileSpec", "as_fraction", "drawn_by"]
@@ -32,7 +33,7 @@ _MOST_QUANTILES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileSpec:
+class QuantileSpec(DomainSpec, StoredSpec):
     """All that two sketches of named quantiles must share to merge. Public.
 
     Attributes
@@ -75,24 +76,9 @@ class QuantileSpec:
         object.__setattr__(self, "quantiles", _in_order(self.quantiles))
 
     @property
-    def key_type(self) -> Literal["int"]:
-        """What the keys are."""
-        return "int"
-
-    @property
-    def domain(self) -> Domain:
-        """All values that can be counted."""
-        return Domain(self.bits, self.start, self.outside)
-
-    @property
     def cells(self) -> Cells:
         """The public grid."""
         return Cells(self.domain)
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def weight(self) -> int:
@@ -190,16 +176,7 @@ class QuantileSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
-        return {
-            "bits": self.bits,
-            "unit": self.unit.to_json(),
-            "quantiles": [str(quantile) for quantile in self.quantiles],
-            "start": self.start,
-            "outside": self.outside,
-            "interval_share": self.interval_share,
-            "seed": self.seed,
-            "grid": self.grid,
-        }
+        return {**StoredSpec.to_json(self), "quantiles": [str(quantile) for quantile in self.quantiles]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:

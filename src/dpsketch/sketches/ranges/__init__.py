@@ -21,15 +21,9 @@ if TYPE_CHECKING:
     from dpsketch.sketches.ranges.private import PrivateRanges, Quantile
     from dpsketch.sketches.ranges.sketch import RangeSketch
     from dpsketch.sketches.ranges.spec import RangeSketchSpec, RankError
+else:
+    __getattr__ = lazy.names(
+        __name__, private="PrivateRanges Quantile", sketch="RangeSketch", spec="RangeSketchSpec RankError"
+    )
 
 __all__ = ["PrivateRanges", "Quantile", "RangeSketch", "RangeSketchSpec", "RankError"]
-
-if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        {
-            "private": "PrivateRanges Quantile",
-            "sketch": "RangeSketch",
-            "spec": "RangeSketchSpec RankError",
-        },
-    )

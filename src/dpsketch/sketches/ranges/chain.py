@@ -25,9 +25,10 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
+
 __all__ = ["Level", "Segments", "Silent", "segments"]
 
-Floats = npt.NDArray[np.float64]
 Nodes = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]
 

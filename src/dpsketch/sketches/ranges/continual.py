@@ -14,7 +14,6 @@ from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.heavy.spec import DENSE, TreeNoise
 from dpsketch.sketches.ranges.private import PrivateRanges, range_or_share
-from dpsketch.sketches.ranges.sketch import RangeSketch
 from dpsketch.sketches.ranges.spec import TABLES, RangeSketchSpec
 
 __all__ = ["DailyRanges"]
@@ -36,15 +35,6 @@ class DailyRanges(Adapter):
     def of(cls, sketch: Any, keys: Any) -> Self:
         """Return the adapter of an empty sketch, whose domain has ends: one record must not keep a day from coming."""
         return cls(replace(super().of(sketch, keys).spec, outside="clamp"))
-
-    @staticmethod
-    def read_spec(value: dict[str, Any]) -> RangeSketchSpec:
-        """Rebuild the spec from a file."""
-        return RangeSketchSpec.from_json(value)
-
-    def start(self) -> RangeSketch:
-        """Return an empty sketch for a day's values."""
-        return RangeSketch.from_spec(self.spec)
 
     def portions(self) -> tuple[Portion, ...]:
         """Return the levels, and how far one unit, added on one day, moves them."""

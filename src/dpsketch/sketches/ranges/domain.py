@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
+from dpsketch.sketches.weights import GridSpec
 
-__all__ = ["Domain", "Outside"]
+__all__ = ["Domain", "DomainSpec", "Outside"]
 
 Outside = Literal["refuse", "clamp"]
 
@@ -83,3 +84,33 @@ class Domain:
 def _missing(chunk: pa.Array) -> npt.NDArray[np.bool_]:
     missing: npt.NDArray[np.bool_] = chunk.is_null().to_numpy(zero_copy_only=False)
     return missing
+
+
+class DomainSpec(GridSpec):
+    """A spec of a sketch over an ordered domain."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def bits(self) -> int:
+            """Its size is a power of two."""
+
+        @property
+        def start(self) -> int:
+            """The smallest value."""
+
+        @property
+        def outside(self) -> Outside:
+            """What happens to a value outside."""
+
+    @property
+    def key_type(self) -> Literal["int"]:
+        """What the keys are."""
+        return "int"
+
+    @property
+    def domain(self) -> Domain:
+        """All values that can be counted."""
+        return Domain(self.bits, self.start, self.outside)

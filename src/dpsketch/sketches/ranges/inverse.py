@@ -20,7 +20,8 @@ from typing import Literal
 
 import numpy as np
 
-from dpsketch.sketches.ranges.chain import Floats, Nodes
+from dpsketch.arrays import Floats
+from dpsketch.sketches.ranges.chain import Nodes
 
 __all__ = ["Balance", "first_reached", "outer_ends"]
 

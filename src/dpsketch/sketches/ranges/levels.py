@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.heavy.keys import IntegerKeys
-from dpsketch.sketches.ranges.chain import Counts, Floats, Nodes
+from dpsketch.sketches.ranges.chain import Counts, Nodes
 
 __all__ = ["Cells", "Table", "cell_levels", "combined_variance", "noise_variance", "prefix_prints", "table_levels"]
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import DiscreteLaplace
@@ -23,7 +24,7 @@ from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
-from dpsketch.sketches.ranges.chain import Floats, Level, Nodes, Segments, segments
+from dpsketch.sketches.ranges.chain import Level, Nodes, Segments, segments
 from dpsketch.sketches.ranges.inverse import first_reached, outer_ends
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
 from dpsketch.sketches.ranges.spec import RangeSketchSpec

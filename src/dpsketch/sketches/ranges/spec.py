@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.heavy.spec import DENSE, TOTAL, TreeNoise, TreeSensitivity
 from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
 from dpsketch.sketches.ranges.chain import Level, Silent, segments
-from dpsketch.sketches.ranges.domain import Domain, Outside
+from dpsketch.sketches.ranges.domain import Domain, DomainSpec, Outside
 from dpsketch.sketches.ranges.levels import combined_variance, noise_variance
-from dpsketch.sketches.specs import Sensitivity
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.specs import Sensitivity, StoredSpec
 
 __all__ = ["LEVEL_BITS", "TABLES", "RangeSketchSpec", "RankError"]
 
@@ -61,7 +60,7 @@ class RankError:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeSketchSpec:
+class RangeSketchSpec(DomainSpec, StoredSpec):
     """All that two RangeSketches must share to merge. Public.
 
     Attributes
@@ -113,16 +112,6 @@ class RangeSketchSpec:
             raise InvalidInput("rows × width, times the sketched levels, must not pass 2**31 counters.")
 
     @property
-    def key_type(self) -> Literal["int"]:
-        """What the keys are."""
-        return "int"
-
-    @property
-    def domain(self) -> Domain:
-        """All values that can be counted."""
-        return Domain(self.bits, self.start, self.outside)
-
-    @property
     def depths(self) -> tuple[int, ...]:
         """How many leading bits the nodes of each level have, from the root's 0 to all."""
         first = self.bits % self.level_bits or self.level_bits
@@ -147,11 +136,6 @@ class RangeSketchSpec:
     def dense_cells(self) -> int:
         """Cells of all levels that are kept cell by cell."""
         return sum(1 << depth for depth in self.dense_depths)
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def memory(self) -> int:
@@ -290,22 +274,3 @@ class RangeSketchSpec:
         half = _STANDS_OUT * crowd / 2
         worst = (half + math.sqrt(half**2 + alone)) ** 2
         return worst if nodes is None else min(worst, alone + crowd * (self.weight_grid.one + mass / nodes))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {
-            "bits": self.bits,
-            "unit": self.unit.to_json(),
-            "rows": self.rows,
-            "width": self.width,
-            "start": self.start,
-            "outside": self.outside,
-            "level_bits": self.level_bits,
-            "seed": self.seed,
-            "grid": self.grid,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import sparse as kernels
+from dpsketch.arrays import Words
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
 from dpsketch.noise import random_words
@@ -52,8 +53,6 @@ _ROOM = 1 - 2.0**-40
 # A flip probability that is no power of two is rounded up to so many bits.
 _FLIP_BITS = 16
 _CHUNK = 1 << 16
-
-Words = npt.NDArray[np.uint64]
 
 
 def loss(step: float, alpha: float) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Integers
 from dpsketch.privacy import per_record
 from dpsketch.sketches.countsketch import CountSketch
 from dpsketch.sketches.sparse.guidance import bits_a_key, plain_threshold
@@ -24,8 +25,6 @@ __all__ = ["DOMAIN", "VALUES", "Line", "by_space", "by_value", "main"]
 DOMAIN = 2**32
 VALUES = (0, 10, 30, 60, 300)
 OTHERS = 10_000
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

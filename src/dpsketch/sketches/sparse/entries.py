@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from dpsketch.arrays import Integers, Words
 
 __all__ = ["Entries"]
 
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
 # Batches wait until together they are as long as what is there: many small ones then cost n log n in all.
 _LEAST_WAITING = 1 << 16

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled import sparse as kernels
 from dpsketch._compiled.splitmix import mix
+from dpsketch.arrays import Floats, Words
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.sparse.alp import SCALE_BITS
 from dpsketch.sketches.sparse.mechanism import Mechanism
@@ -33,8 +34,6 @@ from dpsketch.sketches.sparse.threshold import Survivors
 __all__ = ["Estimator", "Reader", "column_shares", "non_increasing", "predicted_error"]
 
 Estimator = Literal["mean", "median", "walk"]
-Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
 
 _BLOCK = 512
 # In scales of the threshold's noise: how far past the top values are considered, and from where on a survivor's own

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files, plots
+from dpsketch.arrays import Words
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PrivateSparseHistogram"]
-
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Integers, Words
 from dpsketch.bounding import Bounded
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
@@ -25,9 +25,6 @@ from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import COUNTER_LIMIT, record_amounts
 
 __all__ = ["SparseHistogram"]
-
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
 
 class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHistogramSpec, PrivateSparseHistogram]):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch._compiled import sparse as kernels
+from dpsketch.arrays import Words
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole
@@ -18,7 +18,7 @@ from dpsketch.sketches.permit import ReleasePreview
 from dpsketch.sketches.sparse.estimators import predicted_error
 from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
 from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.weights import GridSpec
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
 
@@ -27,11 +27,9 @@ LARGEST_DOMAIN = 2**64
 # Text keys are hashed into the domain; in a smaller one too many would meet.
 LEAST_TEXT_DOMAIN = 2**40
 
-Words = npt.NDArray[np.uint64]
-
 
 @dataclass(frozen=True, slots=True)
-class SparseHistogramSpec(StoredSpec):
+class SparseHistogramSpec(GridSpec, StoredSpec):
     """All that two sparse histograms must share to merge. Public, and so chosen from public knowledge only.
 
     Attributes
@@ -99,11 +97,6 @@ class SparseHistogramSpec(StoredSpec):
                 "text keys are hashed into the domain, and below 2**40 too many would meet. Use domain=2**64, or "
                 "number the keys."
             )
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
 
     @property
     def rows(self) -> int:

@@ -24,6 +24,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Integers, Words
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, random_below, random_words
 from dpsketch.numbers import hold_real, hold_whole
@@ -32,8 +33,6 @@ from dpsketch.privacy import ApproximateCost, Cost, PureCost
 __all__ = ["Survivors", "Threshold", "draw_binomial", "stability_delta"]
 
 Rule = Literal["pure", "stability"]
-Words = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

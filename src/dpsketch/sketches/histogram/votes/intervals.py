@@ -8,13 +8,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats, Integers
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.sketches.histogram.intervals import either_side, highest, lowest
-from dpsketch.sketches.histogram.joint import Floats
 
 __all__ = ["between_loads", "log_difference_reaching"]
-
-Integers = npt.NDArray[np.int64]
 
 
 def between_loads(

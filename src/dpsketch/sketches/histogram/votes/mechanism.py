@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, assert_never, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee, PureCost, Unit, ZcdpCost
@@ -17,7 +17,6 @@ from dpsketch.truncated import law_from_json
 
 __all__ = ["BUCKETS", "VOTE_FORMS", "Elected", "VoteRelease"]
 
-Integers = npt.NDArray[np.int64]
 
 BUCKETS = "the buckets"
 VOTE_FORMS: tuple[VoteMechanism, ...] = get_args(VoteMechanism)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Guarantee
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dpsketch.ledger import Charge
 
 __all__ = ["PrivateVoteHistogram"]
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.arrays import Integers
 from dpsketch.bounding import Bounded, CountedUsers, Cut, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
 from dpsketch.numbers import whole_number
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["STREAMS", "VoteHistogram"]
 
-Integers = npt.NDArray[np.int64]
 
 # What votes leave depends on the order of the records and on how they were parted, so that neighbours must share it.
 STREAMS = "Neighbours are streams: all other records keep their order, and the partial that they are counted in."

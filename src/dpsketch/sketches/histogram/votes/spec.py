@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
@@ -13,8 +13,8 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.vote_thresholds import MOST_KEYS, VoteMechanism
 from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
 from dpsketch.sketches.permit import ReleasePreview
-from dpsketch.sketches.specs import check_key_type
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.specs import StoredSpec, check_key_type
+from dpsketch.sketches.weights import OnceSpec
 
 __all__ = ["DEFAULT_SEED", "VoteHistogramSpec"]
 
@@ -24,7 +24,7 @@ _BYTES_A_BUCKET = 64
 
 
 @dataclass(frozen=True, slots=True)
-class VoteHistogramSpec:
+class VoteHistogramSpec(OnceSpec, StoredSpec):
     """All that two histograms in bounded memory must share to merge. Public.
 
     Attributes
@@ -60,11 +60,6 @@ class VoteHistogramSpec:
             raise InvalidInput(f"with max_counters= at most {MOST_KEYS} keys of a user count: lower max_keys.")
 
     @property
-    def weight_grid(self) -> WeightGrid:
-        """How a user's records of one key count: once."""
-        return WeightGrid(1, 1)
-
-    @property
     def memory(self) -> int:
         """About so many bytes, for names of 32. Where the unit is a user, eight more for each user counted."""
         return _BYTES_A_BUCKET * self.max_counters
@@ -85,17 +80,3 @@ class VoteHistogramSpec:
         mechanism = self.mechanism(**options)
         error = math.sqrt(mechanism.threshold.law.variance)
         return ReleasePreview(mechanism.calibration.guarantee(self.unit), error, error)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {
-            "max_counters": self.max_counters,
-            "unit": self.unit.to_json(),
-            "seed": self.seed,
-            "key_type": self.key_type,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})

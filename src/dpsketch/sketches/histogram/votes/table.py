@@ -21,14 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch._compiled import votes as kernels
+from dpsketch.arrays import Integers, Words
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
 __all__ = ["Keys", "VoteTable", "buckets_of"]
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 
