@@ -14,6 +14,7 @@ The Arrow columnar format, version 1.5, sections "Serialization and Interprocess
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import Struct
 
 from dpsketch.errors import FileRefused
 
@@ -38,6 +39,12 @@ FIXED_BITS = {"bool": 1, "float32": 32, "float64": 64} | {
 }
 """The bits one stored value takes, for the types that have a fixed width."""
 
+# How an integer of so many bytes is read at a place, unsigned and signed.
+_INTEGERS = {
+    (size, signed): Struct("<" + (letter if signed else letter.upper())).unpack_from
+    for size, letter in {1: "b", 2: "h", 4: "i", 8: "q"}.items()
+    for signed in (False, True)
+}
 _END_OF_STREAM = CONTINUATION + bytes(4)
 _VERSION_5 = 4
 _SCHEMA, _RECORD_BATCH = 1, 3
@@ -75,7 +82,8 @@ class _Table:
     def _integer(self, position: int, size: int, *, signed: bool = False) -> int:
         if position < 0 or position + size > len(self._data):
             raise forged("its Arrow metadata points outside itself")
-        return int.from_bytes(self._data[position : position + size], "little", signed=signed)
+        number: int = _INTEGERS[size, signed](self._data, position)[0]
+        return number
 
     def _find(self, slot: int) -> int | None:
         entry = 4 + 2 * slot

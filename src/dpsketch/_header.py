@@ -59,20 +59,23 @@ def header_fault(value: object, depth: int = 0) -> str | None:
     if depth > _MAX_DEPTH:
         return f"more than {_MAX_DEPTH} levels"
     match value:
+        case str():
+            return "text that is not Unicode" if not value.isascii() and _SURROGATE.search(value) else None
         case None | bool():
             return None
         case int():
             return None if -(1 << 63) <= value < 1 << 64 else "an integer of more than 64 bits"
         case float():
             return None if math.isfinite(value) else "a float that is not finite"
-        case str():
-            return "text that is not Unicode" if _SURROGATE.search(value) else None
         case list():
-            return next(filter(None, (header_fault(item, depth + 1) for item in value)), None)
+            items = value
         case dict():
             if not all(isinstance(key, str) for key in value):
                 return "a key that is not text"
             items = [*value, *value.values()]
-            return next(filter(None, (header_fault(item, depth + 1) for item in items)), None)
         case _:
             return f"a {type(value).__name__}"
+    for item in items:  # a loop: a header has a hundred values, and whoever loads a small file waits for them
+        if fault := header_fault(item, depth + 1):
+            return fault
+    return None

@@ -16,7 +16,6 @@ writer; the vectors under ``tests/vectors/files`` fail if a version of it lays t
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import math
 import os
@@ -33,7 +32,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch._arrow_stream import (
-    CONTINUATION,
     FIXED_BITS,
     MAX_COLUMNS,
     Column,
@@ -41,7 +39,8 @@ from dpsketch._arrow_stream import (
     read_batch,
     read_schema,
 )
-from dpsketch._header import ZEROS, header_fault, header_text, parsed_header
+from dpsketch._digest import KEY, MAX_HEADER, check, checked_bytes, digest_place, digest_text
+from dpsketch._header import header_fault, header_text, parsed_header
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 
 __all__ = [
@@ -59,26 +58,15 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
-MAX_HEADER = 1 << 20
-"""The Arrow schema message, with the JSON header in it, is at most so many bytes."""
 MAX_VALUES = 1 << 40
 """No array has more values than this, its empty dimensions counted as 1."""
 
 Array = npt.NDArray[Any] | list[str] | list[bytes]
 
-_KEY = b"dpsketch"
-_FIRST = 1 << 16  # what is read to see whether a file is ours
 _BESIDE = ".dpsketch-"
-_MARKER = b'"sha256":"'
-_MARKED = re.compile(_MARKER + rb'([0-9a-f]{64})"')
 _MAX_DIMENSIONS = 8
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_DAMAGED = (
-    "the file is damaged: it was cut short or altered after it was written (its SHA-256 does not match). "
-    "Copy it again, or make it again."
-)
-_NOT_OURS = "this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch) that dpsketch wrote."
 
 
 class _Stored(Mapping[str, Array]):
@@ -183,15 +171,15 @@ def encode(document: Document) -> bytes:
             "header": document.header,
         }
     )
-    schema = pa.schema(fields, metadata={_KEY: text})
+    schema = pa.schema(fields, metadata={KEY: text})
     if schema.serialize().size > MAX_HEADER:
         raise InvalidInput(f"the file's header is larger than {MAX_HEADER} bytes; put long lists into arrays.")
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=None)) as writer:
         writer.write_batch(pa.record_batch(columns, schema=schema))
     data = memoryview(sink.getvalue())
-    place = _digest_place(data)
-    return b"".join((data[:place], _digest(data, place), data[place + 64 :]))
+    place = digest_place(data)
+    return b"".join((data[:place], digest_text(data, place), data[place + 64 :]))
 
 
 def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
@@ -205,11 +193,14 @@ def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
         The file is marked sensitive and ``allow_sensitive`` is false.
     """
     view = memoryview(data)
-    place = _digest_place(view)
-    if bytes(view[place : place + 64]) != _digest(view, place):
-        raise FileRefused(_DAMAGED)
+    check(view)
+    return _decoded(view, allow_sensitive)
+
+
+def _decoded(view: memoryview, allow_sensitive: bool) -> Document:
+    """Return the document in bytes that were checked."""
     schema = read_schema(view)
-    envelope = parsed_header(schema.metadata.get(_KEY, b""))
+    envelope = parsed_header(schema.metadata.get(KEY, b""))
     version = envelope.get("format_version")
     if type(version) is not int or version < 1:
         raise forged("its header names no format version")
@@ -233,7 +224,7 @@ def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
     types = schema.columns()
     if list(types) != sorted(described) or not all(map(_NAME.fullmatch, described)):
         raise forged("its header and its columns differ")
-    shapes = {name: _described(described[name], storage, len(data)) for name, storage in types.items()}
+    shapes = {name: _described(described[name], storage, len(view)) for name, storage in types.items()}
     columns = read_batch(view, schema.end, types)
     arrays = {name: _restore(column, *shapes[name]) for name, column in columns.items()}
     return Document(kind, sensitive, header, _Stored(arrays, {name: dtype for name, (_, dtype) in shapes.items()}))
@@ -294,18 +285,7 @@ def sync_folder(folder: Path) -> None:
 def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
     """Read a document from a file; see :func:`decode` for what is refused."""
     try:
-        with Path(path).open("rb") as file:
-            head = file.read(_FIRST)
-            if _schema_end(head) > len(head) or _KEY not in head:
-                head += file.read(MAX_HEADER + 8 - len(head))
-            _digest_place(memoryview(head))  # a large file that is not ours is refused before it is in memory
-            # In one piece, so that nothing is copied together; a pipe, or a file that grows, has more to come.
-            data = np.empty(max(len(head), os.fstat(file.fileno()).st_size), np.uint8).data
-            data[: len(head)] = head
-            filled = len(head) + file.readinto(data[len(head) :])
-            rest = file.read()
-        whole = b"".join((data[:filled], rest)) if rest else data[:filled].toreadonly()
-        return decode(whole, allow_sensitive=allow_sensitive)
+        return _decoded(checked_bytes(path), allow_sensitive)
     except (FileRefused, SensitiveData) as refusal:
         raise type(refusal)(f"{os.fspath(path)}: {refusal}") from None
 
@@ -320,32 +300,6 @@ def rebuilt(document: Document, cls: Any) -> Any:
         # The digest was right, so the file was forged or written by something else: say which part, not its content.
         refused = type(error).__name__
     raise FileRefused(f"the file's header is not one that dpsketch writes ({refused}).")
-
-
-def _digest_place(data: memoryview) -> int:
-    """Find the digest's 64 characters in the schema message; the one thing done before they are checked."""
-    end = _schema_end(data)
-    head = bytes(data[: min(end, MAX_HEADER + 8)])
-    if head[:4] != CONTINUATION or _KEY not in head:
-        head = bytes(data[: MAX_HEADER + 8])
-    if head[:4] != CONTINUATION or _KEY not in head:
-        raise FileRefused(_NOT_OURS)
-    found = _MARKED.search(head, 8, end)
-    if end > len(head) or found is None or head.count(_MARKER, 8, end) != 1:
-        raise FileRefused(_DAMAGED)
-    return found.start(1)
-
-
-def _schema_end(data: bytes | memoryview) -> int:
-    """Return where the first message says that it ends."""
-    return 8 + int.from_bytes(data[4:8], "little")
-
-
-def _digest(data: memoryview, place: int) -> bytes:
-    digest = hashlib.sha256(data[:place])
-    digest.update(ZEROS)
-    digest.update(data[place + 64 :])
-    return digest.hexdigest().encode()
 
 
 def _shape_fault(shape: object) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsketch._compiled import bounding, countsketch, grouping, identity, location, xxh64
+from dpsketch._compiled import bounding, countsketch, distinct, grouping, heavy, identity, location, xxh64
 from dpsketch.sketches.histogram import keyslots
 from dpsketch.sketches.histogram.keytable import KeyTable
 
@@ -62,6 +62,34 @@ def test_integers_have_the_same_hashes_and_cells(keys: list[int], rows: int, wid
     for plain, compiled in zip(*both(countsketch.cells, hashes[0], row_keys, width), strict=True):
         np.testing.assert_array_equal(plain, compiled)
         assert plain.dtype == compiled.dtype
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32), st.integers(0, 300), st.integers(1, 2**14))
+def test_keys_mark_the_same_bits(seed: int, keys: int, buckets: int) -> None:
+    words = np.random.default_rng(seed).integers(0, 2**64, keys + 2, np.uint64)
+    bitmaps = np.zeros((2, buckets), np.uint64)
+    bitmaps[:, 0] = 5
+    distinct.mark.plain(bitmaps[0], words[2:], words[:2])
+    distinct.mark.compiled(bitmaps[1], words[2:], words[:2])
+    assert bitmaps[0].tolist() == bitmaps[1].tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.binary(max_size=5), max_size=8), st.integers(0, 4), st.booleans())
+def test_texts_are_added_to_the_same_cells(texts: list[bytes], depth: int, alike: bool) -> None:
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    lengths = np.array([len(text) for text in texts], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
+    cells = np.full((2, len(texts)), -1, np.int64)
+    heavy.text_cells.plain(data, starts, lengths, depth, cells[0])
+    heavy.text_cells.compiled(data, starts, lengths, depth, cells[1])
+    assert cells[0].tolist() == cells[1].tolist()
+    counters = np.zeros((2, 50), np.int64)
+    units = np.array([3]) if alike else np.arange(len(texts)) - 2
+    heavy.add_units.plain(counters[0], cells[0] % 50, units)
+    heavy.add_units.compiled(counters[1], cells[0] % 50, units)
+    assert counters[0].tolist() == counters[1].tolist()
 
 
 @pytest.mark.parametrize("piece", [3, 16_384], ids=["many pieces", "one piece"])

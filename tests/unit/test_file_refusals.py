@@ -12,7 +12,7 @@ import pytest
 
 import dpsketch as dps
 import memory
-from dpsketch import files
+from dpsketch._digest import DAMAGED, NOT_OURS
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.files import Document, decode, encode
 from forgery import MARKER, VECTORS, dump, envelope_for, forge, listed, seal, stream
@@ -56,7 +56,7 @@ def test_every_cut_is_refused() -> None:
     sentences = {refusal(COUNTS[:length]) for length in range(len(COUNTS))}
     assert len(sentences) == 2
     end = 8 + int.from_bytes(COUNTS[4:8], "little")
-    assert {refusal(COUNTS[:length]) for length in range(end, len(COUNTS))} == {files._DAMAGED}
+    assert {refusal(COUNTS[:length]) for length in range(end, len(COUNTS))} == {DAMAGED}
 
 
 def test_every_changed_byte_is_refused() -> None:
@@ -64,8 +64,8 @@ def test_every_changed_byte_is_refused() -> None:
         for flip in (1, 128):
             changed = bytearray(COUNTS)
             changed[place] ^= flip
-            assert refusal(bytes(changed)) in (files._DAMAGED, files._NOT_OURS)
-    assert refusal(COUNTS + b"\0") == files._DAMAGED
+            assert refusal(bytes(changed)) in (DAMAGED, NOT_OURS)
+    assert refusal(COUNTS + b"\0") == DAMAGED
 
 
 def test_a_newer_format_is_refused_whatever_else_it_holds() -> None:
@@ -268,11 +268,11 @@ def test_a_second_marker_or_a_bad_digest_is_damage() -> None:
     assert twice.count(MARKER) == 2
     place = twice.rindex(MARKER) + len(MARKER)
     digest = hashlib.sha256(twice[:place] + b"0" * 64 + twice[place + 64 :]).hexdigest().encode()
-    assert refusal(twice[:place] + digest + twice[place + 64 :]) == files._DAMAGED
+    assert refusal(twice[:place] + digest + twice[place + 64 :]) == DAMAGED
     start = COUNTS.index(MARKER) + len(MARKER)
     upper = COUNTS[:start] + COUNTS[start : start + 64].upper() + COUNTS[start + 64 :]
     assert upper != COUNTS
-    assert refusal(upper) == files._DAMAGED
+    assert refusal(upper) == DAMAGED
 
 
 def test_columns_with_one_name_are_refused() -> None:

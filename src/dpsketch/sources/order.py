@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from dpsketch.errors import SourceError
+from dpsketch.lazy import arrow_compute
 from dpsketch.sources.engine import connect, load
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.scratch import private_folder
@@ -16,21 +18,40 @@ from dpsketch.sources.values import Batch
 
 T = TypeVar("T")
 
+# Records of so many bytes are sorted in memory: to load DuckDB takes longer.
+_HELD_BYTES = 1 << 24
+_SIZE = re.compile(r"[0-9]+(\.[0-9]+)? ?([kmgt]i?)?b", re.IGNORECASE)
+
 
 def sort_by_user(
     batches: Iterator[Batch], batch_rows: int, memory_limit: str, temp_directory: str | None
 ) -> Generator[Batch, None, None]:
     """Yield the records ordered by user, then by key, compared by exact value (text by its UTF-8 bytes), nulls last.
 
-    DuckDB sorts, and spills what exceeds ``memory_limit`` into a directory that is removed at the end, and also after
-    an error or an interrupt. The first batch reports all records that were skipped.
+    Few records are sorted in memory. Of more, DuckDB spills what exceeds ``memory_limit`` into a directory that is
+    removed at the end, and also after an error or an interrupt. The first batch reports all records that were skipped.
     """
     records = _Records(batches)
     packed = iter(records)
-    first = next(packed, None)
-    if first is None:
+    held, size = [], 0
+    for batch in packed:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _HELD_BYTES:
+            break
+    if not held:
         if records.empty is not None:
             yield _unpack(records.empty, records.skipped)
+        return
+    first = held[0]
+    names = [name for name in ("user_", "key_") if name in first.schema.names]
+    alike = all(batch.schema == first.schema for batch in held)
+    if size <= _HELD_BYTES and alike and _SIZE.fullmatch(memory_limit):  # what is no size is for DuckDB to refuse
+        with private_folder(temp_directory):  # a directory that cannot be used is refused, however little there is
+            skipped = records.skipped
+        for batch in _sorted(held, names).to_batches(batch_rows):
+            yield _unpack(batch, skipped)
+            skipped = 0  # all was read before the first batch came out
         return
 
     def explain(error: Exception) -> SourceError:
@@ -52,8 +73,8 @@ def sort_by_user(
     with private_folder(temp_directory) as folder:
         connected = run(lambda: connect(memory_limit=memory_limit, temp_directory=folder))
         with connected as connection:
-            source = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], packed))
-            order = ", ".join(f"{name} ASC NULLS LAST" for name in ("user_", "key_") if name in first.schema.names)
+            source = pa.RecordBatchReader.from_batches(first.schema, itertools.chain(held, packed))
+            order = ", ".join(f"{name} ASC NULLS LAST" for name in names)
             ordered = run(lambda: connection.from_arrow(source).order(order).to_arrow_reader(batch_rows))
             reported = yielded = 0
             while (batch := run(lambda: next(ordered, None))) is not None:
@@ -62,6 +83,13 @@ def sort_by_user(
                 yielded += batch.num_rows
             if yielded != records.rows:
                 raise SourceError("sorting the records by user lost some of them; nothing can be built on the rest.")
+
+
+def _sorted(batches: list[Any], names: list[str]) -> pa.Table:
+    """Return batches as one table, ordered by some of its columns."""
+    table = pa.Table.from_batches(batches).combine_chunks()
+    order = arrow_compute.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    return table.take(order)
 
 
 class _Records:
