@@ -46,7 +46,7 @@ Floats = npt.NDArray[np.float64]
 
 KEPT = Path(__file__).parent / "results" / "decoding.json"
 # No table of these seeds was looked at while the decoder was made.
-FIRST_SEED = 30_000
+FIRST_SEED = 70_000
 SEEDS, MANY_SEEDS = 40, 200
 # The fit takes longer than all else. It is compared with on the same tables, the first ones.
 FIT_SEEDS = 10
@@ -105,7 +105,7 @@ class Case:
     """A law, a table, a budget.
 
     ``epsilon`` is that of a Gaussian release with δ = 1e-6 at ε = 1, ten times the noise at 0.1; where ``pure``, of
-    a release with Laplace noise. ``seeds`` are those of the full form.
+    a release with Laplace noise. ``seeds`` are those of the full form, and ``fits`` those on which the fit is compared.
     """
 
     name: str
@@ -115,12 +115,18 @@ class Case:
     epsilon: float = 1.0
     pure: bool = False
     seeds: int = SEEDS
+    fits: int = FIT_SEEDS
 
     @property
     def title(self) -> str:
         """The case in words."""
         more = ("" if self.epsilon == 1 else f", ε = {self.epsilon:g}") + (", Laplace" if self.pure else "")
         return f"{self.name} {self.rows}×{self.width}{more}"
+
+    @property
+    def slow(self) -> bool:
+        """Whether a table takes so long that each is kept when it is done."""
+        return self.fits < FIT_SEEDS
 
     @property
     def bound(self) -> float:
@@ -211,6 +217,29 @@ class Baskets(Case):
         return private, candidates, before - np.bincount(np.searchsorted(keys, lost), minlength=len(before)), before
 
 
+@dataclass(frozen=True)
+class NearTwins(Case):
+    """Candidates that share all cells but one, with equal signs, with one of the first six, and are absent."""
+
+    def release(self, seed: int) -> tuple[Any, Integers, Integers, Integers]:
+        """Return a release as of other keys, of which the absent ones were looked for."""
+        rng = np.random.default_rng(seed)
+        counts = self.data(rng).counts
+        present = rng.choice(2**48, 6, replace=False)
+        rows, absent = row_keys(seed, self.rows), np.empty(0, np.int64)
+        near = [each[:, np.newaxis] for each in cells(fingerprint(present).fingerprints, rows, self.width)]
+        while len(absent) < len(counts) - len(present):
+            others = rng.choice(2**48, 1 << 16)
+            buckets, signs = cells(fingerprint(others).fingerprints, rows, self.width)
+            shared = np.sum((buckets == near[0]) & (signs == near[1]), axis=2)
+            absent = np.append(absent, others[shared.max(axis=0) == self.rows - 1])
+        keys = np.append(present, absent[: len(counts) - 6])
+        sketch = dps.CountSketch(rows=self.rows, width=self.width, unit=dps.per_record(), seed=seed)
+        sketch.update(present, counts=counts[:6])
+        with noise.seeded_noise_for_tests_only(seed):
+            return sketch.release(rho=self.epsilon**2 / (2 * SCALE**2)), keys, counts, counts
+
+
 def cases() -> Iterator[Case]:
     """Yield all cases."""
     yield Case("Zipf 1.05", zipf(1.05), 1, 1024)
@@ -243,6 +272,8 @@ def cases() -> Iterator[Case]:
         yield Case("6 equal keys, 200 absent", equal(6, 5000, 200), 3, width, seeds=seeds)
         yield Case("6 equal keys, none absent", equal(6, 5000, 0), 3, width, seeds=seeds)
         yield Case("Zipf 1.05, 250 keys", zipf(1.05, 200), 5, width, seeds=seeds)
+    for width in (32, 64, 256):
+        yield NearTwins("6 equal keys, 40 near twins", equal(6, 5000, 40), 3, width)
     yield Case("Zipf 1.05", zipf(1.05), 3, 1024, 1.0, True)
     yield Case("Zipf 1.05", zipf(1.05), 5, 1024, 1.0, True)
     yield Case("Zipf 1.05", zipf(1.05), 7, 4096, 0.1, True)
@@ -253,7 +284,7 @@ def cases() -> Iterator[Case]:
         yield Baskets(f"{name} users", zipf(1.0), 3, 4096, seeds=3 * SEEDS if name == "retail" else SEEDS)
     for rows in (3, 5):
         yield Case("Zipf 1.05, 10⁵ keys", zipf(1.05, 80_000), rows, 1024)
-    yield Case("Zipf 1.05, 10⁶ keys", zipf(1.05, 800_000), 5, 1024, seeds=1)
+    yield Case("Zipf 1.05, 10⁶ keys", zipf(1.05, 800_000), 5, 1024, fits=1)
 
 
 def groups(counts: Integers) -> dict[str, Integers]:
@@ -267,39 +298,51 @@ def groups(counts: Integers) -> dict[str, Integers]:
     }
 
 
-def measured(case: Case, seeds: range) -> dict[str, Any]:
-    """Return root mean square errors of each method and, of ``decode``, what each group's intervals cover."""
-    squares: dict[str, list[float]] = {}
-    covered: dict[str, list[float]] = {group: [] for group in GROUPS}
-    unclipped: dict[str, list[float]] = {group: [] for group in GROUPS}
-    for seed in seeds:
-        private, keys, counts, before = case.release(seed)
+class Tally:
+    """Of each table of a case: mean square errors of each method and, of ``decode``, what intervals cover, by group."""
+
+    def __init__(self, case: Case, first_seed: int, tables: list[dict[str, dict[str, float]]]) -> None:
+        self.case, self.first_seed, self.tables = case, first_seed, tables
+
+    def measure(self) -> None:
+        """Measure the next table."""
+        seed = self.first_seed + len(self.tables)
+        private, keys, counts, before = self.case.release(seed)
         found = private.decode(keys)
         values = {
             "median": private.estimate(keys, estimator="median").value,
             "estimate": private.estimate(keys).value,
             "decode": found.value,
         }
-        if seed < seeds[0] + FIT_SEEDS:
+        if len(self.tables) < self.case.fits:
             values |= {"fit": fitted(private, keys), "decode beside the fit": found.value}
         hit, hit_before = ((found.low <= each) & (each <= found.high) for each in (counts, before))
+        table: dict[str, dict[str, float]] = {"squares": {}, "covered": {}, "unclipped": {}}
         for group, places in groups(counts).items():
             if len(places):
-                covered[group].append(float(hit[places].mean()))
-                unclipped[group].append(float(hit_before[places].mean()))
+                table["covered"][group] = float(hit[places].mean())
+                table["unclipped"][group] = float(hit_before[places].mean())
                 for method, value in values.items():
-                    error = float(np.mean((value[places] - counts[places]) ** 2))
-                    squares.setdefault(f"{method}, {group}", []).append(error)
-    errors = {name: math.sqrt(np.mean(each)) for name, each in squares.items()}
-    row = {
-        "case": case.title,
-        "first_seed": seeds[0],
-        "seeds": len(seeds),
-        "bound": case.bound,
-        "errors": errors,
-        **shares_and_strays(covered, ""),
-    }
-    return row | shares_and_strays(unclipped, " before clipping") if isinstance(case, Baskets) else row
+                    table["squares"][f"{method}, {group}"] = float(np.mean((value[places] - counts[places]) ** 2))
+        self.tables.append(table)
+
+    def row(self) -> dict[str, Any]:
+        """Return what is kept of the case: root mean squares and means over tables, and all tables if some lack."""
+        squares, covered, unclipped = (
+            {name: [each[what][name] for each in self.tables if name in each[what]] for name in self.tables[0][what]}
+            for what in ("squares", "covered", "unclipped")
+        )
+        row = {
+            "case": self.case.title,
+            "first_seed": self.first_seed,
+            "seeds": len(self.tables),
+            "bound": self.case.bound,
+            "errors": {name: math.sqrt(np.mean(each)) for name, each in squares.items()},
+            **shares_and_strays(covered, ""),
+        }
+        if isinstance(self.case, Baskets):
+            row |= shares_and_strays(unclipped, " before clipping")
+        return row if len(self.tables) >= self.case.seeds else row | {"tables": self.tables}
 
 
 def shares_and_strays(covered: dict[str, list[float]], words: str) -> dict[str, dict[str, float]]:
@@ -342,6 +385,18 @@ COLUMNS = (
 HEAD = "| " + " | ".join(COLUMNS) + " |\n|---|" + "--:|" * (len(COLUMNS) - 1)
 
 
+def kept_rows() -> dict[str, dict[str, Any]]:
+    """Return what was kept, case by case."""
+    return {row["case"]: row for row in json.loads(KEPT.read_text())} if KEPT.exists() else {}
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Write a case among those that were kept."""
+    order = [one.title for one in cases()]
+    rows = sorted((kept_rows() | {row["case"]: row}).values(), key=lambda one: order.index(one["case"]))
+    KEPT.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
 def main(arguments: list[str]) -> None:
     """Measure, or print or draw what was measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding")
@@ -352,7 +407,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--page", action="store_true", help="print the table of what was kept")
     parser.add_argument("--picture", help="draw what was kept")
     asked = parser.parse_args(arguments)
-    kept = {row["case"]: row for row in json.loads(KEPT.read_text())} if KEPT.exists() else {}
+    kept = kept_rows()
     if asked.page:
         print(HEAD, *map(line, kept.values()), sep="\n")
     elif asked.picture:
@@ -365,16 +420,19 @@ def main(arguments: list[str]) -> None:
             chosen = [case for case in chosen if (case.title, FIRST_SEED, case.seeds) not in done]
         for case in chosen:
             seeds = max(1, case.seeds // 10) if asked.quick else case.seeds
-            row = measured(case, range(asked.first_seed, asked.first_seed + seeds))
+            keeps = not asked.quick and asked.first_seed == FIRST_SEED
+            begun = kept.get(case.title, {}) if asked.missing else {}
+            tables = begun.get("tables", []) if begun.get("first_seed") == FIRST_SEED else []
+            tally = Tally(case, asked.first_seed, tables)
+            while len(tally.tables) < seeds:
+                tally.measure()
+                if keeps and (len(tally.tables) == seeds or case.slow):
+                    keep(tally.row())
+            row = tally.row()
             print(line(row), *shortcomings(row), flush=True)
             strays = row.get("strays before clipping", {})
             for group, share in row.get("covered before clipping", {}).items():
                 print(f"  of the users who came, {group}: {share:.1f} ± {strays.get(group, math.nan):.1f}")
-            if not asked.quick and asked.first_seed == FIRST_SEED:
-                kept[case.title] = row
-                order = [one.title for one in cases()]
-                rows = sorted(kept.values(), key=lambda one: order.index(one["case"]))
-                KEPT.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -54,3 +54,14 @@ def expectation(
     total = sum(shares)
     mean = sum(s * m for s, m in zip(shares, means, strict=True)) / total
     return mean, sum(s * q for s, q in zip(shares, squares, strict=True)) / total - mean**2
+
+
+def twins(cells: np.ndarray, signs: np.ndarray) -> list[tuple[int, int, int]]:
+    """Return, of each key, the first that no row tells from it with equal signs, how many do, and how many opposite."""
+    found = []
+    for i in range(len(cells)):
+        same = [j for j in range(len(cells)) if tuple(cells[j]) == tuple(cells[i])]
+        alike = [j for j in same if tuple(signs[j]) == tuple(signs[i])]
+        opposed = [j for j in same if tuple(signs[j]) == tuple(-signs[i])]
+        found.append((alike[0], len(alike), len(opposed)))
+    return found

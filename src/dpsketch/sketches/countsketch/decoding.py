@@ -11,7 +11,8 @@ long as two keys share no two cells, and nearly so in wide tables. With fewer th
 out; there, and wherever pseudo-keys do not have less error than on the table as it was, the answer is that of plain
 estimation. In a narrow table many keys share two cells and more; there intervals are those of plain estimation, widened
 to lie around the value. Where a heavy key shares two of few rows with an absent one, that may take its place for good.
-Cells of their neighbours, which nothing explains, tell; those around them are then asked anew.
+Cells of their neighbours, which nothing explains, tell; those around them are then asked anew. Candidates that no row
+tells apart are decoded as one key (see ``twins``).
 
 The prior of a count is a mixture of a zero and half-normal laws of all scales (normal ones where counts may be
 negative), whose shares are learned from all keys. It moves the messages that a key sends, and so other keys' readings,
@@ -46,6 +47,7 @@ from dpsketch.sketches.countsketch.exchange import (
 )
 from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
 from dpsketch.sketches.countsketch.location import Location, choose_location, pseudo_cells, root_mean_square
+from dpsketch.sketches.countsketch.twins import find_twins
 
 __all__ = ["LEAST_ROWS", "Decoded", "Shown", "joint_decode"]
 
@@ -81,9 +83,10 @@ class Decoded:
     Attributes
     ----------
     values : numpy.ndarray
-        What was read of each candidate, in counters: not shrunk.
+        What was read of each candidate, in counters: not shrunk. Those that no row tells apart have equal parts of
+        what was read of their sum.
     errors : numpy.ndarray
-        The standard error of each.
+        The standard error of each; of those that no row tells apart, of their sum.
     remaining : numpy.ndarray
         The table without the candidates' messages; the table itself where plain estimation was better.
     spreads : numpy.ndarray
@@ -97,11 +100,16 @@ class Decoded:
     noise_scale : float
         Standard deviation of the noise in one counter.
     messages : Messages
-        What each candidate's other rows say of its count; nothing where plain estimation was better.
+        What the other rows say of each candidate's count, those that no row tells apart being one; nothing where plain
+        estimation was better.
     prior : Prior
         The law of counts that was learned; where plain estimation was better, one to begin with.
     plain : Decoded or None
         Of a narrow table: what plain estimation says.
+    alike : numpy.ndarray or float
+        How many candidates each one was decoded together with as one, itself included.
+    unknown : numpy.ndarray or float
+        How far each may be from its value although the sum of those was read without error.
     """
 
     values: Floats
@@ -115,6 +123,8 @@ class Decoded:
     messages: Messages
     prior: Prior
     plain: Decoded | None = None
+    alike: Floats | float = 1.0
+    unknown: Floats | float = 0.0
 
     @property
     def error(self) -> float:
@@ -131,7 +141,8 @@ class Decoded:
         freedom = self.remaining.shape[1] - 1
         quantile = root * error_quantile(np.abs(self.scores) / root, cells, confidence, freedom)
         # No estimate is better than the mean of rows that collide with nothing.
-        half: Floats = np.maximum(quantile * self.errors, normal_quantile(confidence) * self.noise_scale / root)
+        least = normal_quantile(confidence) * self.noise_scale / root
+        half: Floats = np.maximum(quantile * self.errors, least) + self.unknown
         if self.plain is not None:
             half = np.maximum(half, np.abs(self.values - self.plain.values) + self.plain.half_widths(confidence))
         return half
@@ -148,7 +159,7 @@ class Decoded:
         if isinstance(self.reading, Location) or self.plain is not None:
             return own
         alike = error_quantile(np.abs(self.errors_seen), self.remaining, each, self.remaining.shape[1] - 1)
-        return np.minimum(own, alike)
+        return np.minimum(own, alike + self.unknown)
 
     def shown(self, what: Shown) -> Floats:
         """Return what is shown of each candidate; of plain estimates, they themselves unless the mean is asked for."""
@@ -160,7 +171,7 @@ class Decoded:
             case "limited":
                 if isinstance(self.reading, Location):
                     return self.values
-                farthest = _FARTHEST * self.errors
+                farthest = _FARTHEST * self.errors / self.alike
                 moved: Floats = self.values + np.clip(self._expected() - self.values, -farthest, farthest)
                 return moved
             case _:
@@ -168,7 +179,7 @@ class Decoded:
 
     def _expected(self) -> Floats:
         if not isinstance(self.reading, Location):
-            return self.prior.expect(self.values, self.errors**2)[0]
+            return self.prior.expect(self.alike * self.values, self.errors**2)[0] / self.alike
         # Plain errors are often those of a few heavy keys: what most of them stay within is the scale of the others.
         usual = float(np.quantile(np.abs(self.errors_seen), _ONE_DEVIATION))
         least = self.noise_scale / math.sqrt(len(self.remaining))
@@ -231,7 +242,8 @@ def joint_decode(
     plain = _plain(counters, noise_scale, signed)
     if len(table) < LEAST_ROWS or len(prints) == 0:
         return plain.of_all(prints, row_keys)
-    exchange = Exchange(counters, prints, row_keys, noise_scale, signed)
+    twins = find_twins(prints, row_keys, table.shape[1])
+    exchange = Exchange(counters, prints if twins is None else prints[twins.first], row_keys, noise_scale, signed)
     if start is not None:
         exchange.resume(start.messages)
     kept, least = None, plain.error
@@ -247,7 +259,12 @@ def joint_decode(
     values, errors, sent = exchange.read(kept)
     left = (kept.remaining, kept.spreads, kept.freedom, kept.seen, kept.scores)
     narrow = plain.of_all(prints, row_keys) if table.shape[1] < _NARROW else None
-    return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow)
+    if twins is None:
+        return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow)
+    alike = twins.alike.astype(np.float64)
+    values, errors = values[twins.group] / alike, errors[twins.group]
+    unknown = twins.unknown(values, float(np.abs(counters).max()), signed)
+    return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow, alike, unknown)
 
 
 def _settled(exchange: Exchange, least: float, progress: Callable[[int, int], None] | None) -> Attempt | None:

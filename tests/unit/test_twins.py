@@ -1,0 +1,106 @@
+"""Joint decoding of keys that no row tells apart: what is seen is shared, and intervals say what is not seen."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import noise
+from dpsketch._compiled import countsketch as kernels
+from dpsketch.hashing import fingerprint, row_keys
+
+ROWS, WIDTH, SEED = 3, 64, 11
+OTHERS = np.arange(100_000, 100_200)
+HEAVY = 5000
+
+
+@cache
+def twins(turned: bool) -> tuple[int, int]:
+    """Return two keys with the same cells and equal signs, or all of them opposite."""
+    keys = np.arange(8000)
+    cells, signs = kernels.cells(fingerprint(keys).fingerprints, row_keys(SEED, ROWS), WIDTH)
+    seen: dict[tuple[int, ...], int] = {}
+    for key, places, sign in zip(keys.tolist(), cells.tolist(), signs.tolist(), strict=True):
+        other = seen.setdefault((*places, *sign), key)
+        opposite = seen.get((*places, *(-each for each in sign)))
+        if turned and opposite is not None:
+            return opposite, key
+        if not turned and other != key:
+            return other, key
+    raise AssertionError("no such keys among those looked at")
+
+
+def release(keys: tuple[int, int], counts: tuple[int, int], draw: int, heavy: int = 20) -> dps.PrivateCountSketch:
+    """Return a release of the two keys, and of 200 others of which the first few are heavy."""
+    sketch = dps.CountSketch(rows=ROWS, width=WIDTH, unit=dps.per_record(), seed=SEED)
+    sketch.update(np.append(keys, OTHERS[:heavy]), counts=np.append(counts, np.full(heavy, HEAVY)))
+    with noise.seeded_noise_for_tests_only(draw):
+        return sketch.release(epsilon=1.0, delta=1e-6)
+
+
+def covers(found: dps.Estimates, truth: np.ndarray) -> np.ndarray:
+    return (found.low <= truth) & (truth <= found.high)
+
+
+@pytest.mark.parametrize("counts", [(HEAVY, HEAVY), (HEAVY, 0), (0, HEAVY), (0, 0), (HEAVY, 700)])
+def test_keys_with_the_same_cells_have_equal_parts_of_their_sum(counts: tuple[int, int]) -> None:
+    """Of each of 20 tables: both covered, whoever has it all, and the others read as if nothing were the matter. A sum
+    is covered with 95%, and what widens the interval is half of the sum, or, of nothing, nothing: fewer than 15 of 20
+    has a probability below 1e-3."""
+    held = []
+    for draw in range(20):
+        keys = twins(turned=False)
+        found = release(keys, counts, draw).decode(np.append(keys, OTHERS))
+        assert found.value[0] == found.value[1]
+        assert abs(found.value[:2].sum() - sum(counts)) < 60
+        held.append(covers(found, np.append(counts, np.zeros(200)))[:2].all())
+        others = found.value[2:] - np.where(np.arange(200) < 20, HEAVY, 0)
+        assert np.sqrt(np.mean(others**2)) < 12
+        if sum(counts):
+            # It says what is not known: that one of them may have everything, and the other nothing.
+            assert found.low[0] <= 60
+            assert found.high[1] >= sum(counts) - 60
+    assert np.sum(held) >= 15
+
+
+@pytest.mark.parametrize("estimator", ["unshrunk", "posterior_mean"])
+def test_parts_of_a_sum_add_up_to_it_whatever_is_shown(estimator: str) -> None:
+    keys = twins(turned=False)
+    found = release(keys, (HEAVY, HEAVY), 3).decode(np.append(keys, OTHERS), estimator=estimator)
+    assert found.value[:2] == pytest.approx([HEAVY, HEAVY], abs=30)
+    # Asked twice, a key is one candidate, not its own twin.
+    again = release(keys, (HEAVY, HEAVY), 3).decode([keys[0], keys[0], *OTHERS.tolist()], estimator=estimator)
+    assert again.value[0] == again.value[1] == pytest.approx(2 * HEAVY, abs=60)
+
+
+@pytest.mark.parametrize("counts", [(HEAVY, 0), (0, HEAVY), (HEAVY, 700), (HEAVY, HEAVY), (0, 0)])
+def test_of_keys_with_opposite_signs_the_difference_is_seen(counts: tuple[int, int]) -> None:
+    """What both have is in no cell: the least counts that have the difference are shown, and intervals reach as far as
+    the largest counter beyond."""
+    for draw in range(5):
+        keys = twins(turned=True)
+        private = release(keys, counts, draw)
+        found = private.decode(np.append(keys, OTHERS))
+        least = np.array(counts) - min(counts)
+        assert np.abs(found.value[:2] - least).max() < 60
+        assert covers(found, np.append(counts, np.zeros(200)))[:2].all()
+        assert np.all(found.high[:2] - found.value[:2] >= np.abs(private.table).max() * private.spec.grid)
+        others = found.value[2:] - np.where(np.arange(200) < 20, HEAVY, 0)
+        assert np.sqrt(np.mean(others**2)) < 12
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_twins_of_a_difference_of_releases_may_have_anything(turned: bool) -> None:
+    """Counts may be negative there: one that rose and one that fell by as much are nothing together.
+    Ten others rose, so that the table shows what sizes there are."""
+    keys = twins(turned)
+    after, before = ((HEAVY, 0), (0, 0 if turned else HEAVY))
+    change = release(keys, after, 1) - release(keys, before, 2, heavy=10)
+    truth = np.subtract(after, before)
+    found = change.decode(np.append(keys, OTHERS))
+    assert covers(found, np.append(truth, np.zeros(200)))[:2].all()
+    seen = truth[0] - truth[1] if turned else truth.sum()
+    assert found.value[:2] == pytest.approx([seen / 2, -seen / 2 if turned else seen / 2], abs=60)
