@@ -14,7 +14,7 @@ from typing import Any
 
 from dpsketch.errors import InvalidInput
 
-__all__ = ["hold_real", "hold_whole", "number_text", "probability", "real_number", "whole_number"]
+__all__ = ["hold_real", "hold_whole", "number_text", "probability", "real_number", "typed_number", "whole_number"]
 
 
 def whole_number(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
@@ -97,3 +97,17 @@ def number_text(value: float) -> str:
     ('12,346', '12', '1.23', 'inf')
     """
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value, 0) else f"{value:.3g}"
+
+
+def typed_number(value: float) -> str:
+    """Return a number as people type it into a command: as short as reads back to the very same number.
+
+    A command that rounded ε up would spend more than it was said to.
+
+    Examples
+    --------
+    >>> typed_number(1.0), typed_number(1e-6), typed_number(0.12345678), typed_number(2.5e-7), typed_number(0)
+    ('1', '1e-6', '0.12345678', '2.5e-7', '0')
+    """
+    mantissa, _, exponent = repr(float(value)).partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa.removesuffix(".0")

@@ -184,7 +184,7 @@ def test_options_of_a_histogram_are_no_other_kinds(dpsketch: Runner, visits: Pat
 
 
 def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, visits: Path) -> None:
-    said = "a histogram answers better: dpsketch run histogram visits.csv --key url --epsilon 1 --delta 1e-06 -o c.dps"
+    said = "a histogram answers better: dpsketch run histogram visits.csv --key url --epsilon 1 --delta 1e-6 -o c.dps"
     counts = ("run", "counts", "visits.csv", "--key", "url")
     made = dpsketch(*counts, *BUDGET, "-o", "c.dps")
     assert made.err.count(said) == 1

@@ -36,8 +36,26 @@ def test_whole_numbers_may_be_written_as_powers_of_ten(dpsketch: Runner) -> None
 def test_a_plan_may_assume_a_delta_and_says_so(dpsketch: Runner) -> None:
     found = dpsketch("plan", "counts", "--epsilon", 1, "--records", 20_000, "--target-error", 100)
     assert found.code == 0, found.err
-    assert "--delta 1e-06" in found.out
-    assert "Assuming --delta 1e-06" in found.err
+    assert "--delta 1e-6 -o" in found.out
+    assert "Assuming --delta 1e-6;" in found.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"), [(("0.12345678", "2.5e-7"), 0.12345678), (("10", "0"), 10.0), (("1e-2", "1e-06"), 0.01)]
+)
+def test_a_proposed_command_has_the_budget_that_was_planned(
+    dpsketch: Runner, typed: tuple[str, str], read: float
+) -> None:
+    """To the last digit: one that is rounded up spends more; and no number has zeros that nobody types."""
+    epsilon, delta = typed
+    asked = ("--records", 20_000, "--target-error", 1e6)
+    words = dpsketch("plan", "counts", "--epsilon", epsilon, "--delta", delta, *asked).out.split()
+    said = {name: words[words.index(name) + 1] for name in ("--epsilon", "--delta")}
+    assert float(said["--epsilon"]) == read
+    assert float(said["--delta"]) == float(delta)
+    assert said["--delta"] in ("2.5e-7", "0", "1e-6")
+    rho = dpsketch("plan", "counts", "--rho", "0.00001234567", *asked).out
+    assert "--rho 1.234567e-5 -o" in rho
 
 
 @pytest.mark.parametrize("kind", ["histogram", "counts", "heavy", "sparse", "moment", "density", "distinct", "ranges"])

@@ -209,6 +209,14 @@ def test_an_empty_ledger_has_nothing_and_says_so(ledger: Ledger, path: Path) -> 
         ledger.spent("c")
 
 
+def test_a_ledger_that_can_be_kept_nowhere_says_where_it_would_be_and_what_to_do(tmp_path: Path) -> None:
+    """As in a home folder that is not the user's own: the folder of the file cannot be made."""
+    (tmp_path / "home").write_text("not a folder")
+    ledger = Ledger(tmp_path / "home" / "dpsketch" / "ledger.db")
+    with pytest.raises(LedgerError, match=r"home/dpsketch/ledger.db cannot be kept there.*DPSKETCH_LEDGER=sqlite:///"):
+        ledger.charge("web", [PureCost(1.0)], unit=per_record(), note="visits")
+
+
 def test_datasets_do_not_share_a_budget(ledger: Ledger) -> None:
     ledger.create("a", epsilon=1.0, delta=0, unit=RECORD)
     ledger.create("b", epsilon=1.0, delta=0, unit=per_user(2))

@@ -11,7 +11,7 @@ import typer
 from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from, whole
 from dpsketch.cli.output import print_json, say, table
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import number_text
+from dpsketch.numbers import number_text, typed_number
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def plan(
     if epsilon is not None and delta is None:
         # A plan spends nothing, so it may assume; the command that it proposes states the δ.
         delta = 0.0 if kind is not None and KINDS[kind].pure else _ASSUMED_DELTA
-        say(f"Assuming --delta {delta:g}; say another, or 0 for pure privacy.")
+        say(f"Assuming --delta {typed_number(delta)}; say another, or 0 for pure privacy.")
     amount = Amount(unit, epsilon, delta, rho)
     if bounds is not None:
         if kind != "histogram":
@@ -163,7 +163,7 @@ def _command(found: Proposal, max_keys: int | None) -> str:
     for name, value in found.shape.items():
         parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
     amounts = (("epsilon", found.budget["epsilon"]), ("delta", found.budget["delta"]), ("rho", found.budget["rho"]))
-    parts += [f"--{name} {value:g}" for name, value in amounts if value is not None]
+    parts += [f"--{name} {typed_number(value)}" for name, value in amounts if value is not None]
     if found.needs_list:
         parts.append("--keys-from FILE")
     return " ".join([*parts, "-o out.dps"])

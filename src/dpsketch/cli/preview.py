@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch.cli.options import Budget, Engine, SketchFlags, Target
 from dpsketch.cli.output import print_json
+from dpsketch.numbers import typed_number
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ def better_kind(flags: SketchFlags, budget: Budget, output: Path) -> str | None:
     stated = {
         "key": flags.key, "where": flags.where, "sql": flags.sql, "count": flags.count,
         "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
-        "max_weight": None if flags.max_weight == 1 else f"{flags.max_weight:g}",
+        "max_weight": None if flags.max_weight == 1 else flags.max_weight,
         "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
     }  # fmt: skip
     # The address of a database may hold a password.
     words = ["dpsketch", "run", instead, *("SOURCE" if "://" in source else source for source in flags.source or ())]
     for name, value in stated.items():
         if value is not None:
-            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+            words += [f"--{name.replace('_', '-')}", typed_number(value) if isinstance(value, float) else str(value)]
     said = f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}"
     named = "" if KINDS[flags.kind].lists_keys else " (and --keys-from FILE for keys that you name)"
     return said + named

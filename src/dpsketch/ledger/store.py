@@ -125,7 +125,7 @@ class Store:
     def write(self, dataset: str, work: Callable[[Connection], T]) -> T:
         """Run ``work`` alone on a dataset, in one transaction; everything it wrote is undone if it raises."""
         if self.file is not None:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(self.file)
         for attempt in range(_TRIES):
             try:
                 return self._guarded(lambda: self._write_once(dataset, work))
@@ -216,6 +216,17 @@ def has_table(connection: Connection, table: Table) -> bool:
 
 def _has_all_tables(connection: Connection) -> bool:
     return all(has_table(connection, table) for table in tables())
+
+
+def _make_folder(file: Path) -> None:
+    """Make the folder that a ledger's file goes into, where there is none yet."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger {file} cannot be kept there: {error.strerror}. Nothing was charged. Name a file that you may "
+            "write, as in DPSKETCH_LEDGER=sqlite:///budget.db."
+        ) from None
 
 
 def _lock_key(dataset: str) -> int:

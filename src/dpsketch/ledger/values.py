@@ -10,6 +10,7 @@ from typing import Any, Literal, assert_never
 
 from dpsketch.errors import InvalidInput
 from dpsketch.ledger.parts import Division
+from dpsketch.numbers import typed_number
 from dpsketch.privacy import (
     ApproximateCost,
     Budget,
@@ -49,9 +50,8 @@ def _number(value: float, digits: int = 2) -> str:
 
 
 def _power(value: float) -> str:
-    """Write a δ as 1e-6, without the exponent's leading zero."""
-    mantissa, _, exponent = f"{value:.3g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    """Write a δ as 1e-6, in three significant digits."""
+    return typed_number(float(f"{value:.3g}"))
 
 
 @dataclass(frozen=True, slots=True)
