@@ -23,6 +23,7 @@ import pyarrow as pa
 from dpsketch import threads
 from dpsketch._compiled.splitmix import mix
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
+from dpsketch.arrays import read_only
 from dpsketch.canonical import canonical, is_canonical
 from dpsketch.columns import as_column, has_schema, uncountable
 from dpsketch.errors import InvalidInput, SpecMismatch
@@ -171,7 +172,7 @@ def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[
         raise InvalidInput("seed must be an integer in [0, 2**64).")
     origin = np.frombuffer(purpose.encode() + int(seed).to_bytes(8, "little"), np.uint8)
     state = np.empty(1, np.uint64)
-    hash_slices(origin, _read_only(np.array([0, len(origin)], np.int32)), FINGERPRINT_SEED, state)
+    hash_slices(origin, read_only(np.array([0, len(origin)], np.int32)), FINGERPRINT_SEED, state)
     return mix(state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64))
 
 
@@ -253,7 +254,7 @@ def _hash_integer_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None
     patterns = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
     if kind.itemsize < 8:
         patterns = patterns.astype(np.int64)
-    words = _read_only(patterns.view(np.uint64))
+    words = read_only(patterns.view(np.uint64))
     threads.run(
         [
             partial(hash_integers, words[part], FINGERPRINT_SEED, hashes[part])
@@ -277,7 +278,7 @@ def text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[An
         width = np.dtype(np.int64 if wide else np.int32)
         edges = np.frombuffer(buffers[1], width, len(array) + 1, array.offset * width.itemsize)
     data = np.frombuffer(buffers[-1] if buffers[-1] else b"", np.uint8)
-    return _read_only(data), _read_only(edges)
+    return read_only(data), read_only(edges)
 
 
 def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
@@ -319,10 +320,3 @@ def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
         return None
     valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
     return valid
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to: numba compiles anew for each mixture of the two kinds of array."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

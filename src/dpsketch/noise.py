@@ -372,16 +372,20 @@ def _sample(
     samples = np.empty(size, dtype=np.int64)
     for start in range(0, size, _CHUNK):
         magnitude = samples[start : start + _CHUNK]
-        words = random_words(len(magnitude)).view(np.int64)
+        # The bytes as they come: words that may be written to would be a copy.
+        words = np.frombuffer(_source.get().read(8 * len(magnitude)), dtype="<i8")
         leading = words & _LOW_63
-        y = position(leading | 1)
+        doubtful = leading < _FEWEST_LEADING
+        highest = leading | 1  # the middle of a word's interval, and then the largest magnitude that it may have
+        y = position(highest)
         # Casting drops the fraction. From just below 0 that gives 0, which is right: no magnitude is negative.
         np.subtract(y, margin, out=magnitude, casting="unsafe")
-        y += margin
-        doubtful = (magnitude != y.astype(np.int64)) | (leading < _FEWEST_LEADING)
+        np.add(y, margin, out=highest, casting="unsafe")
+        doubtful |= magnitude != highest
         for i in np.flatnonzero(doubtful).tolist():
             magnitude[i] = _settle(int(leading[i]), int(magnitude[i]), tail)
-        sign = words >> 63  # −1 or 0: the two's complement trick below negates where it is −1
+        # −1 or 0, in the room of what is settled: the two's complement trick below negates where it is −1.
+        sign = np.right_shift(words, 63, out=leading)
         magnitude ^= sign
         magnitude -= sign
     return samples

@@ -270,6 +270,13 @@ def test_a_kind_says_what_it_does_not_take() -> None:
         dps.DensitySketch(kernel=plane, rows=3, width=8, unit=dps.per_record()).update(FRAME, key="url")
 
 
+def test_an_argument_that_is_none_is_refused_in_the_words_of_the_class() -> None:
+    with pytest.raises(TypeError, match=r"a DistinctSketch takes keys=, users=, disjoint_users=; counts= is none"):
+        dps.DistinctSketch(buckets=16, unit=dps.per_record()).update(["a"], counts=[2])
+    with pytest.raises(TypeError, match=r"a RangeSketch takes keys=, .*; whose= is none of them"):
+        dps.RangeSketch(bits=4, unit=dps.per_record()).update([1], whose=["ann"])
+
+
 def test_what_a_relation_fails_on_is_not_repeated() -> None:
     failing = duckdb.sql("select cast(x as int) url from (values ('1'), ('a secret')) t(x)")
     with pytest.raises(SourceError, match="could not be read") as refused:

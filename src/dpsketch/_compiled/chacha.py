@@ -16,7 +16,7 @@ __all__ = ["LANES", "chacha20_blocks"]
 LANES = 256
 """Blocks computed side by side; a constant, so that the compiler can see that rows of the state do not overlap."""
 
-Words = npt.NDArray[np.uint32]
+HalfWords = npt.NDArray[np.uint32]
 
 _C0 = np.uint32(0x61707865)
 _C1 = np.uint32(0x3320646E)
@@ -46,7 +46,7 @@ def _quarter_round(
 
 
 @kernel
-def _double_round(x: Words) -> None:
+def _double_round(x: HalfWords) -> None:
     for i in range(LANES):
         x0, x1, x2, x3 = x[i], x[LANES + i], x[2 * LANES + i], x[3 * LANES + i]
         x4, x5, x6, x7 = x[4 * LANES + i], x[5 * LANES + i], x[6 * LANES + i], x[7 * LANES + i]
@@ -67,7 +67,7 @@ def _double_round(x: Words) -> None:
 
 
 @kernel
-def chacha20_blocks(key: Words, inputs: Words, out: Words) -> None:
+def chacha20_blocks(key: HalfWords, inputs: HalfWords, out: HalfWords) -> None:
     """Compute LANES blocks.
 
     Parameters

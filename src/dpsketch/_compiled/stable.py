@@ -27,7 +27,7 @@ _INTEGER = 6755399441055744.0
 _U1, _U12, _U20, _U63 = np.uint64(1), np.uint64(12), np.uint64(20), np.uint64(63)
 _I52 = np.int64(52)
 
-Words = npt.NDArray[np.uint32]
+HalfWords = npt.NDArray[np.uint32]
 
 
 @fused_kernel
@@ -86,7 +86,7 @@ def _signed(x: float, low: np.uint64) -> float:
 
 
 @fused_kernel
-def _by_logarithms(words: Words, p: float, out: Floats) -> None:
+def _by_logarithms(words: HalfWords, p: float, out: Floats) -> None:
     power, inverse = (1 - p) / p, 1 / p
     part, rest = p * _HALF_PI, (1 - p) * _HALF_PI
     for i in range(LANES):
@@ -99,7 +99,7 @@ def _by_logarithms(words: Words, p: float, out: Floats) -> None:
 
 
 @fused_kernel
-def _by_powers(words: Words, whole: int, out: Floats, base: Floats) -> None:
+def _by_powers(words: HalfWords, whole: int, out: Floats, base: Floats) -> None:
     part = _HALF_PI / whole
     rest = _HALF_PI - part
     for i in range(LANES):
@@ -115,7 +115,7 @@ def _by_powers(words: Words, whole: int, out: Floats, base: Floats) -> None:
 
 
 @fused_kernel
-def _cauchy(words: Words, out: Floats) -> None:
+def _cauchy(words: HalfWords, out: Floats) -> None:
     for i in range(LANES):
         low = np.uint64(words[LANES + i])
         u = _uniform(np.uint64(words[i]), low)
@@ -123,7 +123,7 @@ def _cauchy(words: Words, out: Floats) -> None:
 
 
 @fused_kernel
-def stable_variates(words: Words, p: float, out: Floats, scratch: Floats) -> None:
+def stable_variates(words: HalfWords, p: float, out: Floats, scratch: Floats) -> None:
     """Turn four words a lane (the first words of all lanes, then the second ones, …) into one variate a lane.
 
     Two uniforms of 52 bits: u for the angle θ = πu/2 in (0, π/2), v for the exponential W = −ln v; a bit for the sign.

@@ -33,15 +33,7 @@ from dpsketch.accounting.renyi import renyi_delta, renyi_epsilon, tally_rho
 from dpsketch.accounting.tally import Costs, Tally
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.privacy import (
-    ApproximateCost,
-    Budget,
-    Cost,
-    GaussianCost,
-    MomentCost,
-    PureCost,
-    ZcdpCost,
-)
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
 
 __all__ = ["compose", "composed_delta", "fits", "group", "rho_of"]
 

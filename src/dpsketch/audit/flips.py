@@ -25,7 +25,7 @@ from dpsketch.audit.core import clopper_pearson
 from dpsketch.audit.laws import noise_factors, power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
-from dpsketch.privacy import Neighbours, Unit, per_record, per_user
+from dpsketch.privacy import Neighbours, Unit
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.sparse import SparseHistogram
 
@@ -77,9 +77,7 @@ class Flipped(Row):
 
     @property
     def _unit(self) -> Unit:
-        if self.level == "user":
-            return per_user(_KEYS, neighbours=self.relation)
-        return per_record(neighbours=self.relation)
+        return self.unit_of(_KEYS)
 
     @property
     def _epsilon(self) -> float:

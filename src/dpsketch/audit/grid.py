@@ -27,7 +27,7 @@ from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
 from dpsketch.audit.shown import Records, Release, Shown
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Unit, per_record, per_user
+from dpsketch.privacy import Unit
 
 __all__ = ["GRID", "PAIRS", "Grid"]
 
@@ -118,10 +118,7 @@ class Grid(Row):
 
     @property
     def _unit(self) -> Unit:
-        weight = KINDS[self.kind].weight
-        if self.level == "user":
-            return per_user(_KEYS, max_weight=weight, neighbours=self.relation)
-        return per_record(max_weight=weight, neighbours=self.relation)
+        return self.unit_of(_KEYS, KINDS[self.kind].weight)
 
     @property
     def _everything(self) -> dict[str, float]:

@@ -21,7 +21,7 @@ from dpsketch.arrays import Floats
 from dpsketch.audit.laws import power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
-from dpsketch.privacy import MomentCost, Neighbours, Unit, per_record, per_user
+from dpsketch.privacy import MomentCost, Neighbours, Unit
 from dpsketch.sketches.moment import MomentSketch
 
 __all__ = ["LEVELS", "Levelled"]
@@ -103,9 +103,7 @@ class Levelled(Row):
 
     @property
     def _unit(self) -> Unit:
-        if self.level == "user":
-            return per_user(_KEYS, max_weight=_WEIGHT, neighbours=self.relation)
-        return per_record(max_weight=_WEIGHT, neighbours=self.relation)
+        return self.unit_of(_KEYS, _WEIGHT)
 
     def _sketch(self, others: int, held: int, nulls: int = 0) -> MomentSketch:
         """Return a sketch of a unit with so many keys beyond bounds, and of others with one record on one key each."""

@@ -30,7 +30,7 @@ from dpsketch.audit.laws import (
 )
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
-from dpsketch.privacy import Neighbours, Unit, per_record, per_user
+from dpsketch.privacy import Neighbours, Unit
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.truncated import Law
 
@@ -142,9 +142,7 @@ class Named(Row):
 
     @property
     def _unit(self) -> Unit:
-        if self.level == "user":
-            return per_user(_KEYS, max_weight=self._weight, neighbours=self.relation)
-        return per_record(max_weight=self._weight, neighbours=self.relation)
+        return self.unit_of(_KEYS, self._weight)
 
     def _sketch(self, stream: Stream, buckets: int = 1 << 14) -> Any:
         bounds: dict[str, Any] = {"max_counters": buckets} if self._votes else {}

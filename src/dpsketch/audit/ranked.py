@@ -26,7 +26,7 @@ from dpsketch.audit.core import Outputs
 from dpsketch.audit.laws import fitting_factors, kindest, power_of
 from dpsketch.audit.mechanism import Budget, Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
-from dpsketch.privacy import Neighbours, Unit, per_record, per_user
+from dpsketch.privacy import Neighbours, Unit
 from dpsketch.sketches.quantiles import QuantileSketch
 
 __all__ = ["RANKED", "Ranked", "answers"]
@@ -138,9 +138,7 @@ class Ranked(Row):
 
     @property
     def _unit(self) -> Unit:
-        if self.level == "user":
-            return per_user(_KEYS, neighbours=self.relation)
-        return per_record(neighbours=self.relation)
+        return self.unit_of(_KEYS)
 
     def _sketch(self, rest: Values, unit: tuple[int | None, ...], *, first: bool = False) -> QuantileSketch:
         """Return a sketch of everybody else, a user for each value, and of the unit."""

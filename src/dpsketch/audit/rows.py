@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpsketch.audit.kinds import Level
 from dpsketch.audit.mechanism import Finding
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Neighbours
+from dpsketch.privacy import Neighbours, Unit, per_record, per_user
 
 __all__ = ["Row"]
 
@@ -39,6 +39,12 @@ class Row(ABC):
     def name(self) -> str:
         """What it is called."""
         return f"table-{self.subject}-{self.level}-{'replace' if self.relation == 'replace' else 'add'}"
+
+    def unit_of(self, max_keys: int, max_weight: float = 1.0) -> Unit:
+        """Return the unit: a record, or a user of so many keys, of at most so much weight each."""
+        if self.level == "user":
+            return per_user(max_keys, max_weight=max_weight, neighbours=self.relation)
+        return per_record(max_weight=max_weight, neighbours=self.relation)
 
     @property
     def ending(self) -> str:

@@ -80,6 +80,12 @@ def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, Resu
     takes = {records, *others}
 
     def add_weighed(self: Any, *args: Any, **given: Any) -> Any:
+        if foreign := [name for name in given if name not in takes]:
+            # In the words of the class that was called: Python would name the base that has the method.
+            raise TypeError(
+                f"a {type(self).__name__} takes {', '.join(f'{name}=' for name in (records, *others))}; "
+                f"{foreign[0]}= is none of them."
+            )
         missing = _missing(given.get("weights")) if records == "keys" and (args or records in given) else None
         if missing is None:
             return add(self, *args, **given)

@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsketch.arrays import Floats, Integers
+from dpsketch.arrays import Floats, Integers, read_only
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["LONGEST", "ROOM", "Banded", "Contribution", "Design", "Filter", "listed", "read_only", "rising"]
+__all__ = ["LONGEST", "ROOM", "Banded", "Contribution", "Design", "Filter", "listed", "rising"]
 
 
 LONGEST = 2**20
@@ -301,9 +301,3 @@ def _banded_response(bands: tuple[int, ...], days: int) -> Floats:
         held = float(later[len(later) - width :] @ inverse[day - width : day]) if width else 0.0
         inverse[day] = ((day == 0) - held) / bands[0]
     return read_only(np.cumsum(inverse))
-
-
-def read_only(values: Floats) -> Floats:
-    """Return an array that is kept for all who ask."""
-    values.flags.writeable = False
-    return values

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsketch.arrays import Floats, Integers
+from dpsketch.arrays import Floats, Integers, read_only
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.sketches.continual.designs import ROOM, Contribution, Filter, listed, read_only, rising
+from dpsketch.sketches.continual.designs import ROOM, Contribution, Filter, listed, rising
 from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.specs import Sensitivity
 

@@ -65,10 +65,6 @@ class DailyDensity(Adapter):
         """Return a point, as in 1.5,2."""
         return written_point(str(text), self.spec.dim)
 
-    def read(self, release: PrivateDensity, asked: Any, confidence: float) -> Estimates:
-        """Return the kernel sum at a point."""
-        return release.estimate([asked], confidence=confidence)
-
     def change(self, changed: Any, later: Any, earlier: Any, asked: Any, confidence: float) -> Estimates:
         """Return how far a kernel sum changed; what no row has met may differ from one window to the other."""
         return self.apart(later, earlier, asked, confidence)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Portion, Window
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters
@@ -67,7 +66,3 @@ class DailyHeavyHitters(Adapter):
         levels = np.concatenate([*above, tables[LEAF]])
         counters = tables[TOTAL], tables[DENSE], levels
         return PrivateHeavyHitters(self.spec, *counters, noise, guarantee=window.guarantee, charge=window.charge)
-
-    def read(self, release: PrivateHeavyHitters, asked: Any, confidence: float) -> Estimates:
-        """Return the count of a key."""
-        return release.estimate([asked], confidence=confidence)

@@ -17,8 +17,9 @@ from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.names import NamedStream
 from dpsketch.sketches.continual.portions import Layout, Portion, Window, other_tables
 from dpsketch.sketches.continual.stream import Stream
-from dpsketch.sketches.histogram.day import NamedDay, key_column, named
+from dpsketch.sketches.histogram.day import NamedDay, key_column
 from dpsketch.sketches.histogram.mechanism import ENTRIES
+from dpsketch.sketches.histogram.named import name_of
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.window import PrivateDailyHistogram
 
@@ -109,7 +110,7 @@ class DailyHistogram(_Named):
 
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window."""
-        names = [named(key) for key in self.keys]
+        names = [name_of(key) for key in self.keys]
         content = self.spec, names, window.tables[ENTRIES], window.stretch, window.signed
         return PrivateDailyHistogram(*content, guarantee=window.guarantee, charge=window.charge)
 
@@ -159,7 +160,7 @@ class FoundHistogram(_Named):
         published = window.published
         return PrivateDailyHistogram(
             self.spec,
-            [named(key) for key in published.names or ()],
+            [name_of(key) for key in published.names or ()],
             window.tables[ENTRIES],
             window.stretch,
             guarantee=window.guarantee,

@@ -13,12 +13,12 @@ from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
-from dpsketch.sketches.histogram.rows import decoded, taken, text_or_bytes
+from dpsketch.sketches.histogram.rows import decoded, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.weights import record_units
 
-__all__ = ["NamedDay", "key_column", "named", "spelled"]
+__all__ = ["NamedDay", "key_column", "spelled"]
 
 
 def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
@@ -90,11 +90,6 @@ class NamedDay(WeighedSketch[HistogramSpec]):
 def spelled(name: Any) -> Any:
     """Return a key as it is counted here: an integer, or the bytes of a text."""
     return name.encode() if isinstance(name, str) else name
-
-
-def named(key: Any) -> Any:
-    """Return a key that was counted as a release names it."""
-    return text_or_bytes(key) if isinstance(key, bytes) else key
 
 
 def _sums(column: pa.Array, rows: npt.NDArray[Any], units: npt.NDArray[np.int64]) -> list[tuple[Any, int]]:

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from dpsketch import threads
 from dpsketch._compiled import grouping, identity
-from dpsketch.arrays import Integers, Words
+from dpsketch.arrays import Integers, Words, read_only
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.sketches.histogram.rows import NO_BYTES, NO_EDGES, NO_WORDS, Rows, read_only
+from dpsketch.sketches.histogram.rows import NO_BYTES, NO_EDGES, NO_WORDS, Rows
 from dpsketch.sketches.partials import Sensitive
 
 __all__ = ["KeySlots", "Scratch", "blocks"]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch.arrays import Integers, Words
+from dpsketch.arrays import Integers, Words, read_only
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, TEXT_FINGERPRINTS, KeyType, dictionary_codes, key_type_of, to_arrow
 from dpsketch.noise import random_words
@@ -29,7 +29,6 @@ from dpsketch.sketches.histogram.rows import (
     decoded,
     kept_of,
     kept_rows,
-    read_only,
     rows_of,
     spelled,
 )  # fmt: skip

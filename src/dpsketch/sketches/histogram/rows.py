@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch.arrays import Integers, Words
+from dpsketch.arrays import Integers, Words, read_only
 from dpsketch.hashing import text_buffers
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "decoded",
     "kept_of",
     "kept_rows",
-    "read_only",
     "rows_of",
     "spelled",
     "taken",
@@ -114,13 +112,6 @@ def text_or_bytes(name: bytes) -> str | bytes:
         return name.decode()
     except UnicodeDecodeError:
         return name
-
-
-def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to: numba compiles anew for each mixture of the two kinds of array."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 NO_BYTES = read_only(np.empty(0, np.uint8))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch._compiled import votes as kernels
-from dpsketch.arrays import Integers, Words
+from dpsketch.arrays import Integers, Words, read_only
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.weights import COUNTER_LIMIT
@@ -48,18 +48,18 @@ class Keys:
             chunks = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks]
             column = pa.chunked_array(chunks, kind)
         if pa.types.is_null(column.type):
-            return cls(_read_only(np.empty(0, np.uint8)), np.zeros(len(column) + 1, np.int64))
+            return cls(read_only(np.empty(0, np.uint8)), np.zeros(len(column) + 1, np.int64))
         if pa.types.is_integer(column.type):
             patterns = column.fill_null(0).to_numpy()
             words = np.ascontiguousarray(patterns if patterns.dtype == np.uint64 else patterns.astype(np.int64))
-            return cls(_read_only(words.view(np.uint8)), 8 * np.arange(len(words) + 1))
+            return cls(read_only(words.view(np.uint8)), 8 * np.arange(len(words) + 1))
         array = column.cast(pa.large_binary()).combine_chunks()
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], pa.large_binary())
         _, ends, data = array.buffers()
         found = np.frombuffer(data if data else b"", np.uint8)
         edges = np.frombuffer(ends, np.int64, len(array) + 1, 8 * array.offset) if len(array) else np.zeros(1, np.int64)
-        return cls(_read_only(found), np.array(edges))
+        return cls(read_only(found), np.array(edges))
 
 
 class VoteTable:
@@ -86,7 +86,7 @@ class VoteTable:
     def cast(self, buckets: Integers, prints: Words, times: Integers, rows: Integers, keys: Keys) -> None:
         """Count records in turn: each is so many ``times`` one of the rows of ``keys``, in its bucket."""
         holders = np.full(len(self.votes), kernels.STORED, np.int64)
-        names = _read_only(self._names)
+        names = read_only(self._names)
         kernels.cast_votes(
             buckets, prints, times, rows, keys.data, keys.edges, self.votes, self.loads, self._prints, names,
             self._edges, holders,
@@ -104,7 +104,7 @@ class VoteTable:
     def absorb(self, other: VoteTable) -> None:
         """Add another table: its majority counts are votes for its keys, and its pairs are load."""
         held = np.flatnonzero(other.votes)
-        keys = Keys(_read_only(other._names), other._edges)
+        keys = Keys(read_only(other._names), other._edges)
         self.cast(held, other._prints[held], other.votes[held], held, keys)
         self.loads += other.loads - other.votes
 
@@ -158,10 +158,3 @@ def buckets_of(prints: Words, row_key: np.uint64, buckets: int) -> Integers:
 
 def _not_ours() -> FileRefused:
     return FileRefused("the file's buckets are not ones that dpsketch writes.")
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view that cannot be written to: numba compiles anew for each mixture of the two kinds of array."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
