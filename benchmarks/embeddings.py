@@ -1,10 +1,14 @@
 """Classes of real sentence embeddings: accuracy of every form that is shipped, beside what it replaces and rivals.
 
 ``python -m benchmarks.embeddings [--only NAME]`` measures, on two data sets at four ε, and keeps what it found in
-``results/embeddings.json``; ``--write`` writes the table of the page of explanations from that file, and measures
-nothing. Every form of ours is fitted through ``DensityClassifier.fit``, or the release that it makes, with the noise of
-a release. The public vectors are those of the other data set. The form that the rule chooses is drawn so often that no
-mean is off by more than about .001; forms that take long are drawn once to three times. diffprivlib needs
+``results/embeddings.json``. ``--compare`` measures in one run what is compared: the rule's form, later passes, RACE,
+Fourier features as others release them, gradient descent and diffprivlib's classifiers, each drawn five times.
+``--quick`` draws everything once at one ε and keeps nothing. ``--write`` writes the tables of the page of explanations
+from what was kept, and measures nothing.
+
+Every form of ours is fitted through ``DensityClassifier.fit``, or the release that it makes, with the noise of a
+release. The public vectors are those of the other data set. The form that the rule chooses is drawn so often that no
+mean is off by more than about .001; forms that take long are drawn three times. diffprivlib needs
 ``make .venv-diffprivlib/stamp``.
 """
 
@@ -15,7 +19,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +47,10 @@ EPSILONS = (0.5, 1.0, 3.0, 8.0)
 NAMES = {"banking77": "Banking77", "clinc150": "CLINC150"}
 CLASSES = {"banking77": 77, "clinc150": 150}
 STORED = Path(__file__).parent / "results" / "embeddings.json"
+COMPARED = Path(__file__).parent / "results" / "embedding_rivals.json"
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "embeddings.md"
 START, END = "<!-- table: python -m benchmarks.embeddings --write -->", "<!-- end of table -->"
+RIVALS_START, RIVALS_END = "<!-- rivals: python -m benchmarks.embeddings --write -->", "<!-- end of rivals -->"
 
 
 def load(name: str) -> Data:
@@ -146,6 +152,9 @@ RULE = "**linear**, `public=`, `expected_records=`"
 _RACE: dict[str, Any] = {"kernel": "angular", "bounds": (-0.25, 0.25), "rows": 1000}
 FORMS: dict[str, Accuracy] = {
     RULE: ours(public=True, records=True),
+    "linear, `public=`, 2 passes": ours(public=True, passes=2),
+    "linear, `public=`, 5 passes": ours(public=True, passes=5),
+    "linear, `public=`, 9 passes": ours(public=True, passes=9),
     "linear, `public=`": ours(public=True),
     "linear, `expected_records=`": ours(records=True),
     "linear": ours(),
@@ -170,7 +179,13 @@ FORMS: dict[str, Accuracy] = {
     "diffprivlib, random forest (pure ε)": rival(diffprivlib("random forest")),
     "diffprivlib, logistic regression (pure ε)": rival(diffprivlib("logistic regression")),
 }
-SLOW = {"RACE": 3, "diffprivlib": 1}
+COMPARISON = (
+    RULE, "linear, `public=`, 2 passes", "linear, `public=`, 5 passes", "linear, `public=`, 9 passes",
+    "LSQ, 2,048 waves", "gradient descent, 10 / 20 / 50 / 100 passes", "RACE, angular of power 1, 1,000 rows",
+    "RACE, angular of power 2, 1,000 rows", "diffprivlib, naive Bayes (pure ε)", "diffprivlib, random forest (pure ε)",
+    "diffprivlib, logistic regression (pure ε)",
+)  # fmt: skip
+SLOW = {"RACE": 3, "diffprivlib": 5}
 OFTEN = {0.5: 140, 1.0: 30, 3.0: 12, 8.0: 8}  # for a standard error of about .001
 
 
@@ -179,27 +194,49 @@ def draws(form: str, epsilon: float) -> int:
     return OFTEN[epsilon] if form == RULE else SLOW.get(form.split(",")[0].split()[0], 5)
 
 
-def measure(only: str, found: Found) -> None:
-    """Measure the forms with these words in their name, and keep each as soon as it is known."""
+def measure(forms: Iterable[str], epsilons: Iterable[float], times: int | None, kept_in: Path | None) -> Found:
+    """Measure forms, each drawn so many times or as often as it says, and keep each as soon as it is known."""
     data = {name: load(name) for name in NAMES}
-    for form, accuracy in FORMS.items():
-        if only not in form:
-            continue
+    found: Found = {}
+    for form in forms:
         found[form] = {}
         for name in NAMES:
             (other,) = (each for each in NAMES if each != name)
             cells = found[form][name] = {}
-            for epsilon in EPSILONS:
-                started = time.process_time()
-                seen = [accuracy(data[name], data[other], epsilon, draw) for draw in range(draws(form, epsilon))]
+            for epsilon in epsilons:
+                started, count = time.process_time(), times or draws(form, epsilon)
+                seen = [FORMS[form](data[name], data[other], epsilon, draw) for draw in range(count)]
                 spent = (time.process_time() - started) / len(seen)
                 cells[f"{epsilon:g}"] = {
                     "mean": float(np.mean(seen)), "deviation": float(np.std(seen)), "draws": len(seen), "seconds": spent
                 }  # fmt: skip
             shown = " / ".join(f"{cell['mean']:.4f}" for cell in cells.values())
             print(f"{NAMES[name]}: {form}: {shown}", flush=True)
-        kept = {form: found[form] for form in FORMS if form in found}
-        STORED.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if kept_in is not None:
+            _keep(found, kept_in)
+    return found
+
+
+def _keep(found: Found, path: Path) -> None:
+    """Keep what was found beside what was found before; what is compared is of one run, and kept alone."""
+    before: Found = json.loads(path.read_text(encoding="utf-8")) if path == STORED and path.exists() else {}
+    merged = before | found
+    kept = {form: merged[form] for form in FORMS if form in merged}
+    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def compared(found: Found) -> str:
+    """Return the table of what was compared in one run, with standard errors, in Markdown."""
+    head = ["accuracy", *(f"{label} ε={epsilon:g}" for label in NAMES.values() for epsilon in EPSILONS)]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for form, sets in found.items():
+        cells = [sets[name][f"{epsilon:g}"] for name in NAMES for epsilon in EPSILONS]
+        errors = [cell["deviation"] / math.sqrt(cell["draws"] - 1) for cell in cells]
+        shown = [f"{cell['mean']:.3f} ± {error:.3f}" for cell, error in zip(cells, errors, strict=True)]
+        lines.append(f"| {form} | " + " | ".join(shown) + " |")
+    few = min(cell["draws"] for sets in found.values() for cells in sets.values() for cell in cells.values())
+    lines += ["", f"All in one run, {few} draws each, with standard errors; δ = 10⁻⁵ but for pure ε."]
+    return "\n".join(lines)
 
 
 def table(found: Found) -> str:
@@ -218,9 +255,9 @@ def table(found: Found) -> str:
     lines.append(
         f"δ = 10⁻⁵ but for pure ε. Means over draws of the noise: of the first form "
         f"{OFTEN[0.5]} / {OFTEN[1.0]} / {OFTEN[3.0]} / {OFTEN[8.0]} of them, with standard errors of at most "
-        f"{max(errors):.4f}; of others {few:.0f} to 5, with standard deviations between draws of at most {others:.3f}. "
-        "The last column is seconds of one core, of a machine with other users, for the slowest cell, training and "
-        "test together, without diffprivlib's process."
+        f"{max(errors):.4f}; of others {few:.0f} or more, with standard deviations between draws of at most "
+        f"{others:.3f}. The last column is seconds of one core, of a machine with other users, for the slowest cell, "
+        "training and test together, without diffprivlib's process."
     )
     return "\n".join(lines)
 
@@ -230,14 +267,26 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--write", action="store_true", help="write the page from what was kept, and measure nothing")
     options.add_argument("--only", default="", help="measure forms with this in their name alone")
+    options.add_argument("--compare", action="store_true", help="measure what is compared, in one run")
+    options.add_argument("--quick", action="store_true", help="draw once at ε = 3, and keep nothing")
+    options.add_argument("--draws", type=int, default=5, help="how often each form that is compared is drawn")
     asked = options.parse_args()
-    found: Found = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    if not asked.write:
-        measure(asked.only, found)
-        return
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n{table(found)}\n{END}{after}", encoding="utf-8")
+    forms = [form for form in (COMPARISON if asked.compare else FORMS) if asked.only in form]
+    if asked.quick:
+        measure(forms, (3.0,), 1, None)
+    elif asked.compare:
+        measure(forms, EPSILONS, asked.draws, COMPARED)
+    elif not asked.write:
+        measure(forms, EPSILONS, None, STORED)
+    else:
+        page = PAGE.read_text(encoding="utf-8")
+        for start, end, made in (
+            (START, END, table(json.loads(STORED.read_text(encoding="utf-8")))),
+            (RIVALS_START, RIVALS_END, compared(json.loads(COMPARED.read_text(encoding="utf-8")))),
+        ):
+            before, after = page.split(start)[0], page.split(end)[1]
+            page = f"{before}{start}\n{made}\n{end}{after}"
+        PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

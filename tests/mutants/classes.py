@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.gate import Mutant
 
 _SUMS = "sketches/density/class_sums.py"
+_PASSES = "sketches/density/class_passes.py"
 _TESTS = "tests/unit/test_class_sums.py -k"
 _FEATURES = "tests/unit/test_density_features.py -k"
 
@@ -36,16 +37,16 @@ CLASSES = [
     Mutant(
         "class-sums-replace",
         _SUMS,
-        "turned, apart = (2.0, math.nextafter(math.sqrt(2), 2)) if replaced else (1.0, 1.0)",
-        "turned, apart = (1.0, 1.0) if replaced else (1.0, 1.0)",
+        'vectors = unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
+        "vectors = unit.max_keys",
         f"{_TESTS} one_record_moves␣and␣replace",
         "a record that turns round moves a sum by 2, and 1 is paid",
     ),
     Mutant(
         "class-sums-users",
         _SUMS,
-        "records, replaced = unit.max_keys, unit",
-        "records, replaced = 1, unit",
+        "vectors = unit.max_keys * (2",
+        "vectors = 1 * (2",
         f"{_TESTS} a_user_moves",
         "a user's vectors are paid for as one record's",
     ),
@@ -68,9 +69,9 @@ CLASSES = [
     Mutant(
         "class-moments-half-noise",
         _SUMS,
-        "moments[triangle] = noisy / weights / _COARSE**2",
+        "moments[triangle] = noisy / weights / COARSE**2",
         "exact = weights * held.squares[triangle]\n"
-        "        moments[triangle] = (exact + noisy) / 2 / weights / _COARSE**2",
+        "        moments[triangle] = (exact + noisy) / 2 / weights / COARSE**2",
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the second moments",
     ),
@@ -109,8 +110,8 @@ CLASSES = [
     Mutant(
         "class-moments-weights",
         _SUMS,
-        "_DIAGONAL, _OTHERS = 5, 7",
-        "_DIAGONAL, _OTHERS = 5, 14",
+        "DIAGONAL, OTHERS = 5, 7",
+        "DIAGONAL, OTHERS = 5, 14",
         f"{_TESTS} one_record_moves␣and␣moments",
         "second moments off the diagonal weigh more than is paid for",
     ),
@@ -211,5 +212,29 @@ CLASSES = [
         "left = 0.0 * features[:, -1]",
         f"{_FEATURES} landmarks_that_are_far",
         "intervals leave out what landmarks do not explain",
+    ),
+    Mutant(
+        "class-passes-half-noise",
+        _PASSES,
+        "times = unit.max_keys * (2 if",
+        "times = 0.5 * unit.max_keys * (2 if",
+        "tests/privacy/test_class_privacy.py -k second_pass",
+        "half the noise on the corrections of later passes",
+    ),
+    Mutant(
+        "class-passes-all-records",
+        "sketches/density/classifier.py",
+        "return self._released(held, seen, (vectors[chosen], codes[chosen]))",
+        "return self._released(held, seen, (vectors, codes))",
+        "tests/unit/test_class_passes.py -k records_of_a_user",
+        "a later pass reads more of a user's records than count",
+    ),
+    Mutant(
+        "class-residuals-long",
+        "_compiled/vectors.py",
+        "        _hold(whole, steps * steps, 0)\n        for c in range(classes):\n            out[i, c] = whole[c]",
+        "        for c in range(classes):\n            out[i, c] = 2 * whole[c]",
+        "tests/unit/test_class_passes.py -k no_record_moves",
+        "a record's residual counts for more than is paid",
     ),
 ]

@@ -102,6 +102,16 @@ def test_a_private_centre_holds() -> None:
     assert violated(replace(ROWS["table-classifier-centre-gaussian-record-add"], noise=0.5), 300)
 
 
+@pytest.mark.parametrize("unit", ["record", "user"])
+def test_all_parts_of_a_classifier_hold_together(unit: str) -> None:
+    """Wrong once in a million findings. A third less noise shows."""
+    row = ROWS[f"table-classifier-parts-gaussian-{unit}-add"]
+    found = by_pair(row, 300)
+    assert all(one.verdict == "holds" for one in found.values())
+    assert found["worst"].audited_epsilon > 0.5 * found["worst"].claim.epsilon
+    assert violated(replace(row, noise=0.7), 300)
+
+
 @pytest.mark.parametrize("name", [name for name in FLIPS if "user" in name or "survivors" in name])
 def test_flipped_bits_hold(name: str) -> None:
     """Wrong once in a million findings."""
@@ -115,7 +125,7 @@ def test_every_kind_is_in_the_table() -> None:
     kinds = {"counts", "shares", "continual", "pan-private", "heavy", "ranges", "density", "distinct", "classifier"}
     kinds |= {"distinct-set"}
     more = {"ranges-tables", "classifier-centre", "classifier-sums", "density-one-row", "histogram-list"}
-    more |= {"density-waves", "density-vectors"}
+    more |= {"density-waves", "density-vectors", "classifier-parts"}
     forms = {"counts-rho", "counts-local", "count-min", "shares-merged", "pan-private-after"}
     designs = {"continual-bands", "continual-recurrence", "continual-daily"}
     assert {grid.kind for grid in GRID.values()} == kinds | more | forms | designs

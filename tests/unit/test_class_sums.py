@@ -57,7 +57,7 @@ def moved(form: dict[str, Any], these: tuple[Any, ...], those: tuple[Any, ...]) 
     differences = {SUMS: one.sums - other.sums}
     if one.moments is not None:
         triangle = np.triu_indices(one.shape.kept)
-        weights = np.where(triangle[0] == triangle[1], class_sums._DIAGONAL, class_sums._OTHERS)
+        weights = np.where(triangle[0] == triangle[1], class_sums.DIAGONAL, class_sums.OTHERS)
         differences[MOMENTS] = np.rint((one.moments - other.moments)[triangle] * weights * 2**20)
         differences[SIZES] = one.sizes - other.sizes
         differences[WAVES] = one.wave_sums - other.wave_sums

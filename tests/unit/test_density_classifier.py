@@ -44,7 +44,7 @@ def model(**changes: object) -> DensityClassifier:
 FINE = {"bounds": (-20, 20), "rows": 100, "kernel": "euclidean", "bandwidth": 0.05, "power": 2}
 
 
-@pytest.mark.parametrize("more", [FINE, {}], ids=["euclidean", "linear"])
+@pytest.mark.parametrize("more", [FINE, {}, {"passes": 2}], ids=["euclidean", "linear", "two passes"])
 def test_scikit_learns_checks(more: dict[str, object]) -> None:
     """All of scikit-learn's checks pass, but for those that compare two fits."""
     estimator = DensityClassifier(epsilon=200.0, delta=1e-6, classes="as_in_y", **more)

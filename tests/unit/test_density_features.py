@@ -12,6 +12,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files, kernels
+from dpsketch._compiled import density as compiled
 from dpsketch._compiled.vectors import add_features
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
@@ -330,3 +331,38 @@ def test_files_with_more_landmarks_than_a_new_sketch_may_have_are_read(tmp_path:
     again = dps.load(tmp_path / "old.dps")
     assert again.spec.landmarks == landmarks
     assert np.array_equal(again.table, private.table)
+
+
+def solved_one_by_one(points: np.ndarray, columns: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """The slow form: each point by itself, each number of its line after the one before."""
+    found = []
+    for point in points:
+        squares = np.zeros(columns.shape[1])
+        for x, line in zip(point, columns, strict=True):
+            squares += (x - line) * (x - line)
+        exponent = np.maximum(-0.5 * squares, -700.0)
+        k = np.floor(exponent / compiled.LN2 + 0.5)
+        rest = (exponent - k * compiled.LN2_HIGH) - k * compiled.LN2_LOW
+        line = np.ones(len(k))
+        for n in range(14, 0, -1):
+            line = 1.0 + line * rest * compiled.INVERSE[n]
+        line = np.ldexp(line, k.astype(int))
+        left = 1.0
+        for j in range(len(line)):
+            line[j] /= lower[j, j]
+            left -= line[j] * line[j]
+            line[j + 1 :] -= line[j] * lower[j, j + 1 :]
+        found.append(np.append(line, math.sqrt(max(0.0, left))))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 290, 330])
+def test_landmarks_are_solved_to_the_bit_whatever_the_tiles(size: int) -> None:
+    """As one by one, below and above a tile, a block of columns and the points that are solved together."""
+    rng = np.random.default_rng(size)
+    columns = np.ascontiguousarray(3 * rng.normal(size=(3, size)))
+    points = np.concatenate([rng.normal(size=(70, 3)), np.zeros((1, 3)), np.full((1, 3), 1e6)])
+    lower = compiled.factor(columns, 1e-6)
+    found = compiled.landmark_features(points, columns, lower)
+    assert np.array_equal(found, solved_one_by_one(points, columns, lower))
+    assert np.array_equal(compiled.landmark_features(points[40:41], columns, lower), found[40:41])

@@ -491,6 +491,7 @@ CASES = [
     Case(
         "DensityClassifier", fixed(linear_classifier), {"epsilon": 1, "delta": 0.1, "dims": 1, "expected_records": 40}
     ),
+    Case("DensityClassifier", fixed(linear_classifier), {"epsilon": 1, "delta": 0.1, "passes": 2}),
     Case("DensityClassifier", fixed(classifier), {"rows": 20, "smoothing": 1, "seed": 9, "rho": 0.1}),
     Case(
         "DensityClassifier",

@@ -48,6 +48,9 @@ LN2_LOW = 1.90821492927058770002e-10
 INVERSE = np.append(0.0, 1 / np.arange(1.0, 26.0))
 # What a term of the cosine's and of the sine's series is of the one before.
 OF_COSINE = np.append(0.0, [1 / ((2 * n - 1) * (2 * n)) for n in range(1, 13)])
+HALVED = 0.5 ** np.arange(1100.0)
+# Points that landmarks are solved for together, and how much of the factor is read at a time.
+TOGETHER, TILE, COLUMNS = 32, 32, 256
 OF_SINE = np.append(0.0, [1 / ((2 * n) * (2 * n + 1)) for n in range(1, 13)])
 
 
@@ -311,8 +314,16 @@ def wave_features(
 
 
 @kernel
-def _bells(point: npt.NDArray[np.float64], columns: npt.NDArray[np.float64], found: npt.NDArray[np.float64]) -> None:
-    """Fill in exp(−c²/2) for the distance c of a point from each column of a dim × landmarks matrix."""
+def _bells(
+    point: npt.NDArray[np.float64],
+    columns: npt.NDArray[np.float64],
+    found: npt.NDArray[np.float64],
+    halvings: npt.NDArray[np.float64],
+) -> None:
+    """Fill in exp(−c²/2) for the distance c of a point from each column of a dim × landmarks matrix.
+
+    ``halvings`` is room for as many numbers: powers of two are looked up after the series, which has no branch then.
+    """
     found[:] = 0.0
     for j in range(len(point)):
         x = point[j]
@@ -327,7 +338,10 @@ def _bells(point: npt.NDArray[np.float64], columns: npt.NDArray[np.float64], fou
         series = 1.0
         for n in range(14, 0, -1):
             series = 1.0 + series * rest * INVERSE[n]
-        found[r] = math.ldexp(series, int(k))
+        found[r] = series
+        halvings[r] = -k
+    for r in range(len(found)):
+        found[r] *= HALVED[int(halvings[r])]  # exact
 
 
 @kernel
@@ -338,9 +352,9 @@ def factor(columns: npt.NDArray[np.float64], added: float) -> npt.NDArray[np.flo
     """
     size = columns.shape[1]
     result = np.zeros((size, size))
-    points = columns.T.copy()
+    points, halvings = columns.T.copy(), np.empty(size)
     for j in range(size):
-        _bells(points[j], columns, result[j])
+        _bells(points[j], columns, result[j], halvings)
         result[j, j] += added
     for j in range(size):
         root = math.sqrt(result[j, j])
@@ -357,22 +371,51 @@ def factor(columns: npt.NDArray[np.float64], added: float) -> npt.NDArray[np.flo
 
 
 @kernel
+def _solve(lines: npt.NDArray[np.float64], lower: npt.NDArray[np.float64]) -> None:
+    """Solve lines by a factor in place, in tiles of it that stay in the cache while all lines use them.
+
+    Every number has the numbers before it subtracted from first to last, whatever the tiles and the other lines are.
+    """
+    size = len(lower)
+    for start in range(0, size, TILE):
+        stop = min(start + TILE, size)
+        for i in range(len(lines)):
+            line = lines[i]
+            for j in range(start, stop):
+                value = line[j] / lower[j, j]
+                line[j] = value
+                rest, below = line[j + 1 : stop], lower[j, j + 1 : stop]
+                for k in range(len(rest)):
+                    rest[k] -= value * below[k]
+        for first in range(stop, size, COLUMNS):  # a tile that is cut short is the last
+            last = min(first + COLUMNS, size)
+            for i in range(len(lines)):
+                line, rest = lines[i], lines[i, first:last]
+                for j in range(start, stop, 4):
+                    a, b, c, d = line[j], line[j + 1], line[j + 2], line[j + 3]
+                    one, two = lower[j, first:last], lower[j + 1, first:last]
+                    three, four = lower[j + 2, first:last], lower[j + 3, first:last]
+                    for k in range(len(rest)):
+                        rest[k] = (((rest[k] - a * one[k]) - b * two[k]) - c * three[k]) - d * four[k]
+
+
+@kernel
 def landmark_features(
     points: npt.NDArray[np.float64], columns: npt.NDArray[np.float64], lower: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Return the similarities to the landmarks, solved by their factor, and what they leave of a length of 1."""
     size = columns.shape[1]
     result = np.empty((len(points), size + 1))
-    for i in range(len(points)):
-        line = result[i, :size]
-        _bells(points[i], columns, line)
-        left = 1.0
-        for j in range(size):
-            below = lower[j]
-            value = line[j] / below[j]
-            line[j] = value
-            left -= value * value
-            for k in range(j + 1, size):
-                line[k] -= value * below[k]
-        result[i, size] = math.sqrt(max(0.0, left))
+    halvings, block = np.empty(size), np.empty((TOGETHER, size))
+    for start in range(0, len(points), TOGETHER):
+        lines = block[: min(TOGETHER, len(points) - start)]
+        for i in range(len(lines)):
+            _bells(points[start + i], columns, lines[i], halvings)
+        _solve(lines, lower)
+        for i in range(len(lines)):
+            left = 1.0
+            for j in range(size):
+                left -= lines[i, j] * lines[i, j]
+                result[start + i, j] = lines[i, j]
+            result[start + i, size] = math.sqrt(max(0.0, left))
     return result

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.portable import exponential
 
-__all__ = ["add_features", "add_rows", "inside_ball", "whole_vectors"]
+__all__ = ["add_features", "add_rows", "inside_ball", "residuals", "whole_vectors"]
 
 FINE = 1 << 20  # steps in which a vector is measured
 FAR = 1.001  # beyond so many times its bound a vector is scaled down first, not step by step
@@ -128,3 +129,39 @@ def inside_ball(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             for j in range(dim):
                 result[i, j] /= length
     return result
+
+
+@kernel
+def residuals(
+    inner: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.intp],
+    sharpness: float,
+    steps: int,
+    out: npt.NDArray[np.float64],
+) -> None:
+    """Fill in what each record's own class lacks of probability 1, and the others have too much.
+
+    Probabilities are the softmax of ``sharpness`` times the record's inner products. Whole steps, cut towards 0, whose
+    squares sum to at most ``steps``²: longer ones are scaled down.
+    """
+    classes = inner.shape[1]
+    shares = np.empty(classes)
+    whole = np.empty(classes, np.int64)
+    for i in range(len(inner)):
+        largest = inner[i, 0]
+        for c in range(1, classes):
+            largest = max(largest, inner[i, c])
+        total = 0.0
+        for c in range(classes):
+            shares[c] = exponential(max(sharpness * (inner[i, c] - largest), -700.0))
+            total += shares[c]
+        square = 0.0
+        for c in range(classes):
+            shares[c] = (1.0 if c == codes[i] else 0.0) - shares[c] / total
+            square += shares[c] * shares[c]
+        factor = steps / max(1.0, np.sqrt(square))
+        for c in range(classes):
+            whole[c] = np.int64(shares[c] * factor)
+        _hold(whole, steps * steps, 0)
+        for c in range(classes):
+            out[i, c] = whole[c]

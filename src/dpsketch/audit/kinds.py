@@ -264,6 +264,10 @@ KINDS: dict[str, Kind] = {
     ),
     "classifier": Kind(points.classifier, weight=1.0, keys=40, absent=_NO_NULLS),
     "classifier-sums": Kind(points.sums, weight=1.0, keys=40, absent=_NO_NULLS),
+    "classifier-parts": Kind(
+        points.parts, laws=("gaussian",), weight=1.0, keys=40, absent=_NO_NULLS,
+        loose="a vector that turns round moves no second moment and no size, which have their parts of the budget",
+    ),
     "classifier-centre": Kind(
         points.centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
         loose="a fifth of a replaced centre's bound is for a number of records, which does not change",

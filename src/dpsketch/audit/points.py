@@ -10,12 +10,16 @@ import numpy.typing as npt
 
 from dpsketch import kernels
 from dpsketch.audit.shown import SEED, Records, Release, Shown, columns_of, mu_of, released, shown
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.account import Account
 from dpsketch.sketches.density import DensityClassifier, DensitySketch
 from dpsketch.sketches.density.centre import centre_share_of
-from dpsketch.sketches.density.embedding import STEPS
+from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
+from dpsketch.sketches.density.class_sums import COARSE, DIAGONAL, OTHERS, Extras
+from dpsketch.sketches.density.class_waves import Waves
+from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
-__all__ = ["centre", "classifier", "density", "one_row", "sums", "vectors", "waves"]
+__all__ = ["centre", "classifier", "density", "one_row", "parts", "sums", "vectors", "waves"]
 
 
 def density(unit: Unit, records: Records) -> Release:
@@ -95,6 +99,34 @@ def sums(unit: Unit, records: Records) -> Release:
         return Shown(found.sums.ravel(), made.guarantee_, [(found.sums.size, found.deviation * STEPS)])
 
     return fit
+
+
+def parts(unit: Unit, records: Records) -> Release:
+    """Sum two classes along public directions, with all that goes beside their sums: six pairs of waves tell enough."""
+    circle = np.linspace(0, 2 * np.pi, 10, endpoint=False)
+    shape = EmbeddingMap.fitted(np.column_stack([np.cos(circle), np.sin(circle)]), 2, 2)
+    waves = Waves(2, 6, SEED, 0.5)
+    held = ClassPartial.from_spec(ClassSpec(shape, (0, 1), unit, Extras(0.1, waves), SEED))
+    vectors, labels = _angles(records)
+    owners = [user for key, user, _ in records if key is not None]
+    held.update(vectors, vectors, np.array(labels, np.intp), owners if unit.level == "user" else None)
+
+    def release(asked: Any) -> Shown:
+        permit = held.obtain_permit(Budget(**asked), Account(None, None, None))
+        found = held.drawn(permit)
+        if found.moments is None or found.sizes is None or found.wave_sums is None:
+            raise AssertionError("a release with moments and waves has all parts")
+        weights, steps = np.array([DIAGONAL, OTHERS, DIAGONAL]), COARSE**2
+        published: list[tuple[npt.NDArray[Any], float]] = [
+            (found.sums, found.deviation * STEPS),
+            (found.moments[np.triu_indices(2)] * weights * steps, found.moment_deviation * DIAGONAL * steps),
+            (found.sizes, found.size_deviation),
+            (found.wave_sums, found.wave_deviation * waves.steps),
+        ]
+        values = np.concatenate([part.ravel().astype(np.float64) for part, _ in published])
+        return Shown(values, permit.guarantee(), [(part.size, spread) for part, spread in published])
+
+    return release
 
 
 def centre(unit: Unit, records: Records) -> Release:

@@ -55,6 +55,8 @@ def document_of(fitted: Fitted) -> files.Document:
         more["deviations"] = [sums.deviation, sums.moment_deviation, sums.size_deviation]
         held = {"sums": sums.sums, "sizes": sums.sizes, "mean": shape.mean, "directions": shape.directions}
         arrays |= {name: array for name, array in held.items() if array is not None}
+        if sums.corrections is not None:
+            arrays["corrections"] = sums.corrections
         if sums.moments is not None:
             arrays["moments"] = sums.moments
         if sums.waves is not None and sums.wave_sums is not None:
@@ -116,6 +118,8 @@ def _sums(document: files.Document, classes: int) -> PrivateClassSums:
     shape = stored_map(document)
     deviation, spread, size = map(_deviation, document.header["deviations"])
     found = PrivateClassSums(shape, integer_array(document, "sums", (classes, shape.kept)), deviation)
+    if "corrections" in document.arrays:
+        found = replace(found, corrections=integer_array(document, "corrections", found.sums.shape))
     if "moments" not in document.arrays:
         return found
     moments = _floats(document, "moments", (shape.kept, shape.kept))

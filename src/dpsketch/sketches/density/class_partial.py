@@ -93,14 +93,20 @@ class ClassPartial(Accumulator[ClassSpec]):
         self._counted = CountedUsers()
         self.caveat: str | None = None  # what a guarantee has to say of the list of classes
 
-    def update(self, points: Floats, vectors: Floats, codes: npt.NDArray[np.intp], users: Any = None) -> None:
-        """Add records: the points as they came, by which a user's are bounded, their vectors, and their classes."""
+    def update(
+        self, points: Floats, vectors: Floats, codes: npt.NDArray[np.intp], users: Any = None
+    ) -> npt.NDArray[np.intp]:
+        """Add records: the points as they came, by which a user's are bounded, their vectors, and their classes.
+
+        Returns which of them count: a later pass reads the same.
+        """
         chosen, counted = chosen_records(self._spec.unit, self._spec.seed, points, codes, users, self._counted)
         checked_total(self._records * self._spec.steps, self._spec.steps, 1, len(chosen))
         self._begin_change()
         self._counted = counted
         self._records += len(chosen)
         self._held.add(vectors[chosen], codes[chosen])
+        return chosen
 
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._records * self._spec.steps, other._records * self._spec.steps, 1, 1)

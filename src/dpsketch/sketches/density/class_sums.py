@@ -16,6 +16,9 @@ says less of each one's length. Then Σvⱼ(Nⱼ² − σ²) is taken for ‖N�
 With second moments, vectors are first measured along directions in which records of one class vary alike (linear
 discriminant analysis with noisy moments), all coordinates have one weight, and twice the cosine of the waves is added
 to that of the vectors.
+
+Where records are read again (:mod:`~dpsketch.sketches.density.class_passes`), corrections are added to N over its
+length.
 """
 
 from __future__ import annotations
@@ -31,20 +34,34 @@ from dpsketch._compiled.vectors import add_rows
 from dpsketch.arrays import Floats, Integers
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.density.class_passes import correction_shares, correction_step, later_passes
 from dpsketch.sketches.density.class_waves import Waves, fitting_waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.permit import Calibration, Permit, Share, additive
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["MOMENTS", "SIZES", "SUMS", "WAVES", "Extras", "HeldSums", "PrivateClassSums", "calibrate", "fitting_extras"]
+__all__ = [
+    "COARSE",
+    "DIAGONAL",
+    "MOMENTS",
+    "OTHERS",
+    "SIZES",
+    "SUMS",
+    "WAVES",
+    "Extras",
+    "HeldSums",
+    "PrivateClassSums",
+    "calibrate",
+    "fitting_extras",
+]
 
 Codes = npt.NDArray[np.intp]
 
 SUMS, MOMENTS, SIZES = "the class sums", "the second moments", "the class sizes"
 WAVES = "the classes' sums of waves"
 
-_COARSE = 1 << 10  # steps of a vector in second moments
-_DIAGONAL, _OTHERS = 5, 7
+COARSE = 1 << 10  # steps of a vector in second moments
+DIAGONAL, OTHERS = 5, 7
 _MOMENTS_SHARE, _SIZES_SHARE, _WAVES_SHARE = 0.1, 0.05, 0.6
 _WAVES_WEIGHT = 2.0  # beside the cosine of the vectors
 _LEAST_CLASS = 80  # records of a class, in deviations of its sum's noise
@@ -60,10 +77,13 @@ class Extras(NamedTuple):
         The share of the budget for second moments; 0 where none are counted.
     waves : Waves or None
         Which waves are counted beside them.
+    passes : int
+        How often records are read; after the first time, for corrections.
     """
 
     moments: float = 0.0
     waves: Waves | None = None
+    passes: int = 1
 
 
 def fitting_extras(
@@ -84,13 +104,23 @@ def fitting_extras(
 
 def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, extras: Extras) -> Calibration:
     """Return the noise of a release at this budget, with shares of it for what goes beside the sums."""
-    records, replaced = unit.max_keys, unit.neighbours == "replace"
-    turned, apart = (2.0, math.nextafter(math.sqrt(2), 2)) if replaced else (1.0, 1.0)
-    sums = Sensitivity(records * (2 if replaced else 1) * (shape.limit or STEPS * shape.kept), records * turned * STEPS)
-    if not extras.moments:
+    vectors = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
+    sums = Sensitivity(vectors * (shape.limit or STEPS * shape.kept), float(vectors * STEPS))
+    if not extras.moments and extras.passes == 1:
         calibrated = additive(budget, Share(SUMS, sums))
         return replace(calibrated, words=f"{calibrated.law(SUMS).words}, on every coordinate of every class's sum")
-    squares = records * apart * _DIAGONAL * _COARSE**2
+    beside = correction_shares(unit, shape, extras.passes) or _shares_beside(unit, shape, extras)
+    calibrated = additive(budget, Share(SUMS, sums, 1 - math.fsum(share.part for share in beside)), *beside)
+    return replace(
+        calibrated, words="; ".join(f"{calibrated.law(part.name).words}, on {part.name}" for part in calibrated.parts)
+    )
+
+
+def _shares_beside(unit: Unit, shape: EmbeddingMap, extras: Extras) -> list[Share]:
+    """Return the parts of what is counted beside the sums."""
+    records, replaced = unit.max_keys, unit.neighbours == "replace"
+    apart = math.nextafter(math.sqrt(2), 2) if replaced else 1.0
+    squares = records * apart * DIAGONAL * COARSE**2
     sizes = Sensitivity(records * (2 if replaced else 1), records * apart)
     beside = [
         Share(MOMENTS, Sensitivity(math.ceil(squares * shape.kept), squares), extras.moments),
@@ -98,10 +128,7 @@ def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, extras: Extras) -
     ]
     if extras.waves is not None:
         beside.append(Share(WAVES, extras.waves.sensitivity(unit), _WAVES_SHARE))
-    calibrated = additive(budget, Share(SUMS, sums, 1 - math.fsum(share.part for share in beside)), *beside)
-    return replace(
-        calibrated, words="; ".join(f"{calibrated.law(part.name).words}, on {part.name}" for part in calibrated.parts)
-    )
+    return beside
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +212,8 @@ class PrivateClassSums:
         Noisy sums of them, classes × features.
     wave_deviation : float
         Their noise, beside waves of length 1.
+    corrections : numpy.ndarray or None
+        Noisy sums of all later passes together, classes × coordinates.
     """
 
     shape: EmbeddingMap
@@ -197,6 +226,7 @@ class PrivateClassSums:
     waves: Waves | None = None
     wave_sums: Integers | None = None
     wave_deviation: float = 0.0
+    corrections: Integers | None = None
 
     @classmethod
     def drawn(cls, held: HeldSums, permit: Permit) -> Self:
@@ -207,13 +237,13 @@ class PrivateClassSums:
         if MOMENTS not in laws or held.squares is None:
             return cls(shape, sums, deviation)
         triangle = np.triu_indices(shape.kept)
-        weights = np.where(triangle[0] == triangle[1], _DIAGONAL, _OTHERS)
+        weights = np.where(triangle[0] == triangle[1], DIAGONAL, OTHERS)
         noisy = permit.add_noise(weights * held.squares[triangle], MOMENTS)
         moments = np.zeros((shape.kept, shape.kept))
-        moments[triangle] = noisy / weights / _COARSE**2
+        moments[triangle] = noisy / weights / COARSE**2
         moments = moments + np.triu(moments, 1).T
         sizes = permit.add_noise(held.sizes, SIZES)
-        spread = math.sqrt(laws[MOMENTS].variance) / (_DIAGONAL * _COARSE**2)
+        spread = math.sqrt(laws[MOMENTS].variance) / (DIAGONAL * COARSE**2)
         found = cls(shape, sums, deviation, moments, sizes, spread, math.sqrt(laws[SIZES].variance))
         waves = held.extras.waves
         if held.waves is None or waves is None:
@@ -223,6 +253,27 @@ class PrivateClassSums:
             found, waves=waves, wave_sums=noisy, wave_deviation=math.sqrt(laws[WAVES].variance) / waves.steps
         )
 
+    def corrected(self, vectors: Floats, codes: Codes, permit: Permit, passes: int) -> Self:
+        """Read the records again, and draw what later passes correct."""
+        found = later_passes(
+            self.shape,
+            vectors,
+            codes,
+            lambda past: replace(self, corrections=past)._directions(),
+            permit.add_noise,
+            passes,
+        )
+        return replace(self, corrections=found)
+
+    def _directions(self) -> Floats:
+        """Return where the classes lie, from their sums and corrections; about of length 1 where noise is small."""
+        sums, noise = self.sums / STEPS, np.full(self.shape.kept, self.deviation**2)
+        least = _lengths(sums, noise)
+        found = sums / np.sqrt(least)[:, None]
+        if self.corrections is None:
+            return np.asarray(found)
+        return np.asarray(found + correction_step(math.sqrt(np.mean(least))) * self.corrections)
+
     def kernel_sums(self, points: Floats) -> Floats:
         """Return each point's inner product with each class's sum."""
         return np.asarray(self._measured(points) @ (self.sums / STEPS).T)
@@ -230,15 +281,12 @@ class PrivateClassSums:
     def scores(self, points: Floats) -> Floats:
         """Return how alike points and classes are, whatever the classes' sizes and noise."""
         sums, measured = self.sums / STEPS, self._measured(points)
-        scales = np.ones(self.shape.kept)
-        if self.moments is not None and self.sizes is not None:
-            scales, axes = self._within()
-            sums, measured = sums @ axes / np.sqrt(scales), measured @ axes / np.sqrt(scales)
+        if self.moments is None:
+            return np.asarray(measured @ self._directions().T)
+        scales, axes = self._within()
+        sums, measured = sums @ axes / np.sqrt(scales), measured @ axes / np.sqrt(scales)
         noise = self.deviation**2 / scales
-        weights = np.ones(self.shape.kept) if self.moments is not None else _length_weights(sums, noise)
-        lengths = (sums**2 - noise) @ weights
-        floor = 2 * math.sqrt(2 * np.sum((weights * noise) ** 2))
-        least = np.maximum(lengths, 0) + floor if self.moments is None else np.maximum(lengths, floor)
+        least = np.maximum(np.sum(sums**2 - noise, axis=1), 2 * math.sqrt(2 * np.sum(noise**2)))
         found = np.asarray(measured @ (sums / np.sqrt(least)[:, None]).T)
         if self.waves is None or self.wave_sums is None:
             return found
@@ -265,6 +313,12 @@ class PrivateClassSums:
         return np.maximum(variances, least), axes
 
 
+def _lengths(sums: Floats, noise: Floats) -> Floats:
+    """Return the squared length of each class's sum less that of noise, and two deviations of it more."""
+    weights = _length_weights(sums, noise)
+    return np.asarray(np.maximum((sums**2 - noise) @ weights, 0) + 2 * math.sqrt(2 * np.sum((weights * noise) ** 2)))
+
+
 def _length_weights(sums: Floats, noise: Floats) -> Floats:
     """Return how much each coordinate counts in a class's length: less where noise is most of what all classes have.
 
@@ -282,7 +336,7 @@ def _second_moments(shape: EmbeddingMap, points: Floats) -> Integers:
     """Return Σ q qᵀ of vectors in coarse steps. Products of a chunk are exact in doubles."""
     total = np.zeros((shape.kept, shape.kept), np.int64)
     for start in range(0, len(points), 1 << 13):
-        coarse = shape.integers(points[start : start + (1 << 13)], _COARSE).astype(np.float64)
+        coarse = shape.integers(points[start : start + (1 << 13)], COARSE).astype(np.float64)
         total += (coarse.T @ coarse).astype(np.int64)
     return total
 

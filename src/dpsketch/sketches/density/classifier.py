@@ -18,7 +18,7 @@ from dpsketch.arrays import Floats
 from dpsketch.bounding import CountedUsers
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular
-from dpsketch.privacy import Budget, Guarantee, Unit, per_record
+from dpsketch.privacy import Budget, Guarantee, PureCost, Unit, per_record
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of
@@ -27,7 +27,8 @@ from dpsketch.sketches.density.class_densities import add_classes, class_kernel,
 from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
 from dpsketch.sketches.density.class_labels import codes_of, listed, public_labels
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec, chosen_records
-from dpsketch.sketches.density.class_sums import fitting_extras
+from dpsketch.sketches.density.class_passes import passes_of
+from dpsketch.sketches.density.class_sums import Extras, fitting_extras
 from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import checked, scikit_learn
 from dpsketch.sketches.density.private import PrivateDensity
@@ -79,6 +80,10 @@ class DensityClassifier(ClassAnswers):
         far ones; for pure ε it sets how many dimensions are kept. A wrong guess costs accuracy, never privacy.
     dims : int, optional
         For the linear kernel: how many dimensions are kept, of public directions or, for pure ε, of random ones.
+    passes : int
+        For the linear kernel and δ > 0: how often the records are read. Later passes release what the classes get
+        wrong, for shares of the same budget, in place of second moments and waves; two to nine of them pay, more the
+        larger ε is. All records must be there at once: ``partial_fit`` has one pass.
     rows : int
         Hash functions to average over.
     power : int
@@ -149,6 +154,7 @@ class DensityClassifier(ClassAnswers):
         public: Any = None,
         expected_records: float | None = None,
         dims: int | None = None,
+        passes: int = 1,
         rows: int = 800,
         power: int = 4,
         bandwidth: float | None = None,
@@ -170,6 +176,7 @@ class DensityClassifier(ClassAnswers):
         self.public = public
         self.expected_records = expected_records
         self.dims = dims
+        self.passes = passes
         self.rows = rows
         self.power = power
         self.bandwidth = bandwidth
@@ -205,9 +212,11 @@ class DensityClassifier(ClassAnswers):
         labels, caveat = public_labels(self.classes, y)
         codes = codes_of(labels, y)
         if self._linear:
-            held = self._started(X.shape[1], labels, caveat)
-            held.update(X, self._vectors(X), codes, users)
-            return self._released(held, seen)
+            held, vectors = self._started(X.shape[1], labels, caveat), self._vectors(X)
+            chosen = held.update(X, vectors, codes, users)
+            return self._released(held, seen, (vectors[chosen], codes[chosen]))
+        if passes_of(self.passes) > 1:
+            raise InvalidInput("passes= goes with the linear kernel, whose sums can be corrected.")
         kernel = class_kernel(self.kernel, X.shape[1], self.power, self.bandwidth)
         spec = density_spec(kernel, X.shape[1], self.rows, self.smoothing, self.unit, self.seed)
         chosen = chosen_records(spec.unit, self.seed, X, codes, users, CountedUsers())[0]
@@ -251,6 +260,8 @@ class DensityClassifier(ClassAnswers):
         """
         if not self._linear:
             raise AttributeError("partial_fit is for the linear kernel, whose sums need no centre: fit others at once.")
+        if self.passes != 1:
+            raise AttributeError("partial_fit reads records once: passes= goes with fit(), which has them all at once.")
         return self._count
 
     def _count(self, X: Any, y: Any, classes: Any = None, users: Any = None) -> Self:
@@ -308,10 +319,14 @@ class DensityClassifier(ClassAnswers):
         )  # fmt: skip
         return model
 
-    def _released(self, held: ClassPartial, seen: dict[str, Any]) -> Self:
+    def _released(
+        self, held: ClassPartial, seen: dict[str, Any], again: tuple[Floats, npt.NDArray[np.intp]] | None = None
+    ) -> Self:
         account = held._account(self.ledger, self.dataset, self.part)
         permit = held.obtain_permit(Budget(self.epsilon, self.delta, self.rho), account)
         sums = held.drawn(permit)
+        if again is not None:
+            sums = sums.corrected(*again, permit, held.spec.extras.passes)
         stated = permit.guarantee(caveat=held.caveat)
         return self._keep(
             sums_=sums, guarantee_=stated, classes_=np.array(held.spec.labels), charge_=permit.charge, **seen
@@ -328,9 +343,14 @@ class DensityClassifier(ClassAnswers):
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
         shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        extras = fitting_extras(
-            budget, unit, shape, self.expected_records, len(labels), self.seed, scaled=self.bounds is not None
-        )
+        passes = passes_of(self.passes)
+        if passes > 1 and isinstance(budget.cost, PureCost):
+            raise InvalidInput("passes= needs δ > 0: pure ε would have to be divided among them.")
+        extras = Extras(passes=passes)
+        if passes == 1:
+            extras = fitting_extras(
+                budget, unit, shape, self.expected_records, len(labels), self.seed, scaled=self.bounds is not None
+            )
         held = ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, extras, self.seed))
         held.caveat = caveat
         return held

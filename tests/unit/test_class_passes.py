@@ -1,0 +1,170 @@
+"""Later passes of a classifier by class sums: what a record may move, what it learns, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch._compiled.vectors import residuals
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.density import class_passes
+from dpsketch.sketches.density.class_passes import correction_shares, residual_sums
+from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+
+RNG = np.random.default_rng(9)
+DIM, CLASSES = 6, 4
+LENGTH = 2.0**28
+
+
+def vectors(n: int) -> tuple[np.ndarray, np.ndarray]:
+    points = RNG.normal(size=(n, DIM))
+    return points / np.linalg.norm(points, axis=1, keepdims=True), RNG.integers(0, CLASSES, n)
+
+
+def model(**changes: Any) -> dps.DensityClassifier:
+    return dps.DensityClassifier(**{"epsilon": 8.0, "delta": 1e-5, "classes": range(CLASSES), "passes": 3, **changes})
+
+
+def test_residuals_are_what_a_softmax_leaves_and_never_too_long() -> None:
+    """Against Python's own exponential, to a step; the squares are held exactly."""
+    inner = np.concatenate(
+        [RNG.normal(size=(60, CLASSES)), np.zeros((1, CLASSES)), 1e9 * RNG.normal(size=(20, CLASSES))]
+    )
+    codes = RNG.integers(0, CLASSES, len(inner))
+    out = np.empty(inner.shape)
+    residuals(inner, codes, 3.0, 4096, out)
+    for line, code, found in zip(inner.tolist(), codes.tolist(), out, strict=True):
+        shares = [math.exp(max(3.0 * (each - max(line)), -700)) for each in line]
+        left = np.array([(c == code) - share / sum(shares) for c, share in enumerate(shares)])
+        left /= max(1.0, float(np.linalg.norm(left)))
+        assert np.all(np.abs(found - 4096 * left) <= 1 + 1e-6)
+        assert np.array_equal(found, np.rint(found))
+        assert sum(int(each) ** 2 for each in found) <= 4096**2
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_record_counts_alike_whatever_it_is_read_with(public: bool) -> None:
+    points, codes = vectors(300)
+    shape = EmbeddingMap.fitted(RNG.normal(size=(50, DIM)), DIM, 3) if public else EmbeddingMap(DIM)
+    directions = RNG.normal(size=(CLASSES, shape.kept))
+    alone = sum(residual_sums(shape, points[i : i + 1], codes[i : i + 1], directions) for i in range(300))
+    assert np.array_equal(residual_sums(shape, points, codes, directions), alone)
+    order = RNG.permutation(300)
+    assert np.array_equal(residual_sums(shape, points[order], codes[order], directions), alone)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e30])
+def test_no_record_moves_a_pass_further_than_is_paid_for(scale: float) -> None:
+    """Directions may be anything that was released; a record that all of them put in another class moves it by 1."""
+    points, codes = vectors(100)
+    points = np.concatenate([points, 1e6 * points, np.zeros((1, DIM)), np.eye(DIM)])
+    codes = np.concatenate([codes, codes, np.zeros(1 + DIM, np.int64)])
+    shape = EmbeddingMap(DIM)
+    directions = scale * np.vstack([-np.eye(DIM)[0], np.eye(DIM)[:3]])
+    moved = [
+        np.sum(residual_sums(shape, points[i : i + 1], codes[i : i + 1], directions).astype(object) ** 2)
+        for i in range(len(points))
+    ]
+    assert max(moved) <= LENGTH**2
+    assert scale == 0.0 or max(moved) > 0.99 * LENGTH**2
+
+
+@pytest.mark.parametrize("unit", [dps.per_record(), dps.per_record(neighbours="replace"), dps.per_user(max_keys=3)])
+def test_every_pass_is_paid_for(unit: dps.Unit) -> None:
+    times = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
+    shares = correction_shares(unit, EmbeddingMap(DIM), 4)
+    assert [share.bound.l2 for share in shares] == [times * LENGTH] * 3
+    assert sum(share.part for share in shares) == pytest.approx(3 / 8)
+    assert len({share.name for share in shares}) == 3
+    points, codes = vectors(40)
+    fitted = model(unit=unit, passes=4).fit(points, codes, np.arange(40) if unit.level == "user" else None)
+    words = fitted.guarantee_.mechanism
+    assert all(share.name in words for share in shares)
+    assert (fitted.guarantee_.epsilon, fitted.guarantee_.delta) == (8.0, 1e-5)
+
+
+def test_a_later_pass_reads_the_records_of_a_user_that_count() -> None:
+    """Five records of one user, of which two count: both passes have two, and the second the same ones."""
+    points = np.eye(DIM)[:5]
+    codes, users = np.array([1, 1, 1, 1, 1]), ["one"] * 5
+    given = {"unit": dps.per_user(max_keys=2), "epsilon": None, "delta": None, "rho": 1e9, "passes": 2}
+    sums = model(**given).fit(points, codes, users).sums_
+    first, second = np.abs(sums.sums).sum(axis=0), np.abs(sums.corrections).sum(axis=0)
+    assert np.sum(first > STEPS / 2) == 2
+    assert np.array_equal(first > STEPS / 2, second > LENGTH / 100)
+
+
+def test_later_passes_learn_what_sums_cannot() -> None:
+    """Classes that differ in a coordinate in which they vary little, beside one in which they vary much."""
+    labels = RNG.integers(0, 2, 4000)
+    side = np.where(labels == 1, 1.0, -1.0)
+    points = np.column_stack([0.15 * side, 0.3 * side + RNG.normal(size=4000), RNG.normal(size=(4000, 2))])
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    with seeded_noise_for_tests_only(1):
+        scores = [
+            model(classes=[0, 1], passes=passes).fit(points[:3000], labels[:3000]).score(points[3000:], labels[3000:])
+            for passes in (1, 3, 17)
+        ]
+    assert scores[0] < scores[1] < scores[2]
+    assert scores[2] > scores[0] + 0.03
+
+
+def test_a_file_holds_the_corrections(tmp_path: Path) -> None:
+    points, codes = vectors(60)
+    fitted = model().fit(points, codes)
+    fitted.save(tmp_path / "model.dps")
+    read = dps.DensityClassifier.load(tmp_path / "model.dps")
+    assert np.array_equal(read.decision_function(points), fitted.decision_function(points))
+    assert np.array_equal(read.sums_.corrections, fitted.sums_.corrections)
+    document = files.read(tmp_path / "model.dps", allow_sensitive=False)
+    for forged in (np.zeros((CLASSES, DIM + 1), np.int64), np.zeros((CLASSES, DIM))):
+        changed = files.Document(document.kind, False, document.header, {**document.arrays, "corrections": forged})
+        files.write(tmp_path / "forged.dps", changed)
+        with pytest.raises(FileRefused):
+            dps.DensityClassifier.load(tmp_path / "forged.dps")
+
+
+def test_one_pass_releases_no_corrections() -> None:
+    points, codes = vectors(60)
+    assert model(passes=1).fit(points, codes).sums_.corrections is None
+    with_guess = model(expected_records=10**9).fit(points, codes).sums_
+    assert with_guess.moments is None
+    assert with_guess.corrections is not None
+
+
+def test_a_ledger_is_charged_once_for_all_passes(tmp_path: Path) -> None:
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("texts", epsilon=8.0, delta=1e-5, unit=dps.per_record())
+    points, codes = vectors(30)
+    model(ledger=ledger, dataset="texts").fit(points, codes)
+    with pytest.raises(dps.errors.BudgetExceeded):
+        model(ledger=ledger, dataset="texts").fit(points, codes)
+
+
+@pytest.mark.parametrize("passes", [0, -1, 33, 2.5, "2", None])
+def test_a_number_of_passes_that_makes_no_sense_is_refused(passes: Any) -> None:
+    with pytest.raises(InvalidInput, match="passes"):
+        model(passes=passes).fit(*vectors(10))
+
+
+def test_where_there_is_one_pass_more_are_refused() -> None:
+    points, codes = vectors(10)
+    for changes in ({"delta": 0}, {"kernel": "angular", "bounds": (-1, 1)}):
+        with pytest.raises(InvalidInput, match="passes"):
+            model(**changes).fit(points, codes)
+    with pytest.raises(AttributeError, match="passes"):
+        model().partial_fit(points, codes)
+    assert model(passes=np.int64(2)).fit(points, codes).sums_.corrections is not None
+
+
+def test_steps_keep_products_exact() -> None:
+    """A chunk's sums of products, and inner products with directions, stay below 2⁵³ in the worst case."""
+    assert (1 << 13) * class_passes._RESIDUAL * STEPS < 2**53
+    assert STEPS * class_passes._FARTHEST * class_passes._DIRECTION * math.isqrt(1 << 14) < 2**53
