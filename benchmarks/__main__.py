@@ -3,6 +3,8 @@
 Everything runs on one core unless a row says otherwise. A row is a dictionary: ``name``, ``ours``, ``theirs``,
 ``ratio`` (above 1 is in our favour; None, like ``theirs``, where nobody else does it), ``unit``, and where a goal was
 set, ``reach``: the least ratio that meets it. ``series`` holds what was measured between, for a figure of growth.
+``draws`` is how many releases an error was measured on, whose noise differs from run to run: only what three standard
+deviations of chance do not explain is then told as a fall.
 
 ``python -m benchmarks --page`` writes page, figures and README anew from the file, and measures nothing.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import re
 import subprocess
@@ -92,8 +95,16 @@ def regressions(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> lis
     return [
         (row, ratio)
         for row, ratio in pairs
-        if ratio is not None and row["ratio"] is not None and row["ratio"] < (1 - FALL) * ratio
+        if ratio is not None and row["ratio"] is not None and row["ratio"] < _least_share(row) * ratio
     ]
+
+
+def _least_share(row: dict[str, Any]) -> float:
+    """Return the least share of its former ratio that a row may have without being told of.
+
+    Root mean squares of n releases stray by 1/√(2n) of themselves; two runs have one each for us and for others.
+    """
+    return min(1 - FALL, math.exp(-3 * math.sqrt(2 / row["draws"]))) if "draws" in row else 1 - FALL
 
 
 if __name__ == "__main__":

@@ -67,6 +67,12 @@ def test_a_ratio_that_fell_by_a_tenth_is_told(now: float | None, told: bool) -> 
     )
 
 
+@pytest.mark.parametrize(("now", "told"), [(0.43, False), (0.41, True)])
+def test_a_fall_that_chance_explains_is_not_told(now: float, told: bool) -> None:
+    row = {"benchmark": "sums", "name": "of keys", "ratio": now, "draws": 24}
+    assert bool(regressions([row], [row | {"ratio": 1.0}])) is told
+
+
 def test_what_was_measured_apart_says_so() -> None:
     row = {"benchmark": "noise", "name": "Laplace", "ours": 1.0, "theirs": 1.0, "ratio": 1.0, "unit": "s"}
     results = {"machine": RESULTS["machine"], "rows": [row, row | {"benchmark": "heavy"}]}

@@ -14,8 +14,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled import plain_messages as plain
 from dpsketch._compiled.expectation import expect
-from dpsketch._compiled.kernel import kernel
+from dpsketch._compiled.kernel import kernel, plain_kernel
+from dpsketch._compiled.plain_messages import SPREADING, STEPS
 from dpsketch.arrays import Floats
 
 __all__ = ["gather", "read", "sweep"]
@@ -24,15 +26,11 @@ Shorts = npt.NDArray[np.float32]
 Cells = npt.NDArray[np.int32]
 Signs = npt.NDArray[np.int8]
 
-_STEPS = 3
-# How much a change of a message's variance counts beside a change of the message. A key whose variances still fall is
-# not done: as long as they are large, the cells of others are trusted less than they could be.
-_SPREADING = 0.005
 # Keys a piece: what is computed for all of their readings at once stays in the first-level cache.
 _PIECE = 48
 
 
-@kernel
+@plain_kernel(plain.gather_seconds, plain.gather)
 def gather(
     cells: Cells, signs: Signs, bases: Floats, offsets: Shorts, variances: Shorts, means: Floats, spreads: Floats
 ) -> None:
@@ -103,7 +101,7 @@ def _locate(
     weighted = freedom > 0.0 and count > 2
     if weighted:
         centre = _median(values, order, skip)
-        for _ in range(_STEPS):
+        for _ in range(STEPS):
             total = 0.0
             moved = 0.0
             for j in range(len(values)):
@@ -185,7 +183,7 @@ def _readings(
     _sorted(values, order)
 
 
-@kernel
+@plain_kernel(plain.sweep_seconds, plain.sweep)
 def sweep(
     cells: Cells,
     signs: Signs,
@@ -245,7 +243,7 @@ def sweep(
                 mean = means[(r + 1) * n + j]
                 variance = rest[(r + 1) * n + j]
                 before = bases[i] + offsets[i, r]
-                change += (mean - before) ** 2 + _SPREADING * abs(variance - variances[i, r])
+                change += (mean - before) ** 2 + SPREADING * abs(variance - variances[i, r])
                 values[r] = before + step * (mean - before)
                 base += values[r]
                 variances[i, r] += step * (variance - variances[i, r])
@@ -259,7 +257,7 @@ def sweep(
                 keys[moving, k] += shares[k, j]
 
 
-@kernel
+@plain_kernel(plain.read_seconds, plain.read)
 def read(
     cells: Cells,
     signs: Signs,

@@ -57,8 +57,7 @@ class Domain:
         place = 0
         for chunk in column.chunks:
             if not pa.types.is_null(chunk.type):
-                values = chunk.fill_null(0).to_numpy(zero_copy_only=False)
-                found[place : place + len(chunk)] = self._shifted(values, _missing(chunk))
+                found[place : place + len(chunk)] = self._shifted(*_numbers(chunk))
             place += len(chunk)
         return found
 
@@ -79,11 +78,6 @@ class Domain:
     def offset(self, name: str, value: Any) -> int:
         """Return the distance from the start of a value that is asked for; refuse one outside."""
         return whole_number(name, value, low=self.start, high=self.end) - self.start
-
-
-def _missing(chunk: pa.Array) -> npt.NDArray[np.bool_]:
-    missing: npt.NDArray[np.bool_] = chunk.is_null().to_numpy(zero_copy_only=False)
-    return missing
 
 
 class DomainSpec(GridSpec):
@@ -114,3 +108,12 @@ class DomainSpec(GridSpec):
     def domain(self) -> Domain:
         """All values that can be counted."""
         return Domain(self.bits, self.start, self.outside)
+
+
+def _numbers(chunk: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return the values, 0 where one is missing, and where that is."""
+    if pa.types.is_integer(chunk.type) and chunk.null_count == 0:  # fill_null and to_numpy would import pandas
+        kind = np.dtype(chunk.type.to_pandas_dtype())
+        values = np.frombuffer(chunk.buffers()[1] or b"", kind, len(chunk), chunk.offset * kind.itemsize)
+        return values, np.zeros(len(chunk), bool)
+    return chunk.fill_null(0).to_numpy(zero_copy_only=False), chunk.is_null().to_numpy(zero_copy_only=False)
