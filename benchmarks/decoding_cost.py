@@ -1,9 +1,9 @@
-"""Processor time and memory of ``decode`` by the number of candidates: ``python -m benchmarks.decoding_cost``.
+"""Time and memory of ``decode`` by the number of candidates: ``python -m benchmarks.decoding_cost [CANDIDATES]…``.
 
 Zipf's law at 5×1024, a fifth of the candidates absent. Each list is decoded in a process of its own, which has decoded
 a short one before, so that nothing is left to load or compile. Memory is the kernel's high-water mark less what the
-process held before, keys included; what is made of it beside the messages is the answer, and a number a key of Python's
-own. On several cores the processor time is divided among them.
+process held before, keys included; some of it is the answer: values, ends, and a number a key of Python's own. On
+several cores the processor time is divided among them; the clock's time is that of a machine that may have more to do.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ release, keys = dps.load(sys.argv[1]), np.load(sys.argv[2])
 release.decode(keys[:3000])
 before = status("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
-sweeps, began = [], time.process_time()
-release.decode(keys, progress=lambda done, most: sweeps.append(done))
-took, peak = time.process_time() - began, status("VmHWM") - before
-memory = f"{peak:.0f} MB, {2**20 * peak / len(keys):.0f} bytes each"
-print(f"{len(keys):>9,} candidates: {took:.2f} s of processor time in {sweeps[-1]} sweeps, {memory}")
+sweeps, began, clock = [], time.process_time(), time.perf_counter()
+answer = release.decode(keys, progress=lambda done, most: sweeps.append(done))
+took, waited, peak = time.process_time() - began, time.perf_counter() - clock, status("VmHWM") - before
+each = 2**20 * peak / len(keys)
+# A list's place and a number of Python's for each key, and three numbers.
+own = (8 * len(keys) + sum(map(sys.getsizeof, answer.key))) / len(keys) + 24
+memory = f"{peak:.0f} MB, {each:.0f} bytes each, {each - own:.0f} beside the answer"
+print(f"{len(keys):>9,} candidates: {took:.2f} s of processor time ({waited:.2f} s) in {sweeps[-1]} sweeps, {memory}")
 """
 
 
 def main() -> None:
     """Measure and print."""
-    for size in SIZES:
+    for size in map(int, sys.argv[1:] or SIZES):
         with tempfile.TemporaryDirectory() as folder:
             release, keys, *_ = Case("cost", zipf(1.05, size * 4 // 5), 5, 1024).release(FIRST_SEED)
             files = Path(folder, "release.dps"), Path(folder, "keys.npy")

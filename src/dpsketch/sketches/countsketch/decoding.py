@@ -100,8 +100,8 @@ class Decoded:
     noise_scale : float
         Standard deviation of the noise in one counter.
     messages : Messages
-        What the other rows say of each candidate's count, those that no row tells apart being one; nothing where plain
-        estimation was better.
+        What the other rows said last of each candidate's count, those that no row tells apart being one, for more
+        candidates to go on from; nothing where plain estimation was better.
     prior : Prior
         The law of counts that was learned; where plain estimation was better, one to begin with.
     plain : Decoded or None
@@ -189,6 +189,10 @@ class Decoded:
             prior = prior.learned(prior.expect(self.values, variances)[1])
         return prior.expect(self.values, variances)[0]
 
+    def without_messages(self) -> Decoded:
+        """Return the same in less memory; more candidates cannot go on from it."""
+        return replace(self, messages=Messages.silent(0, len(self.remaining)))
+
     def of_all(self, prints: Prints, row_keys: Prints) -> Decoded:
         """Return the same of other candidates, all of them read as if they were absent."""
         return replace(self, values=self.read(prints, row_keys), errors=np.full(len(prints), self.error))
@@ -256,7 +260,7 @@ def joint_decode(
             break
     if kept is None:
         return plain.of_all(prints, row_keys)
-    values, errors, sent = exchange.read(kept)
+    values, errors, sent = exchange.values, exchange.errors, exchange.messages
     left = (kept.remaining, kept.spreads, kept.freedom, kept.seen, kept.scores)
     narrow = plain.of_all(prints, row_keys) if table.shape[1] < _NARROW else None
     if twins is None:

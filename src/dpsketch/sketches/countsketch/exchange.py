@@ -80,11 +80,13 @@ class Messages:
     def __getitem__(self, part: slice) -> Messages:
         return Messages(self.bases[part], self.offsets[part], self.variances[part])
 
-    def copy_to(self, other: Messages) -> None:
-        """Write these messages over those of the first keys of another exchange."""
-        other.bases[: len(self)] = self.bases
-        other.offsets[: len(self)] = self.offsets
-        other.variances[: len(self)] = self.variances
+    def copy(self, to: Messages | None) -> Messages:
+        """Write these over the messages of the first keys of another exchange, or of none."""
+        to = Messages.silent(len(self), self.offsets.shape[1]) if to is None else to
+        to.bases[: len(self)] = self.bases
+        to.offsets[: len(self)] = self.offsets
+        to.variances[: len(self)] = self.variances
+        return to
 
     def forget(self, which: npt.NDArray[np.int64]) -> None:
         """Let some keys say nothing again."""
@@ -164,6 +166,11 @@ class Attempt:
     error: float
     prior: Prior
 
+    def unexplained(self) -> npt.NDArray[np.bool_]:
+        """Return which cells are further from nothing than anything explains; none if they are too many to be few."""
+        far = (self.remaining**2 > _UNEXPLAINED**2 * self.spreads).ravel()
+        return far & (np.count_nonzero(far) <= max(_FEW, _SHARE * far.size))
+
 
 class Exchange:
     """Messages between candidates and cells, renewed sweep by sweep.
@@ -174,6 +181,11 @@ class Exchange:
         How many there were since keys were last asked anew, and since the beginning.
     scale : float
         Standard deviation of the noise in one counter.
+    messages : Messages
+        What was said in the last sweep.
+    values, errors : numpy.ndarray
+        What was read of the candidates in the attempt that was kept, and the standard errors of that. Messages are most
+        of what a candidate takes, so that those of that sweep are kept only if some may have to be taken back.
     """
 
     def __init__(self, counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> None:
@@ -182,8 +194,9 @@ class Exchange:
         self._prints, self._row_keys = prints, row_keys
         self.scale = max(noise_scale, LEAST_SCALE)
         self._pseudo = pseudo_places(*counters.shape)
-        self._messages = Messages.silent(len(prints), len(counters))
-        self._kept: Messages | None = None
+        self.messages = Messages.silent(len(prints), len(counters))
+        self.values = self.errors = np.empty(0)
+        self._doubtful: Messages | None = None
         self._changes = np.full(len(prints), np.inf, np.float32)
         self._moving = 0.0
         self._prior = Prior.of(counters, self.scale, signed)
@@ -194,7 +207,7 @@ class Exchange:
 
     def resume(self, sent: Messages) -> None:
         """Go on from what some of the candidates, the first ones, have sent before."""
-        sent.copy_to(self._messages)
+        sent.copy(self.messages)
         self._clear()
 
     def _places(self, chunk: slice) -> tuple[Places, Signs]:
@@ -207,7 +220,7 @@ class Exchange:
         def gather(rows: slice) -> None:
             for chunk in self._chunks:
                 places, signs = places_of(self._prints[chunk], self._row_keys[rows], self._counters.shape[1])
-                sent = self._messages[chunk]
+                sent = self.messages[chunk]
                 state = (sent.bases, sent.offsets[:, rows], sent.variances[:, rows])
                 messages.gather(places, signs, *state, means[rows].ravel(), known[rows].ravel())
 
@@ -234,7 +247,7 @@ class Exchange:
 
         def renew(part: slice) -> None:
             for chunk, keys in zip(self._chunks[part], self._keys[part], strict=True):
-                changes, sent = self._changes[chunk], self._messages[chunk]
+                changes, sent = self._changes[chunk], self.messages[chunk]
                 keys[1] = 0.0
                 messages.sweep(
                     *self._places(chunk),
@@ -290,10 +303,20 @@ class Exchange:
         return Attempt(self._remaining, self._spreads, freedom, seen, seen / np.sqrt(variances), error, self._prior)
 
     def keep(self, attempt: Attempt) -> Attempt:
-        """Keep the messages of this attempt, which later sweeps change."""
-        if self._kept is None:
-            self._kept = Messages.silent(len(self._messages), len(self._counters))
-        self._messages.copy_to(self._kept)
+        """Read the candidates off what this attempt has left, before later sweeps change the messages."""
+        if len(self.values) == 0:
+            self.values, self.errors = np.empty(len(self._prints)), np.empty(len(self._prints))
+        left = (attempt.remaining, attempt.spreads, self.scale)
+
+        def read(part: slice) -> None:
+            for chunk in self._chunks[part]:
+                places, signs = self._places(chunk)
+                sent = self.messages[chunk]
+                self.values[chunk], variances = read_off(places, signs, sent, _OWN, *left, attempt.freedom)
+                self.errors[chunk] = np.sqrt(variances)
+
+        threads.run([partial(read, part) for part in threads.parts(len(self._chunks), 1)])
+        self._doubtful = self.messages.copy(self._doubtful) if attempt.unexplained().any() else None
         return attempt
 
     def doubt(self, kept: Attempt) -> bool:
@@ -303,37 +326,20 @@ class Exchange:
         what does not fit shows in cells of their neighbours. So what was said is forgotten by all who share a cell with
         a key that stands out and is in such a cell.
         """
-        assert self._kept is not None
-        unexplained = (kept.remaining**2 > _UNEXPLAINED**2 * kept.spreads).ravel()
-        if not 0 < np.count_nonzero(unexplained) <= max(_FEW, _SHARE * unexplained.size):
+        if self._doubtful is None:
             return False
+        unexplained = kept.unexplained()
         around = np.zeros(unexplained.size, bool)
         usual = kept.spreads.ravel() / len(self._counters)
         for chunk in self._chunks:
             places, _ = self._places(chunk)
-            far = self._kept.bases[chunk] ** 2 > _STANDS_OUT**2 * usual[places].max(axis=1)
+            far = self._doubtful.bases[chunk] ** 2 > _STANDS_OUT**2 * usual[places].max(axis=1)
             around[places[far & unexplained[places].any(axis=1)]] = True
         if not around.any():
             return False
-        self._kept.copy_to(self._messages)
+        self._doubtful.copy(self.messages)
         for chunk in self._chunks:
-            self._messages[chunk].forget(np.flatnonzero(around[self._places(chunk)[0]].any(axis=1)))
+            self.messages[chunk].forget(np.flatnonzero(around[self._places(chunk)[0]].any(axis=1)))
         self._prior, self.sweeps = kept.prior, 0
         self._clear()
         return True
-
-    def read(self, kept: Attempt) -> tuple[Floats, Floats, Messages]:
-        """Read the candidates off what the attempt that was kept has left: values, standard errors, and messages."""
-        assert self._kept is not None
-        self._messages = self._kept  # lets go of the last sweep's
-        sent, left = self._kept, (kept.remaining, kept.spreads, self.scale)
-        values, errors = np.empty(len(self._prints)), np.empty(len(self._prints))
-
-        def read(part: slice) -> None:
-            for chunk in self._chunks[part]:
-                places, signs = self._places(chunk)
-                values[chunk], variances = read_off(places, signs, sent[chunk], _OWN, *left, kept.freedom)
-                errors[chunk] = np.sqrt(variances)
-
-        threads.run([partial(read, part) for part in threads.parts(len(self._chunks), 1)])
-        return values, errors, sent

@@ -189,9 +189,14 @@ class PrivateCountSketch(KeyedRelease):
         if estimator not in get_args(Shown):
             raise InvalidInput(f"estimator is 'limited', 'unshrunk' or 'posterior_mean', not {estimator!r}.")
         asked, prints = self._fingerprints(candidates)
-        distinct, places = np.unique(prints, return_inverse=True)
+        prints, inverse = np.unique(prints, return_inverse=True)
+        # What a candidate takes beside its answer bounds how many there can be: nothing is held for longer than needed.
+        places = inverse.astype(np.int32)
+        del inverse
         keys, scale = row_keys(self.spec.seed, self.spec.rows), self.noise_scale / self.spec.grid
-        decoded = joint_decode(self.table, distinct, keys, scale, signed=self.signed, progress=progress)
+        found = joint_decode(self.table, prints, keys, scale, signed=self.signed, progress=progress)
+        decoded = found.without_messages()
+        del prints, found
         shown, half = decoded.shown(estimator), decoded.half_widths(confidence)
         # A posterior mean may lie outside: of a reading far below zero it is nearly zero.
         low, high = np.minimum(shown, decoded.values - half), np.maximum(shown, decoded.values + half)
