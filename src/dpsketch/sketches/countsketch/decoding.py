@@ -231,9 +231,8 @@ def joint_decode(
     plain = _plain(counters, noise_scale, signed)
     if len(table) < LEAST_ROWS or len(prints) == 0:
         return plain.of_all(prints, row_keys)
-    exchange = Exchange(counters, prints, row_keys, noise_scale, signed)
-    if start is not None:
-        exchange.resume(start.messages)
+    sent = None if start is None else start.messages
+    exchange = Exchange(counters, prints, row_keys, noise_scale, signed, sent)
     kept, least = None, plain.error
     for _ in range(1 + _RESTARTS):
         better = _settled(exchange, least, progress)
