@@ -84,7 +84,7 @@ def top(
     decoded : bool
         Whether the candidates are estimated together (:func:`decode`).
     progress : callable, optional
-        What :func:`decode` tells how far it is.
+        What :func:`decode`, or a search for keys level by level, tells how far it is.
     """
     whole_number("n", _ALL if n is None else n, low=1, high=_ALL)
     if threshold is not None and not math.isfinite(real_number("threshold", threshold)):
@@ -92,7 +92,7 @@ def top(
     if decoded:
         found = _largest_decoded(release, n, candidates, confidence, key_type, progress)
     else:
-        found = _top(release, _ALL if n is None else n, candidates, confidence, key_type)
+        found = _top(release, _ALL if n is None else n, candidates, confidence, key_type, progress)
     passing = len(found) if threshold is None else int(np.count_nonzero(found.value >= threshold))
     if found and not passing:
         return replace(found[:0], note=f"no estimate reaches {threshold:g}; the largest is {found.value[0]:.6g}.")
@@ -121,7 +121,12 @@ def _largest_decoded(
 
 
 def _top(
-    release: Any, n: int, candidates: list[Any] | None, confidence: float, key_type: KeyType | None = None
+    release: Any,
+    n: int,
+    candidates: list[Any] | None,
+    confidence: float,
+    key_type: KeyType | None,
+    progress: Callable[[int, int], None] | None,
 ) -> Estimates:
     kind = KINDS[release.kind]
     if "top" not in kind.answers:
@@ -133,7 +138,8 @@ def _top(
             "or dpsketch run heavy … where no key may be stored."
         )
     listed = None if candidates is None else typed_keys(candidates, release.key_type, key_type, release.key_columns)
-    found: Estimates = release.top(n, candidates=listed, confidence=confidence)
+    told = {"progress": progress} if release.searches else {}
+    found: Estimates = release.top(n, candidates=listed, confidence=confidence, **told)
     return replace(found, counts=release.counts)
 
 

@@ -148,6 +148,11 @@ class Release(ABC):
         """Whether this one can list keys without candidates, where its kind can."""
         return True
 
+    @property
+    def searches(self) -> bool:
+        """Whether it has to search for keys to list them without candidates; then ``top`` tells its progress."""
+        return False
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the release to a ``.dps`` file that anyone may read."""
         files.write(path, self.to_document())

@@ -111,6 +111,28 @@ def test_a_column_that_is_misspelt_lists_those_of_a_schema(dpsketch: Any, tmp_pa
     assert "'origin', 'dest'" in refused.err
 
 
+def test_a_search_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Level by level, and the answer is the one without it; candidates are not searched for."""
+    (tmp_path / "words.csv").write_text("word\n" + "often\n" * 3000)
+    dpsketch("run", "heavy", "words.csv", "--key", "word", "--key-bytes", "6", *BUDGET, "-o", "heavy.dps")
+    plain = dpsketch("top", "heavy.dps", "--json").json
+    told: list[Any] = []
+
+    @contextmanager
+    def bar(what: str) -> Iterator[Callable[[Any], None]]:
+        told.append(what)
+        yield told.append
+
+    monkeypatch.setattr("dpsketch.cli.query.progress_bar", bar)
+    assert dpsketch("top", "heavy.dps", "--json").json == plain
+    assert told[0] == "searching"
+    assert [(state.done, state.total, state.unit) for state in told[-4:]] == [(i, 4, "levels") for i in range(1, 5)]
+    told.clear()
+    (tmp_path / "list.txt").write_text("often\n")
+    dpsketch("top", "heavy.dps", "--candidates", "list.txt")
+    assert told == []
+
+
 @pytest.mark.usefixtures("words")
 def test_decoding_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweep by sweep, for both commands, and the answer is the one without it."""

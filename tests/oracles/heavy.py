@@ -6,6 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
+from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from oracles import bounding, hashing
 
 Table = list[list[int]]
@@ -111,3 +114,28 @@ def user_tree(
             distinct.append(list(prefixes.items()))
         tables.append(bounding.table(distinct, row_keys, shape.width, limit)[0])
     return dense, tables, sum(amount for run in runs.values() for _, amount in run)
+
+
+def frequent(
+    counters: np.ndarray, prints: np.ndarray, row_keys: np.ndarray, noise_scale: float, needed: float
+) -> tuple[np.ndarray, float]:
+    """Return who has what is needed in one level, decoding all with half of it, and the error of an estimate there."""
+
+    width = counters.shape[1]
+    cells = np.array([[hashing.cell(int(each), int(key), width) for key in row_keys] for each in prints])
+
+    def reaching(table: np.ndarray, least: float) -> np.ndarray:
+        values = table[np.arange(len(row_keys)), cells[:, :, 0]] * cells[:, :, 1]
+        return np.flatnonzero(np.median(values, axis=1) >= least)
+
+    def decode(places: np.ndarray) -> Decoded:
+        return joint_decode(counters, prints[places], row_keys, noise_scale)
+
+    held = reaching(counters, needed / 2)
+    decoded = decode(held)
+    for _ in range(4):
+        held = np.union1d(held, reaching(decoded.remaining, needed))
+        decoded = decode(held)
+    held = held[decoded.values >= needed / 2]
+    decoded = decode(held)
+    return held[decoded.values >= needed], decoded.error

@@ -160,8 +160,11 @@ def test_children_are_all_that_may_follow(words: list[bytes], size: int) -> None
     for depth in range(size):
         reaching = keys.reaching(depth)
         live = keys if reaching is None else keys.take(np.flatnonzero(reaching))
-        children = live.cut(depth).children(depth)
-        assert len(children) == 257 * len(live)
+        parents = live.cut(depth)
+        children = parents.children(depth, np.arange(257 * len(live)))
+        assert np.array_equal(parents.children_prints(depth), children.prints())
+        some = np.arange(257 * len(live))[::-5]
+        assert parents.children(depth, some).plain() == children.take(some).plain()
         prints = children.prints().reshape(len(live), 257)
         for own, wanted in zip(prints, live.cut(depth + 1).prints(), strict=True):
             assert len(set(own.tolist())) == 257

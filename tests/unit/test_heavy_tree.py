@@ -93,6 +93,29 @@ def test_distinct_prefixes_equals_oracle() -> None:
         assert list(zip(kept_prints[run].tolist(), kept_units[run].tolist(), strict=True)) == list(expected.items())
 
 
+@pytest.mark.parametrize("depth", [0, 1, 7, 33])
+def test_hash_following_equals_oracle(depth: int) -> None:
+    texts = [bytes((17 * i + j) % 256 for j in range(depth)) for i in range(3)]
+    letters = np.frombuffer(b"".join(texts), np.uint8).reshape(3, depth)
+    hashes = np.empty((3, 257), np.uint64)
+    kernels.hash_following(letters, np.uint64(42), hashes)
+    following = [[text, *(text + bytes([byte]) for byte in range(256))] for text in texts]
+    assert hashes.tolist() == [[hashing_oracle.fingerprint(text) for text in line] for line in following]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_rows_reaching_equals_oracle(rows: int) -> None:
+    """More keys than a piece has, and values that are just enough."""
+    rng = np.random.default_rng(3)
+    table = rng.integers(-4, 5, (rows, 7)).astype(np.float64)
+    prints = rng.integers(0, 2**64, 4100, dtype=np.uint64, endpoint=False)
+    row_keys = np.array(hashing_oracle.row_keys(1, rows), np.uint64)
+    counts = np.empty(len(prints), np.uint8)
+    kernels.rows_reaching(table, prints, row_keys, 2.0, counts)
+    values = hashing_oracle.row_values(table.tolist(), prints.tolist(), row_keys.tolist())
+    assert counts.tolist() == [sum(value >= 2 for value in line) for line in values]
+
+
 def test_kernels_are_right_without_the_compiler() -> None:
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}

@@ -1,4 +1,4 @@
-"""A prefix tree's own loops: the cell of a short text, adding to cells, and one user's distinct prefixes.
+"""A prefix tree's own loops: the cell of a short text, adding to cells, one user's distinct prefixes, what follows one.
 
 Hashing of prefixes is in :mod:`dpsketch._compiled.xxh64`; tables are filled and read by the kernels of CountSketch.
 """
@@ -8,14 +8,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled.countsketch import row_values
 from dpsketch._compiled.kernel import kernel, plain_kernel
+from dpsketch._compiled.xxh64 import hash_ranges
 from dpsketch.arrays import Integers, Words
 
-__all__ = ["add_units", "distinct_prefixes", "text_cells"]
+__all__ = ["add_units", "distinct_prefixes", "hash_following", "rows_reaching", "text_cells"]
 
 # About how long it takes without the compiler to number a byte of a text, and to add to a cell.
 BYTE_SECONDS = 20e-9
 ADD_SECONDS = 10e-9
+
+# Keys a piece while reading: their cells stay in the second-level cache.
+_PIECE = 4096
 
 
 def _text_cells(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers, depth: int, cells: Integers) -> None:
@@ -99,3 +104,40 @@ def distinct_prefixes(
                 kept_units[end] = units[i]
                 end += 1
         kept_starts[u + 1] = end
+
+
+@kernel
+def hash_following(letters: npt.NDArray[np.uint8], seed: np.uint64, hashes: Words) -> None:
+    """Fill in, for each line of letters, XXH64 of the text itself and of it with each byte that may follow.
+
+    ``hashes`` has a line of 257 for each.
+    """
+    n, depth = letters.shape
+    size = depth + 1
+    texts = np.empty(257 * size, np.uint8)
+    starts = size * np.arange(257)
+    stops = starts + size
+    stops[0] -= 1
+    for byte in range(256):
+        texts[(byte + 1) * size + depth] = byte
+    for i in range(n):
+        for start in starts:
+            texts[start : start + depth] = letters[i]
+        hash_ranges(texts, starts, stops, seed, hashes[i])
+
+
+@kernel
+def rows_reaching(
+    table: npt.NDArray[np.float64], prints: Words, row_keys: Words, least: float, counts: npt.NDArray[np.uint8]
+) -> None:
+    """Fill in, for each key, in how many rows its counter times its sign is at least ``least``.
+
+    A middle value of the rows is at least that where half of them and one are: no value has to be sorted.
+    """
+    for start in range(0, len(prints), _PIECE):
+        values = row_values(table, prints[start : start + _PIECE], row_keys)
+        for i in range(len(values)):
+            count = 0
+            for r in range(len(row_keys)):
+                count += 1 if values[i, r] >= least else 0
+            counts[start + i] = count

@@ -85,7 +85,7 @@ def query(
         raise InvalidInput("--decode is an estimator of its own: drop --estimator.")
     if decoded:
         with progress_bar("decoding") as bar:
-            found = decode(release, asked, confidence, stated, progress=_sweeps(bar))
+            found = decode(release, asked, confidence, stated, progress=_steps(bar, "sweeps"))
     else:
         found = answer(release, asked, confidence, estimator, stated)
     forms.show(found, release.guarantee, release.key_columns)
@@ -124,20 +124,21 @@ def top(
     listed = None if candidates is None else read_lines(candidates)
     most = _SHOWN if n is None and threshold is None else n
     stated = _stated(key_type, release)
-    with progress_bar("decoding") if decoded else nullcontext() as bar:
+    what, unit = ("decoding", "sweeps") if decoded else ("searching", "levels")
+    with progress_bar(what) if decoded or (listed is None and release.searches) else nullcontext() as bar:
         found = answers.top(
-            release, most, listed, confidence, stated, threshold=threshold, decoded=decoded, progress=_sweeps(bar)
+            release, most, listed, confidence, stated, threshold=threshold, decoded=decoded, progress=_steps(bar, unit)
         )
     forms.show(found, release.guarantee, release.key_columns)
 
 
-def _sweeps(bar: Callable[[Progress], None] | None) -> Callable[[int, int], None] | None:
-    """Return what moves a bar with the sweeps of joint decoding; None where none is drawn."""
+def _steps(bar: Callable[[Progress], None] | None, unit: str) -> Callable[[int, int], None] | None:
+    """Return what moves a bar with the sweeps of joint decoding or the levels of a search; None where none is drawn."""
     if bar is None:
         return None
     from dpsketch.sources.values import Progress
 
-    return lambda done, most: bar(Progress(done, most, "sweeps"))
+    return lambda done, most: bar(Progress(done, most, unit))
 
 
 def inspect(

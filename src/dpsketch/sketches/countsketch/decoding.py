@@ -247,9 +247,8 @@ def joint_decode(
     if len(table) < LEAST_ROWS or len(prints) == 0:
         return plain.of_all(prints, row_keys)
     twins = find_twins(prints, row_keys, table.shape[1])
-    exchange = Exchange(counters, prints if twins is None else prints[twins.first], row_keys, noise_scale, signed)
-    if start is not None:
-        exchange.resume(start.messages)
+    listed = prints if twins is None else prints[twins.first]
+    exchange = Exchange(counters, listed, row_keys, noise_scale, signed, None if start is None else start.messages)
     kept, least = None, plain.error
     for _ in range(1 + _RESTARTS):
         better = _settled(exchange, least, progress)

@@ -18,7 +18,7 @@ from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled import expectation, messages
 from dpsketch.arrays import Floats
-from dpsketch.sketches.countsketch.location import pseudo_places, root_mean_square
+from dpsketch.sketches.countsketch.location import PSEUDO_KEYS, pseudo_places, root_mean_square
 
 __all__ = ["CHUNK", "LEAST_SCALE", "ROUND", "Attempt", "Exchange", "Messages", "Prior", "places_of", "read_off"]
 
@@ -54,6 +54,8 @@ LEAST_SCALE = 1e-4
 _UNEXPLAINED = 8.0
 _FEW, _SHARE = 8, 0.01
 _STANDS_OUT = 5.0
+# Cells of keys that are fewer than this are not worth a thread.
+_FEW_CELLS = 1 << 14
 # Keys whose cells are worked out at a time. They are not kept: to hash again costs less than to hold.
 CHUNK = 1 << 12
 
@@ -77,7 +79,7 @@ class Messages:
     def __len__(self) -> int:
         return len(self.bases)
 
-    def __getitem__(self, part: slice) -> Messages:
+    def __getitem__(self, part: slice | npt.NDArray[np.int64]) -> Messages:
         return Messages(self.bases[part], self.offsets[part], self.variances[part])
 
     def copy(self, to: Messages | None) -> Messages:
@@ -182,19 +184,30 @@ class Exchange:
     scale : float
         Standard deviation of the noise in one counter.
     messages : Messages
-        What was said in the last sweep.
+        What was said in the last sweep; later ones change it. What some of the candidates, the first ones, have sent
+        before, may be gone on from.
     values, errors : numpy.ndarray
         What was read of the candidates in the attempt that was kept, and the standard errors of that. Messages are most
         of what a candidate takes, so that those of that sweep are kept only if some may have to be taken back.
     """
 
-    def __init__(self, counters: Floats, prints: Prints, row_keys: Prints, noise_scale: float, signed: bool) -> None:
+    def __init__(
+        self,
+        counters: Floats,
+        prints: Prints,
+        row_keys: Prints,
+        noise_scale: float,
+        signed: bool,
+        sent: Messages | None = None,
+    ) -> None:
         self.sweeps = self.sweeps_in_all = 0
         self._counters = counters
         self._prints, self._row_keys = prints, row_keys
         self.scale = max(noise_scale, LEAST_SCALE)
         self._pseudo = pseudo_places(*counters.shape)
         self.messages = Messages.silent(len(prints), len(counters))
+        if sent is not None:
+            sent.copy(self.messages)
         self.values = self.errors = np.empty(0)
         self._doubtful: Messages | None = None
         self._changes = np.full(len(prints), np.inf, np.float32)
@@ -205,10 +218,10 @@ class Exchange:
         self._keys = np.zeros((len(self._chunks), 2, len(self._prior.weights)))
         self._clear()
 
-    def resume(self, sent: Messages) -> None:
-        """Go on from what some of the candidates, the first ones, have sent before."""
-        sent.copy(self.messages)
-        self._clear()
+    @property
+    def left(self) -> tuple[Floats, Floats, float]:
+        """What the messages leave of the table, the variance of each of its cells, and the noise's own scale."""
+        return self._remaining, self._spreads, self.scale
 
     def _places(self, chunk: slice) -> tuple[Places, Signs]:
         return places_of(self._prints[chunk], self._row_keys, self._counters.shape[1])
@@ -225,17 +238,22 @@ class Exchange:
                 messages.gather(places, signs, *state, means[rows].ravel(), known[rows].ravel())
 
         # A row is added up by one thread, so that the bits do not depend on their number.
-        threads.run([partial(gather, part) for part in threads.parts(len(self._row_keys), 1)])
+        threads.run(
+            [
+                partial(gather, part)
+                for part in threads.parts(len(self._row_keys), 1 + _FEW_CELLS // (1 + len(self._prints)))
+            ]
+        )
         self._remaining = self._counters - means
         spreads = self.scale**2 + known
         unlisted = float(np.median(self._remaining**2 / _MEDIAN_SQUARE - spreads))
         self._spreads = spreads + max(0.0, unlisted)
 
-    def _tolerance(self) -> float:
-        """Return the mean square by which messages may still move."""
+    def _tolerance(self, part: float = _SETTLED) -> float:
+        """Return the mean square by which messages may still move, at most so large a part of an estimate's error."""
         crowd = max(1.0, float(len(self._prints) / self._counters.shape[1]))
         variance = float(np.mean(self._spreads)) / len(self._counters)
-        return _SETTLED**2 * variance / crowd
+        return part**2 * variance / crowd
 
     def sweep(self) -> None:
         """Renew the messages, all of them once in a round and otherwise those that still move."""
@@ -276,20 +294,19 @@ class Exchange:
         self.sweeps_in_all += 1
         self._clear()
 
-    def has_settled(self) -> bool:
-        """Whether the messages have stopped moving."""
-        return self.sweeps > ROUND and float(np.mean(self._changes, dtype=np.float64)) < self._tolerance()
+    def has_settled(self, part: float = _SETTLED) -> bool:
+        """Whether the messages have stopped moving: on average, by more than this part of an estimate's error."""
+        return self.sweeps > ROUND and float(np.mean(self._changes, dtype=np.float64)) < self._tolerance(part)
 
-    def attempt(self) -> Attempt:
-        """Find the reading that suits what is left of the table, by pseudo-keys."""
-        places, signs = self._pseudo
+    def attempt(self, pseudo_keys: int = PSEUDO_KEYS) -> Attempt:
+        """Find the reading that suits what is left of the table, by so many pseudo-keys."""
+        places, signs = (each[:pseudo_keys] for each in self._pseudo)
         silent = Messages.silent(len(places), len(self._counters))
-        left = (self._remaining, self._spreads, self.scale)
         tried: dict[float, tuple[Floats, Floats]] = {}
 
         def attempt(part: slice) -> None:
             for freedom in _READINGS[part]:
-                tried[freedom] = read_off(places, signs, silent, 1.0, *left, freedom)
+                tried[freedom] = read_off(places, signs, silent, 1.0, *self.left, freedom)
 
         threads.run([partial(attempt, part) for part in threads.parts(len(_READINGS), 1)])
         best: tuple[float, float] | None = None

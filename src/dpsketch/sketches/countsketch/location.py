@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, assert_never
 
 import numpy as np
@@ -111,6 +112,7 @@ def pseudo_cells(table: Cells) -> Floats:
     return cells * signs.astype(np.float64)
 
 
+@lru_cache(maxsize=4)
 def pseudo_places(rows: int, width: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
     """Return where such keys lie, cells being numbered row after row, and their signs there."""
     steps = np.arange(1, PSEUDO_KEYS + 1, dtype=np.uint64)
@@ -121,4 +123,5 @@ def pseudo_places(rows: int, width: int) -> tuple[npt.NDArray[np.int32], npt.NDA
         columns = ((mixed >> np.uint64(32)) * np.uint64(width)) >> np.uint64(32)
         places[:, row] = row * width + columns.astype(np.int64)
         signs[:, row] = 1 - 2 * (mixed & np.uint64(1)).astype(np.int8)
+    places.flags.writeable = signs.flags.writeable = False
     return places, signs

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch._compiled.heavy import text_cells
+from dpsketch._compiled.heavy import hash_following, text_cells
 from dpsketch._compiled.xxh64 import hash_integers, hash_ranges
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import FINGERPRINT_SEED, KeyType
@@ -48,8 +48,11 @@ class Keys(Protocol):
     def reaching(self, depth: int) -> Marks | None:
         """Mark those that have ``depth`` bytes; None if all have."""
 
-    def children(self, depth: int) -> Self:
-        """Return every prefix that goes on from one of these, all of ``depth`` bytes, or ends there."""
+    def children_prints(self, depth: int) -> Prints:
+        """Return the fingerprints of every prefix that goes on from one of these, all of ``depth`` bytes."""
+
+    def children(self, depth: int, places: Places) -> Self:
+        """Return those prefixes, or texts that end there, at some places among them all."""
 
     def cells(self, depth: int) -> Places:
         """Return the numbers of prefixes of at most ``depth`` bytes, for a level kept cell by cell."""
@@ -87,10 +90,14 @@ class IntegerKeys:
     def reaching(self, depth: int) -> None:
         """All have every byte."""
 
-    def children(self, depth: int) -> Self:
-        """Return the 256 integers that go on from each of these."""
-        following = (self.values[:, np.newaxis] << np.uint64(8)) | np.arange(256, dtype=np.uint64)
-        return type(self)(following.ravel(), depth + 1)
+    def children_prints(self, depth: int) -> Prints:
+        """Return the fingerprints of the 256 integers that go on from each of these."""
+        return self.children(depth, np.arange(256 * len(self))).prints()
+
+    def children(self, depth: int, places: Places) -> Self:
+        """Return the integers at some places among the 256 that go on from each of these."""
+        last = (places & 255).astype(np.uint64)
+        return type(self)((self.values[places >> 8] << np.uint64(8)) | last, depth + 1)
 
     def cells(self, depth: int) -> Places:
         """Return the leading bytes as a number."""
@@ -138,14 +145,19 @@ class TextKeys:
         marks: Marks = self.lengths >= depth
         return None if marks.all() else marks
 
-    def children(self, depth: int) -> Self:
-        """Return, for each of these, itself (the text that ends here) and it with each byte that may follow."""
-        letters = np.zeros((len(self), 257, self.size), np.uint8)
-        letters[:, :, :depth] = self._letters(depth)[:, np.newaxis, :]
-        letters[:, 1:, depth] = np.arange(256, dtype=np.uint8)
-        lengths = np.full((len(self), 257), depth + 1, np.int64)
-        lengths[:, 0] = depth
-        return type(self)(letters.ravel(), _steps(letters.size, self.size), lengths.ravel(), self.size)
+    def children_prints(self, depth: int) -> Prints:
+        """Return the fingerprints of each of these, which ends here, and of it with each byte that may follow."""
+        hashes = np.empty((len(self), 257), np.uint64)
+        hash_following(self._letters(depth), FINGERPRINT_SEED, hashes)
+        return hashes.ravel()
+
+    def children(self, depth: int, places: Places) -> Self:
+        """Return those at some places among all texts that end here or go on by a byte, 257 for each of these."""
+        parents, last = np.divmod(places, 257)
+        letters = np.zeros((len(places), self.size), np.uint8)
+        letters[:, :depth] = self._letters(depth)[parents]
+        letters[:, depth] = np.maximum(last - 1, 0)
+        return type(self)(letters.ravel(), _steps(letters.size, self.size), depth + (last > 0), self.size)
 
     def cells(self, depth: int) -> Places:
         """Return their numbers among the texts of at most ``depth`` bytes."""

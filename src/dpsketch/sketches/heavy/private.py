@@ -84,10 +84,18 @@ class PrivateHeavyHitters(KeyedRelease):
         return self.spec.grid * self._found.threshold
 
     @property
+    def searches(self) -> bool:
+        """Whether keys are searched for: yes, from level to level."""
+        return True
+
+    @property
     def _found(self) -> Found:
+        return self._search(None)
+
+    def _search(self, progress: Callable[[int, int], None] | None) -> Found:
         # A function of the release alone, so it is worked out once.
         if "found" not in self._known:
-            self._known["found"] = find(self)
+            self._known["found"] = find(self, progress)
         return self._known["found"]
 
     def __repr__(self) -> str:
@@ -101,6 +109,7 @@ class PrivateHeavyHitters(KeyedRelease):
         threshold: float | None = None,
         candidates: Any = None,
         confidence: float = 0.95,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Estimates:
         """Return the most frequent keys, largest first, without being told any.
 
@@ -117,6 +126,9 @@ class PrivateHeavyHitters(KeyedRelease):
         confidence : float
             The intervals hold for all keys listed at once with this probability, although the keys were picked by the
             very noise they are about. A key whose interval reaches 0 may be absent, and is not listed.
+        progress : callable, optional
+            Is told after each level of the tree how many were searched, and how many there are. It begins again with
+            each threshold that is tried; a release that was searched before tells nothing.
         """
         confidence = probability("confidence", confidence)
         limit = None if n is None else whole_number("n", n, low=1, high=2**31)
@@ -125,7 +137,7 @@ class PrivateHeavyHitters(KeyedRelease):
             raise InvalidInput("threshold must be a finite number.")
         if candidates is not None:
             return self._top_of(candidates, limit, threshold, confidence)
-        found, grid = self._found, self.spec.grid
+        found, grid = self._search(progress), self.spec.grid
         half = found.half_widths(confidence)
         asked = 0.0 if threshold is None else threshold / grid
         listed = np.flatnonzero((found.values > half) & (found.values >= asked))
