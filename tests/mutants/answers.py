@@ -312,11 +312,37 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-one-look",
-        "sketches/heavy/search.py",
-        "_LOOKS = 4",
-        "_LOOKS = 1",
+        "sketches/heavy/level.py",
+        "_LOOKS, _MANY = 4, 16",
+        "_LOOKS, _MANY = 0, 16",
         "tests/unit/test_heavy_lowest.py -k two_thousand",
         "keys that others hide are not looked for again when those are known",
+    ),
+    Mutant(
+        "tree-forgets-clear-prefixes",
+        "sketches/heavy/level.py",
+        "            self.held = np.append(self.held, places)\n"
+        "            self._exchange = self._begun(self._exchange.sent)",
+        "            self.held = places\n"
+        "            self._exchange = self._begun(Messages.silent(0, len(self._level.counters)))",
+        "tests/unit/test_heavy_level.py -k whom_the_slow_search_passes",
+        "whoever joins takes the place of the prefixes that were explained before",
+    ),
+    Mutant(
+        "tree-lists-by-the-threshold-alone",
+        "sketches/heavy/private.py",
+        "(found.values > half) & (found.values >= asked)",
+        "found.values >= asked",
+        "tests/unit/test_heavy_lowest.py -k one_row",
+        "a key that passes the threshold is listed, although its interval reaches zero",
+    ),
+    Mutant(
+        "tree-needs-nothing-of-what-is-left",
+        "sketches/heavy/search.py",
+        "if checked and level.needs(passed.left) > NEARLY * threshold:",
+        "if False:",
+        "tests/unit/test_heavy_level.py -k three_crowded_rows",
+        "a threshold holds, whatever error its own search has left",
     ),
     Mutant(
         "decoding-lists-by-own-errors",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.countsketch import row_values
 from dpsketch._compiled.kernel import kernel, plain_kernel
-from dpsketch._compiled.xxh64 import hash_ranges
+from dpsketch._compiled.xxh64 import hash_one
 from dpsketch.arrays import Integers, Words
 
 __all__ = ["add_units", "distinct_prefixes", "hash_following", "rows_reaching", "text_cells"]
@@ -113,17 +113,14 @@ def hash_following(letters: npt.NDArray[np.uint8], seed: np.uint64, hashes: Word
     ``hashes`` has a line of 257 for each.
     """
     n, depth = letters.shape
-    size = depth + 1
-    texts = np.empty(257 * size, np.uint8)
-    starts = size * np.arange(257)
-    stops = starts + size
-    stops[0] -= 1
-    for byte in range(256):
-        texts[(byte + 1) * size + depth] = byte
+    text = np.empty(depth + 1, np.uint8)
     for i in range(n):
-        for start in starts:
-            texts[start : start + depth] = letters[i]
-        hash_ranges(texts, starts, stops, seed, hashes[i])
+        for j in range(depth):
+            text[j] = letters[i, j]
+        hashes[i, 0] = hash_one(text, 0, depth, seed)
+        for byte in range(256):
+            text[depth] = byte
+            hashes[i, byte + 1] = hash_one(text, 0, depth + 1, seed)
 
 
 @kernel

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpsketch._compiled.kernel import part, plain_kernel
 
-__all__ = ["hash_integers", "hash_ranges", "hash_slices"]
+__all__ = ["hash_integers", "hash_one", "hash_ranges", "hash_slices"]
 
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -172,7 +172,8 @@ def _longest(starts: npt.NDArray[Any], stops: npt.NDArray[Any]) -> int:
 
 
 @part
-def _hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> Any:
+def hash_one(data: npt.NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> Any:
+    """Return XXH64 of ``data[start:stop]``."""
     length = np.uint64(stop - start)
     if stop - start >= 32:
         v1 = seed + P1 + P2
@@ -219,7 +220,7 @@ def hash_slices(
 ) -> None:
     """Fill in ``hashes[i]`` with XXH64 of ``data[offsets[i]:offsets[i + 1]]``."""
     for i in range(len(hashes)):
-        hashes[i] = _hash_one(data, int(offsets[i]), int(offsets[i + 1]), seed)
+        hashes[i] = hash_one(data, int(offsets[i]), int(offsets[i + 1]), seed)
 
 
 @plain_kernel(
@@ -237,7 +238,7 @@ def hash_ranges(
 ) -> None:
     """Fill in ``hashes[i]`` with XXH64 of ``data[starts[i]:stops[i]]``; ranges may overlap."""
     for i in range(len(hashes)):
-        hashes[i] = _hash_one(data, starts[i], stops[i], seed)
+        hashes[i] = hash_one(data, starts[i], stops[i], seed)
 
 
 @plain_kernel(lambda keys, seed, hashes: _seconds(0, 8 * len(keys)), _hash_integers)

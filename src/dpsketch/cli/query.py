@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -124,15 +124,18 @@ def top(
     listed = None if candidates is None else read_lines(candidates)
     most = _SHOWN if n is None and threshold is None else n
     stated = _stated(key_type, release)
-    what, unit = ("decoding", "sweeps") if decoded else ("searching", "levels")
-    with progress_bar(what) if decoded or (listed is None and release.searches) else nullcontext() as bar:
+    unit: Literal["sweeps", "levels"] = "sweeps" if decoded else "levels"
+    long = decoded or (listed is None and release.searches)
+    with progress_bar("decoding" if decoded else "searching") if long else nullcontext() as bar:
         found = answers.top(
             release, most, listed, confidence, stated, threshold=threshold, decoded=decoded, progress=_steps(bar, unit)
         )
     forms.show(found, release.guarantee, release.key_columns)
 
 
-def _steps(bar: Callable[[Progress], None] | None, unit: str) -> Callable[[int, int], None] | None:
+def _steps(
+    bar: Callable[[Progress], None] | None, unit: Literal["sweeps", "levels"]
+) -> Callable[[int, int], None] | None:
     """Return what moves a bar with the sweeps of joint decoding or the levels of a search; None where none is drawn."""
     if bar is None:
         return None

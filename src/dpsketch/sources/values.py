@@ -164,7 +164,7 @@ class Progress:
 
     done: int
     total: int | None
-    unit: Literal["bytes", "rows", "sweeps"]
+    unit: Literal["bytes", "rows", "sweeps", "levels"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,7 +300,7 @@ class Exchange:
 
     def attempt(self, pseudo_keys: int = PSEUDO_KEYS) -> Attempt:
         """Find the reading that suits what is left of the table, by so many pseudo-keys."""
-        places, signs = (each[:pseudo_keys] for each in self._pseudo)
+        places, signs = self._pseudo[0][:pseudo_keys], self._pseudo[1][:pseudo_keys]
         silent = Messages.silent(len(places), len(self._counters))
         tried: dict[float, tuple[Floats, Floats]] = {}
 

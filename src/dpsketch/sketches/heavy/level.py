@@ -42,7 +42,7 @@ __all__ = ["BRANCHING", "INNER", "PLAUSIBLE", "Left", "Level", "Passed", "scale_
 INNER = 0.6
 # Who has this part of what is needed is worth decoding; in the last level, if a crowd has, who is left this part of it.
 PLAUSIBLE = 0.5
-_CROWD, _DOUBTFUL = 1 << 14, 0.25
+_CROWD, _DOUBTFUL = 1 << 13, 0.25
 # How many standard errors a threshold must have at the last level (a million children are looked at, and none of them
 # may pass by chance) and 0.6 of it above (where the next level takes back what passed by chance).
 _LEAF_ERRORS = 5.5
@@ -267,5 +267,5 @@ class _Explanation:
 
     def _read(self, places: Places, sent: Messages) -> Floats:
         level = self._level
-        cells = places_of(self._prints[places], level.row_keys, level.counters.shape[1])
-        return read_off(*cells, sent, 1.0, *self._exchange.left, _FREEDOM)[0]
+        cells, signs = places_of(self._prints[places], level.row_keys, level.counters.shape[1])
+        return read_off(cells, signs, sent, 1.0, *self._exchange.left, _FREEDOM)[0]
