@@ -1,7 +1,7 @@
 """Joint decoding through ``decode``, beside the median, ``estimate``, the former fit, and a bound.
 
-``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more, the largest fewer) and
-keeps the figures in results/decoding.json, case by case. ``--missing`` goes on where that was interrupted; ``--quick``
+``python -m benchmarks.decoding`` measures every case over 40 fresh seeds (narrow ones more) and keeps the figures in
+results/decoding.json, case by case. ``--missing`` goes on where that was interrupted; ``--quick``
 takes a tenth of the seeds and keeps nothing, nor does ``--first-seed N``, which takes other tables; ``--only WORDS``
 takes the cases whose name has these words; ``--page`` prints the table of the page on decoding, ``--picture FILE``
 draws it.
@@ -374,7 +374,14 @@ def line(row: dict[str, Any]) -> str:
     figures = [f"{errors[f'{method}, all']:,.3g}" for method in ("median", "estimate", "fit", "decode")]
     heaviest = [f"{errors[f'{method}, heaviest 30']:,.3g}" for method in ("fit", "decode")]
     shares = [f"{covered[group]:.1f}" if group in covered else "–" for group in GROUPS]
-    cells = [row["case"], str(row["seeds"]), *figures, f"{row['bound']:.3g}", *heaviest, *shares]
+    cells = [
+        row["case"],
+        f"{row['seeds']} from {row['first_seed']:,}",
+        *figures,
+        f"{row['bound']:.3g}",
+        *heaviest,
+        *shares,
+    ]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -303,6 +303,14 @@ INTERVALS = [
         "what cancels in every cell is taken for nothing, without any doubt",
     ),
     Mutant(
+        "decoding-keeps-every-message",
+        "sketches/countsketch/exchange.py",
+        "self.messages.copy(self._doubtful) if attempt.unexplained().any() else None",
+        "self.messages.copy(self._doubtful)",
+        "tests/unit/test_decoding.py -k beside_its_answer",
+        "the messages of the best sweep are held although nobody will take any back",
+    ),
+    Mutant(
         "decoding-never-asks-anew",
         "sketches/countsketch/decoding.py",
         "_RESTARTS = 2",
