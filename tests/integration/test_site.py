@@ -57,7 +57,8 @@ def test_pages_fit_their_screen(site: Path, browser: Browser, width: int, scheme
     for name in PAGES:
         page.goto((site / f"{name}.html").as_uri())
         page.wait_for_timeout(300)
-        page.screenshot(path=SCREENSHOTS / f"site-{name.replace('/', '-')}-{width}-{scheme}.png", full_page=True)
+        picture = SCREENSHOTS / f"site-{name.replace('/', '-')}-{width}-{scheme}.png"
+        page.screenshot(path=picture, full_page=True, animations="disabled")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert page.evaluate(_WIDE) == [], name
         broken = page.evaluate("[...document.images].filter((one) => !one.naturalWidth).map((one) => one.src)")

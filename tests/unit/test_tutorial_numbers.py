@@ -1,4 +1,4 @@
-"""The numbers of the tutorial are those of the flights: true ones to the digit, released ones as far off as noise is."""
+"""The numbers of the tutorial are those of the flights: true ones to the digit, released ones within their noise."""
 
 from __future__ import annotations
 
