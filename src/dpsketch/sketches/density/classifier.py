@@ -30,6 +30,7 @@ from dpsketch.sketches.density.class_passes import passes_of
 from dpsketch.sketches.density.class_sums import Extras, fitting_extras
 from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import checked, scikit_learn
+from dpsketch.sketches.density.points import fixed_vectors
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, read_bounds
 from dpsketch.sketches.permit import Permit, obtain
@@ -195,7 +196,7 @@ class DensityClassifier(ClassAnswers):
         Parameters
         ----------
         X : n × features
-            The records' features.
+            The records' features: an array of any precision, a frame, or an Arrow column of fixed-size lists.
         y : n labels
             The records' classes.
         users : column, optional
@@ -240,9 +241,9 @@ class DensityClassifier(ClassAnswers):
         Scikit-learn writes it on the model that it checks. Here that is another one: until it is released, a fit
         changes nothing that answers questions.
         """
-        utils, asked = scikit_learn(), type(self)(**self.get_params())
+        utils, asked, given = scikit_learn(), type(self)(**self.get_params()), fixed_vectors(X)
         vars(asked).update(seen)
-        X, y = checked(lambda: utils.validation.validate_data(asked, X, y, reset=not seen, dtype=np.float64))
+        X, y = checked(lambda: utils.validation.validate_data(asked, given, y, reset=not seen, dtype=np.float64))
         utils.multiclass.check_classification_targets(y)
         return X, y, {name: value for name, value in vars(asked).items() if name in _SEEN}
 
