@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
@@ -294,3 +297,30 @@ def test_waves_of_a_numpy_seed_are_written(seed: Any, tmp_path: Path) -> None:
     again = dps.DensityClassifier.load(tmp_path / "model.dps")
     assert again.sums_.waves == model.sums_.waves
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_vectors_as_they_come(tmp_path: Path) -> None:
+    """Half precision, Arrow's fixed lists of it, a Parquet file of them and polars' arrays are counted alike."""
+    rng = np.random.default_rng(7)
+    half, labels = rng.normal(size=(30, 4)).astype(np.float16), np.arange(30) % 2
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(half.ravel()), 4)
+    pa.parquet.write_table(pa.table({"vector": fixed, "label": labels}), tmp_path / "vectors.parquet")
+    stored = pa.parquet.read_table(tmp_path / "vectors.parquet")
+    series = pl.Series(half.astype(np.float32), dtype=pl.Array(pl.Float32, 4))
+    found = []
+    for vectors in (
+        half.astype(np.float64),
+        half,
+        fixed,
+        pa.chunked_array([fixed[:7], fixed[7:]]),
+        stored["vector"],
+        series,
+    ):
+        with seeded_noise_for_tests_only(3):
+            model = dps.DensityClassifier(epsilon=1.0, delta=1e-5, classes=[0, 1])
+            found.append(model.partial_fit(vectors, labels).release())
+        assert np.array_equal(found[-1].sums_.sums, found[0].sums_.sums)
+        assert np.array_equal(found[-1].predict(vectors), found[0].predict(half))
+    missing = pa.array([None, [1.0, 0.0, 0.0, 0.0]], fixed.type)
+    with pytest.raises(ValueError, match="NaN"):
+        dps.DensityClassifier(epsilon=1.0, delta=1e-5, classes=[0, 1]).fit(missing, [0, 1])

@@ -164,6 +164,17 @@ def test_where_there_is_one_pass_more_are_refused() -> None:
     assert model(passes=np.int64(2)).fit(points, codes).sums_.corrections is not None
 
 
+def test_how_many_passes_pay_follows_from_public_facts() -> None:
+    points, codes = vectors(30)
+    few, many = (model(passes="auto", expected_records=guess).fit(points, codes) for guess in (100, 10**6))
+    assert ("pass 2" in str(few.guarantee_.mechanism), "pass 3" in str(few.guarantee_.mechanism)) == (True, False)
+    assert "pass 9" in many.guarantee_.mechanism
+    assert "pass 10" not in many.guarantee_.mechanism
+    for refused in ({}, {"expected_records": 100, "delta": 0}):
+        with pytest.raises(InvalidInput, match="passes"):
+            model(passes="auto", **refused).fit(points, codes)
+
+
 def test_steps_keep_products_exact() -> None:
     """A chunk's sums of products, and inner products with directions, stay below 2⁵³ in the worst case."""
     assert (1 << 13) * class_passes._RESIDUAL * STEPS < 2**53

@@ -366,3 +366,4 @@ def test_landmarks_are_solved_to_the_bit_whatever_the_tiles(size: int) -> None:
     found = compiled.landmark_features(points, columns, lower)
     assert np.array_equal(found, solved_one_by_one(points, columns, lower))
     assert np.array_equal(compiled.landmark_features(points[40:41], columns, lower), found[40:41])
+    assert np.all(np.isfinite(compiled.landmark_features(np.full((1, 3), np.nan), columns, lower)))

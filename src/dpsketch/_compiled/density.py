@@ -332,7 +332,7 @@ def _bells(
             gap = x - line[r]
             found[r] += gap * gap
     for r in range(len(found)):
-        exponent = max(-0.5 * found[r], -700.0)
+        exponent = -0.5 * found[r] if found[r] < 1400.0 else -700.0  # also of what is no number
         k = np.floor(exponent / LN2 + 0.5)
         rest = (exponent - k * LN2_HIGH) - k * LN2_LOW
         series = 1.0

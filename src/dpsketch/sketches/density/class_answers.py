@@ -12,6 +12,7 @@ from dpsketch.kernels import Angular
 from dpsketch.sketches.density.class_densities import angular_scores, angular_sums, scaled_between
 from dpsketch.sketches.density.class_sums import PrivateClassSums
 from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
+from dpsketch.sketches.density.points import fixed_vectors
 from dpsketch.sketches.density.private import PrivateDensity
 
 __all__ = ["ClassAnswers"]
@@ -39,7 +40,7 @@ class ClassAnswers(Estimator):
         """
         checks = scikit_learn().validation
         checks.check_is_fitted(self)
-        points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
+        points = checked(lambda: checks.validate_data(self, fixed_vectors(X), reset=False, dtype=np.float64))
         if self._sums is not None:
             return self._sums.kernel_sums(self._vectors(points))
         scaled = scaled_between(points, self.bounds) - self.centre_
@@ -70,7 +71,7 @@ class ClassAnswers(Estimator):
         checks.check_is_fitted(self)
         if self._sums is None:
             return angular_scores(self.densities_, self.kernel_sums(X)) if self._angular else self.kernel_sums(X)
-        points = checked(lambda: checks.validate_data(self, X, reset=False, dtype=np.float64))
+        points = checked(lambda: checks.validate_data(self, fixed_vectors(X), reset=False, dtype=np.float64))
         return self._sums.scores(self._vectors(points))
 
     def predict_proba(self, X: Any) -> Floats:

@@ -32,9 +32,10 @@ import numpy.typing as npt
 
 from dpsketch._compiled.vectors import add_rows
 from dpsketch.arrays import Floats, Integers
+from dpsketch.errors import InvalidInput
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.density.class_passes import correction_shares, correction_step, later_passes
+from dpsketch.sketches.density.class_passes import correction_shares, correction_step, later_passes, passes_of
 from dpsketch.sketches.density.class_waves import Waves, fitting_waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.permit import Calibration, Permit, Share, additive
@@ -53,6 +54,7 @@ __all__ = [
     "PrivateClassSums",
     "calibrate",
     "fitting_extras",
+    "fitting_passes",
 ]
 
 Codes = npt.NDArray[np.intp]
@@ -65,6 +67,7 @@ DIAGONAL, OTHERS = 5, 7
 _MOMENTS_SHARE, _SIZES_SHARE, _WAVES_SHARE = 0.1, 0.05, 0.6
 _WAVES_WEIGHT = 2.0  # beside the cosine of the vectors
 _LEAST_CLASS = 80  # records of a class, in deviations of its sum's noise
+_PASSES_CLASS, _FEW_PASSES, _MANY_PASSES = 50, 2, 9
 _LEAST_NOISE, _LEAST_VARIANCE = 0.3, 0.1  # where variances within classes are raised to, beside noise and records
 
 
@@ -100,6 +103,21 @@ def fitting_extras(
     if records is None or records < max(2 * noise * shape.kept**1.5, _LEAST_CLASS * noise * labels):
         return Extras()
     return Extras(_MOMENTS_SHARE, None if scaled else fitting_waves(shape.kept, labels, seed))
+
+
+def fitting_passes(
+    asked: object, budget: Budget, unit: Unit, shape: EmbeddingMap, records: float | None, labels: int
+) -> int:
+    """Return how often records are read: as asked, or for "auto" what pays by public facts.
+
+    With ``noise`` as for :func:`fitting_extras`: nine passes where a class has 50 times the noise, and two where it has
+    less. Chosen on the texts of CLINC150, and the same for Banking77.
+    """
+    if asked != "auto":
+        return passes_of(asked)
+    if records is None:
+        raise InvalidInput("passes='auto' follows from expected_records=, a public guess at how many there are.")
+    return _MANY_PASSES if records >= _PASSES_CLASS * _noise_of(budget, unit, shape) * labels else _FEW_PASSES
 
 
 def calibrate(budget: Budget, unit: Unit, shape: EmbeddingMap, extras: Extras) -> Calibration:

@@ -28,9 +28,10 @@ from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
 from dpsketch.sketches.density.class_labels import codes_of, listed, public_labels
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec, chosen_records
 from dpsketch.sketches.density.class_passes import passes_of
-from dpsketch.sketches.density.class_sums import Extras, fitting_extras
+from dpsketch.sketches.density.class_sums import Extras, fitting_extras, fitting_passes
 from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import checked, scikit_learn
+from dpsketch.sketches.density.points import fixed_vectors
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, read_bounds
 from dpsketch.sketches.permit import Permit, obtain
@@ -80,10 +81,10 @@ class DensityClassifier(ClassAnswers):
         far ones; for pure ε it sets how many dimensions are kept. A wrong guess costs accuracy, never privacy.
     dims : int, optional
         For the linear kernel: how many dimensions are kept, of public directions or, for pure ε, of random ones.
-    passes : int
+    passes : int or "auto"
         For the linear kernel and δ > 0: how often the records are read. Later passes release what the classes get
-        wrong, for shares of the same budget, in place of second moments and waves; two to nine of them pay, more the
-        larger ε is. All records must be there at once: ``partial_fit`` has one pass.
+        wrong, for shares of the same budget, in place of second moments and waves. "auto" takes two, or nine where
+        ``expected_records`` is large beside the noise. All records must be there at once: ``partial_fit`` has one pass.
     rows : int
         Hash functions to average over.
     power : int
@@ -154,7 +155,7 @@ class DensityClassifier(ClassAnswers):
         public: Any = None,
         expected_records: float | None = None,
         dims: int | None = None,
-        passes: int = 1,
+        passes: int | str = 1,
         rows: int = 800,
         power: int = 4,
         bandwidth: float | None = None,
@@ -195,7 +196,7 @@ class DensityClassifier(ClassAnswers):
         Parameters
         ----------
         X : n × features
-            The records' features.
+            The records' features: an array of any precision, a frame, or an Arrow column of fixed-size lists.
         y : n labels
             The records' classes.
         users : column, optional
@@ -240,9 +241,9 @@ class DensityClassifier(ClassAnswers):
         Scikit-learn writes it on the model that it checks. Here that is another one: until it is released, a fit
         changes nothing that answers questions.
         """
-        utils, asked = scikit_learn(), type(self)(**self.get_params())
+        utils, asked, given = scikit_learn(), type(self)(**self.get_params()), fixed_vectors(X)
         vars(asked).update(seen)
-        X, y = checked(lambda: utils.validation.validate_data(asked, X, y, reset=not seen, dtype=np.float64))
+        X, y = checked(lambda: utils.validation.validate_data(asked, given, y, reset=not seen, dtype=np.float64))
         utils.multiclass.check_classification_targets(y)
         return X, y, {name: value for name, value in vars(asked).items() if name in _SEEN}
 
@@ -343,7 +344,7 @@ class DensityClassifier(ClassAnswers):
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
         shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        passes = passes_of(self.passes)
+        passes = fitting_passes(self.passes, budget, unit, shape, self.expected_records, len(labels))
         if passes > 1 and isinstance(budget.cost, PureCost):
             raise InvalidInput("passes= needs δ > 0: pure ε would have to be divided among them.")
         extras = Extras(passes=passes)

@@ -20,7 +20,7 @@ from dpsketch.columns import has_schema
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 
-__all__ = ["SetBatch", "VectorBatch", "column_vectors", "read_sets", "read_vectors"]
+__all__ = ["SetBatch", "VectorBatch", "column_vectors", "fixed_vectors", "read_sets", "read_vectors"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,6 +175,16 @@ def column_vectors(column: Any, dim: int) -> Floats:
     if dim != 1:
         raise InvalidInput(f"a column of numbers has one coordinate; the kernel has {dim}. Give a table, or lists.")
     return _numbers(column)[:, None]
+
+
+def fixed_vectors(points: Any) -> Any:
+    """Return an Arrow column of fixed-size lists, whose length its type says, as an array; all else as it is."""
+    column = points
+    if hasattr(points, "__arrow_c_stream__") and not hasattr(points, "columns") and not hasattr(points, "column_names"):
+        column = _to_arrow(points)
+    if isinstance(column, pa.Array | pa.ChunkedArray) and pa.types.is_fixed_size_list(column.type):
+        return column_vectors(column, column.type.list_size)
+    return points
 
 
 def _from_list(points: Any, dim: int) -> Floats:
