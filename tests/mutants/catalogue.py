@@ -44,6 +44,8 @@ MUTANTS: list[Mutant] = [
     *plain.CELLS,
     *plain.USERS,
     *plain.KEYS,
+    *plain.SMALL,
+    *plain.READ,
     *contributions.NUMBERS,
     *contributions.USERS,
     *contributions.PARTIALS,

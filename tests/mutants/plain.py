@@ -195,3 +195,57 @@ KEYS = [
         "a long run of small calls never loads the compiler",
     ),
 ]
+
+SMALL = [
+    Mutant(
+        "plain-mark",
+        "_compiled/distinct.py",
+        "levels & (~levels + np.uint64(1))",
+        "levels & ~(levels + np.uint64(1))",
+        f"{_PLAIN} mark_the_same_bits",
+        "a small run counts distinct keys by other bits than a large one",
+    ),
+    Mutant(
+        "plain-text-cells",
+        "_compiled/heavy.py",
+        "going_on = sum(256**k for k in range(depth - j))",
+        "going_on = sum(256**k for k in range(depth - j - 1))",
+        f"{_PLAIN} same_cells",
+        "a small run counts a text in another cell of the tree",
+    ),
+    Mutant(
+        "plain-messages-in-32-bits",
+        "_compiled/plain_messages.py",
+        "bases[:, None] + offsets, variances.astype(np.float64)\n",
+        "bases[:, None] + offsets, variances\n",
+        "tests/property/test_plain_messages.py -k read_in",
+        "estimates depend on how many keys were asked for before",
+    ),
+    Mutant(
+        "sorted-in-memory-by-key",
+        "sources/order.py",
+        'sort_keys=[(name, "ascending") for name in names]',
+        'sort_keys=[(name, "ascending") for name in names[::-1]]',
+        "tests/unit/test_source_order.py -k exact_user_then_key",
+        "a small source is not ordered by user",
+    ),
+]
+
+READ = [
+    Mutant(
+        "digest-of-a-part",
+        "_digest.py",
+        "                digest.update(data[at:end])\n",
+        "                digest.update(data[at : end - 1])\n",
+        "tests/unit/test_file_reading.py -k large_file_is_read",
+        "a part of a file is not in its digest",
+    ),
+    Mutant(
+        "rest-of-a-file-not-checked",
+        "_digest.py",
+        "        digest.update(rest)\n",
+        "",
+        "tests/unit/test_file_reading.py -k pipe",
+        "what a pipe brings after its beginning is not what was checked",
+    ),
+]

@@ -195,10 +195,7 @@ def read(
     found: Floats,
     errors: Floats,
 ) -> None:
-    """Fill in each key's location over all rows, and its variance if a reading is free of so much of its own message's.
-
-    No degrees of freedom stand for the mean, and −1 for the median.
-    """
+    """Fill in each key's location over all rows, and its variance."""
     sent, spread = bases[:, None] + offsets, variances.astype(np.float64)
     for part in dict.fromkeys((own, 1.0)):
         readings = _Readings(cells, signs, sent, part * spread, (residuals, spreads, least))

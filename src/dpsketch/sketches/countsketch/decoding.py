@@ -99,9 +99,9 @@ class Decoded:
         The same over their standard errors.
     noise_scale : float
         Standard deviation of the noise in one counter.
-    messages : Messages
-        What the other rows said last of each candidate's count, those that no row tells apart being one, for more
-        candidates to go on from; nothing where plain estimation was better.
+    messages : Messages or None
+        What the other rows said of each candidate's count, those that no row tells apart being one, for more candidates
+        to go on from; nothing where plain estimation was better or nobody is to go on.
     prior : Prior
         The law of counts that was learned; where plain estimation was better, one to begin with.
     plain : Decoded or None
@@ -120,7 +120,7 @@ class Decoded:
     errors_seen: Floats
     scores: Floats
     noise_scale: float
-    messages: Messages
+    messages: Messages | None
     prior: Prior
     plain: Decoded | None = None
     alike: Floats | float = 1.0
@@ -221,6 +221,7 @@ def joint_decode(
     *,
     signed: bool = False,
     start: Decoded | None = None,
+    resumable: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Decoded:
     """Estimate candidates together.
@@ -238,7 +239,9 @@ def joint_decode(
     signed : bool
         Whether counts may be negative, as in a difference of releases.
     start : Decoded, optional
-        The table as it was decoded with the first of these candidates.
+        The table as it was decoded with the first of these candidates, resumably.
+    resumable : bool
+        Whether the result may be the start of another.
     progress : callable, optional
         Is told after each sweep how many there were, and how many there are at most.
     """
@@ -248,7 +251,8 @@ def joint_decode(
         return plain.of_all(prints, row_keys)
     twins = find_twins(prints, row_keys, table.shape[1])
     listed = prints if twins is None else prints[twins.first]
-    exchange = Exchange(counters, listed, row_keys, noise_scale, signed, None if start is None else start.messages)
+    sent = None if start is None else start.messages
+    exchange = Exchange(counters, listed, row_keys, noise_scale, signed, sent, resumable)
     kept, least = None, plain.error
     for _ in range(1 + _RESTARTS):
         better = _settled(exchange, least, progress)
@@ -259,7 +263,8 @@ def joint_decode(
             break
     if kept is None:
         return plain.of_all(prints, row_keys)
-    values, errors, sent = exchange.values, exchange.errors, exchange.messages
+    values, errors = exchange.values, exchange.errors
+    sent = exchange.kept if resumable else None
     left = (kept.remaining, kept.spreads, kept.freedom, kept.seen, kept.scores)
     narrow = plain.of_all(prints, row_keys) if table.shape[1] < _NARROW else None
     if twins is None:
@@ -292,6 +297,5 @@ def _plain(counters: Floats, noise_scale: float, signed: bool) -> Decoded:
     location = choose_location(counters, noise_scale)
     seen = location(pseudo_cells(counters))
     empty = np.empty(0)
-    silent = Messages.silent(0, len(counters))
     prior = Prior.of(counters, noise_scale, signed)
-    return Decoded(empty, empty, counters, empty, location, seen, empty, noise_scale, silent, prior)
+    return Decoded(empty, empty, counters, empty, location, seen, empty, noise_scale, None, prior)

@@ -188,7 +188,10 @@ class Exchange:
         before, may be gone on from.
     values, errors : numpy.ndarray
         What was read of the candidates in the attempt that was kept, and the standard errors of that. Messages are most
-        of what a candidate takes, so that those of that sweep are kept only if some may have to be taken back.
+        of what a candidate takes.
+    kept : Messages or None
+        What was said in that attempt: only if some of it may have to be taken back, or the exchange is to be gone on
+        from.
     """
 
     def __init__(
@@ -199,6 +202,7 @@ class Exchange:
         noise_scale: float,
         signed: bool,
         sent: Messages | None = None,
+        resumable: bool = False,
     ) -> None:
         self.sweeps = self.sweeps_in_all = 0
         self._counters = counters
@@ -209,7 +213,8 @@ class Exchange:
         if sent is not None:
             sent.copy(self.messages)
         self.values = self.errors = np.empty(0)
-        self._doubtful: Messages | None = None
+        self.kept: Messages | None = None
+        self._resumable = resumable
         self._changes = np.full(len(prints), np.inf, np.float32)
         self._moving = 0.0
         self._prior = Prior.of(counters, self.scale, signed)
@@ -333,7 +338,8 @@ class Exchange:
                 self.errors[chunk] = np.sqrt(variances)
 
         threads.run([partial(read, part) for part in threads.parts(len(self._chunks), 1)])
-        self._doubtful = self.messages.copy(self._doubtful) if attempt.unexplained().any() else None
+        doubtful = attempt.unexplained().any()
+        self.kept = self.messages.copy(self.kept) if self._resumable or doubtful else None
         return attempt
 
     def doubt(self, kept: Attempt) -> bool:
@@ -343,18 +349,18 @@ class Exchange:
         what does not fit shows in cells of their neighbours. So what was said is forgotten by all who share a cell with
         a key that stands out and is in such a cell.
         """
-        if self._doubtful is None:
+        if self.kept is None:
             return False
         unexplained = kept.unexplained()
         around = np.zeros(unexplained.size, bool)
         usual = kept.spreads.ravel() / len(self._counters)
         for chunk in self._chunks:
             places, _ = self._places(chunk)
-            far = self._doubtful.bases[chunk] ** 2 > _STANDS_OUT**2 * usual[places].max(axis=1)
+            far = self.kept.bases[chunk] ** 2 > _STANDS_OUT**2 * usual[places].max(axis=1)
             around[places[far & unexplained[places].any(axis=1)]] = True
         if not around.any():
             return False
-        self._doubtful.copy(self.messages)
+        self.kept.copy(self.messages)
         for chunk in self._chunks:
             self.messages[chunk].forget(np.flatnonzero(around[self._places(chunk)[0]].any(axis=1)))
         self._prior, self.sweeps = kept.prior, 0

@@ -194,7 +194,7 @@ class Level:
         return Passed.of(held, self._decode(prints[held]), needed)
 
     def _decode(self, prints: Prints, start: Decoded | None = None) -> Decoded:
-        return joint_decode(self.counters, prints, self.row_keys, self.noise_scale, start=start)
+        return joint_decode(self.counters, prints, self.row_keys, self.noise_scale, start=start, resumable=self.last)
 
     def _reaching(self, table: Floats, prints: Prints, least: float) -> Places:
         """Return the places of those whose median over the rows is at least ``least``."""
