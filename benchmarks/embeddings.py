@@ -235,7 +235,9 @@ def compared(found: Found) -> str:
         shown = [f"{cell['mean']:.3f} ± {error:.3f}" for cell, error in zip(cells, errors, strict=True)]
         lines.append(f"| {form} | " + " | ".join(shown) + " |")
     few = min(cell["draws"] for sets in found.values() for cells in sets.values() for cell in cells.values())
-    lines += ["", f"All in one run, {few} draws each, with standard errors; δ = 10⁻⁵ but for pure ε."]
+    left = ", ".join(form for form in COMPARISON if form not in found)
+    said = f"All in one run, {few} draws each, with standard errors; δ = 10⁻⁵ but for pure ε."
+    lines += ["", f"{said} The run was ended before: {left}; the first table has them." if left else said]
     return "\n".join(lines)
 
 
