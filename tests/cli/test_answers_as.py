@@ -111,11 +111,8 @@ def test_a_column_that_is_misspelt_lists_those_of_a_schema(dpsketch: Any, tmp_pa
     assert "'origin', 'dest'" in refused.err
 
 
-def test_a_search_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Level by level, and the answer is the one without it; candidates are not searched for."""
-    (tmp_path / "words.csv").write_text("word\n" + "often\n" * 3000)
-    dpsketch("run", "heavy", "words.csv", "--key", "word", "--key-bytes", "6", *BUDGET, "-o", "heavy.dps")
-    plain = dpsketch("top", "heavy.dps", "--json").json
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what bars will be told: what each is for, and all its states."""
     told: list[Any] = []
 
     @contextmanager
@@ -124,6 +121,15 @@ def test_a_search_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch, tm
         yield told.append
 
     monkeypatch.setattr("dpsketch.cli.query.progress_bar", bar)
+    return told
+
+
+def test_a_search_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Level by level, and the answer is the one without it; candidates are not searched for."""
+    (tmp_path / "words.csv").write_text("word\n" + "often\n" * 3000)
+    dpsketch("run", "heavy", "words.csv", "--key", "word", "--key-bytes", "6", *BUDGET, "-o", "heavy.dps")
+    plain = dpsketch("top", "heavy.dps", "--json").json
+    told = watched(monkeypatch)
     assert dpsketch("top", "heavy.dps", "--json").json == plain
     assert told[0] == "searching"
     assert [(state.done, state.total, state.unit) for state in told[-4:]] == [(i, 4, "levels") for i in range(1, 5)]
@@ -138,14 +144,7 @@ def test_decoding_moves_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch) ->
     """Sweep by sweep, for both commands, and the answer is the one without it."""
     commands = (["query", "counts.dps", "--keys-from", "list.txt"], ["top", "counts.dps", "--candidates", "list.txt"])
     plain = [dpsketch(*command, "--decode", "--json").json for command in commands]
-    told: list[Any] = []
-
-    @contextmanager
-    def bar(what: str) -> Iterator[Callable[[Any], None]]:
-        told.append(what)
-        yield told.append
-
-    monkeypatch.setattr("dpsketch.cli.query.progress_bar", bar)
+    told = watched(monkeypatch)
     for command, expected in zip(commands, plain, strict=True):
         told.clear()
         assert dpsketch(*command, "--decode", "--json").json == expected

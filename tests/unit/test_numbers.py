@@ -186,7 +186,7 @@ MADE = {
     "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",
     "_Weighed AutoBound BoundCurve Choice",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
-    "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean _Table",
+    "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean Left Level",
     "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications _Projected Segments Waves _Added _Measured",
 }
 PACKAGES = (accounting, ledger, local, plan, sketches)
