@@ -338,7 +338,7 @@ INTERVALS = [
         "tree-forgets-clear-prefixes",
         "sketches/heavy/level.py",
         "            self.held = np.append(self.held, places)\n"
-        "            self._exchange = self._begun(self._exchange.sent)",
+        "            self._exchange = self._begun(self._exchange.messages)",
         "            self.held = places\n"
         "            self._exchange = self._begun(Messages.silent(0, len(self._level.counters)))",
         "tests/unit/test_heavy_level.py -k whom_the_slow_search_passes",
