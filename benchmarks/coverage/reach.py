@@ -3,7 +3,7 @@
 A module falls into pieces: functions, methods, what else a class has, assignments and imports. A piece reaches those
 that a name in it may stand for, and too many rather than too few: an attribute stands for every method of that name, a
 class for all its methods that Python calls by itself. Of a compiled function also those of other modules that it calls
-are reached, because nobody sees them run.
+are reached, and of any function constants of other modules, because nobody sees them run.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _piece(names: set[str], node: ast.AST, uses: Collection[str] = ()) -> _Piece
 def _imported(node: ast.ImportFrom | ast.Import, alias: ast.alias) -> str:
     module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
     path = f"src/{module.replace('.', '/')}.py"
-    inside = file_meaning(path, frozenset({alias.name})) if module.startswith(_COMPILED) and path != LOADER else ""
+    unseen = module.startswith(_COMPILED) or (module.startswith("dpsketch") and alias.name.isupper())
+    inside = file_meaning(path, frozenset({alias.name})) if unseen and path != LOADER else ""
     return f"{module} {alias.name} {alias.asname} {inside}"
 
 

@@ -209,6 +209,20 @@ def test_what_a_function_means_is_its_code_and_what_it_reaches(old: str, new: st
     assert meaning(MODULE, ["nowhere"]) == meaning(MODULE)
 
 
+def test_a_constant_of_another_module_is_part_of_what_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of the budget runs in no profile."""
+    folder = tmp_path / "src" / "dpsketch"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr("benchmarks.coverage.reach.ROOT", tmp_path)
+    source, found = "from dpsketch.shares import SHARE\ndef asked() -> float:\n    return SHARE\n", []
+    for share in ("0.05", "0.5"):
+        (folder / "shares.py").write_text(f"SHARE = {share}\n")
+        file_meaning.cache_clear()
+        found.append(meaning(source, ["asked"]))
+    file_meaning.cache_clear()
+    assert found[0] != found[1]
+
+
 def test_what_a_compiled_function_calls_in_another_module_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding sweeps with an expectation of another module, which no profile sees."""
     path, sweep = "src/dpsketch/_compiled/messages.py", frozenset({"sweep"})
