@@ -145,6 +145,9 @@ def _read(file: FileIO, data: memoryview, start: int, digest: hashlib._Hash) -> 
         return at
 
     if len(data) - start >= _APART:
-        return threads.run([take, read])[0] or start
+        try:
+            return threads.run([take, read])[0] or start
+        except RuntimeError:  # no thread is to be had, as where a container bounds them: nothing was read yet
+            pass
     read()
     return take()

@@ -40,6 +40,14 @@ def test_a_large_file_is_read(large: Path) -> None:
     assert table(large) == [int(np.sum(LARGE.arrays["table"])), 1_500_000]
 
 
+def test_a_large_file_is_read_where_no_thread_is_to_be_had(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert table(large)[1] == 1_500_000
+
+
 @pytest.mark.parametrize("place", [0.03, 0.3, 0.6, 0.999_999])
 def test_a_changed_byte_is_found_wherever_it_is(copy: Path, place: float) -> None:
     data = bytearray(copy.read_bytes())
