@@ -199,6 +199,10 @@ def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, vi
     assert "dpsketch run histogram SOURCE --key url" in dpsketch(*database, "-o", "d.dps").err
     for quiet in ((*BUDGET, "--json"), ("--epsilon", 1, "--delta", 0), ("--rho", 0.1)):
         assert "answers better" not in dpsketch(*counts, *quiet, "--dry-run", "-o", "q.dps").err
+    # Another relation would be another promise, and another dataset another budget.
+    stated = ("--neighbours", "replace", "--dataset", "web")
+    told = dpsketch(*counts, *stated, *BUDGET, "--dry-run", "-o", "r.dps").err
+    assert "--neighbours replace --epsilon 1 --delta 1e-6 --dataset web -o r.dps" in told
     dpsketch(*counts, *BUDGET, "-o", "first.dps")
     assert "answers better" not in dpsketch(*counts, *BUDGET, "--like", "first.dps", "-o", "next.dps").err
 

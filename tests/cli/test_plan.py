@@ -22,6 +22,15 @@ def test_a_proposal_is_a_command_to_run(dpsketch: Runner) -> None:
     assert "Memory: " in found.out
 
 
+def test_a_proposed_command_protects_the_unit_that_was_planned(dpsketch: Runner) -> None:
+    """Without --neighbours replace or --max-weight it would add less noise than was planned, for another promise."""
+    unit = ("--max-keys", 5, "--max-weight", 2.5, "--neighbours", "replace")
+    said = "--user COLUMN --max-keys 5 --weight COLUMN --max-weight 2.5 --neighbours replace"
+    assert said in dpsketch("plan", "histogram", *BUDGET, *DATA, *unit).out
+    assert said in dpsketch("plan", "--question", "keys", *BUDGET, *DATA, *unit, "--json").json["command"]
+    assert "--neighbours" not in dpsketch("plan", "histogram", *BUDGET, *DATA).out
+
+
 def test_whole_numbers_may_be_written_as_powers_of_ten(dpsketch: Runner) -> None:
     guess = (*BUDGET, "--records", "1e3", "--json")
     powers = dpsketch("plan", "distinct", *guess, "--keys", "1e2", "--memory", "1e5").json

@@ -16,6 +16,7 @@ from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.plan import Amount, Comparison, Guess, Proposal
+    from dpsketch.privacy import Unit
 
 __all__ = ["plan"]
 
@@ -113,9 +114,9 @@ def plan(
             key_bytes=key_bytes,
         )  # fmt: skip
         if as_json:
-            print_json({**compared.to_json(), "command": _whole_command(compared.best, max_keys)})
+            print_json({**compared.to_json(), "command": _whole_command(compared.best, unit)})
         else:
-            _print_comparison(compared, guess, max_keys)
+            _print_comparison(compared, guess, unit)
         return
     assert kind is not None
     found = propose(
@@ -138,7 +139,7 @@ def plan(
     if as_json:
         print_json(found.to_json())
         return
-    _print_proposal(found, guess, max_keys)
+    _print_proposal(found, guess, unit)
 
 
 def _draw_bounds(amount: Amount, guess: Guess, spread: float, path: Path, as_json: bool) -> None:
@@ -155,11 +156,15 @@ def _draw_bounds(amount: Amount, guess: Guess, spread: float, path: Path, as_jso
     print(f"Least error at --max-keys {curve.best}, for such users; --max-keys auto needs no guess. Drawn in {path}.")
 
 
-def _command(found: Proposal, max_keys: int | None) -> str:
-    """Return the command that a proposal is."""
+def _command(found: Proposal, unit: Unit) -> str:
+    """Return the command that a proposal is, with the unit that it was planned for: another has another noise."""
     parts = ["dpsketch run", KINDS[found.kind].command or found.kind, "SOURCE…"]
-    if max_keys is not None:
-        parts.append(f"--user COLUMN --max-keys {max_keys}")
+    if unit.level == "user":
+        parts.append(f"--user COLUMN --max-keys {unit.max_keys}")
+    if unit.max_weight != 1:
+        parts.append(f"--weight COLUMN --max-weight {typed_number(unit.max_weight)}")
+    if unit.neighbours != RelationName.ADD_REMOVE.value:
+        parts.append(f"--neighbours {unit.neighbours}")
     for name, value in found.shape.items():
         parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
     amounts = (("epsilon", found.budget["epsilon"]), ("delta", found.budget["delta"]), ("rho", found.budget["rho"]))
@@ -169,13 +174,13 @@ def _command(found: Proposal, max_keys: int | None) -> str:
     return " ".join([*parts, "-o out.dps"])
 
 
-def _whole_command(found: Proposal, max_keys: int | None) -> str:
+def _whole_command(found: Proposal, unit: Unit) -> str:
     """Return the command with the key's column, for whoever has not chosen a kind yet."""
-    return _command(found, max_keys).replace("SOURCE…", "SOURCE… --key COLUMN")
+    return _command(found, unit).replace("SOURCE…", "SOURCE… --key COLUMN")
 
 
-def _print_proposal(found: Proposal, guess: Guess, max_keys: int | None) -> None:
-    print(f"Proposed: {_command(found, max_keys)}")
+def _print_proposal(found: Proposal, guess: Guess, unit: Unit) -> None:
+    print(f"Proposed: {_command(found, unit)}")
     print(f"Predicted error: {number_text(found.error)} ({found.error_of}).")
     for name, value in found.also.items():
         print(f"  {name.replace('_', ' ')}: {number_text(value)}")
@@ -184,7 +189,7 @@ def _print_proposal(found: Proposal, guess: Guess, max_keys: int | None) -> None
         print(f"Note: {note}")
 
 
-def _print_comparison(compared: Comparison, guess: Guess, max_keys: int | None) -> None:
+def _print_comparison(compared: Comparison, guess: Guess, unit: Unit) -> None:
     def names(one: Proposal) -> str:
         return "from your list" if "found" not in one.also else number_text(one.also["found"])
 
@@ -197,6 +202,6 @@ def _print_comparison(compared: Comparison, guess: Guess, max_keys: int | None) 
     print(f"Use {compared.best.kind}: {compared.why}")
     for one in compared.proposals[1:]:
         print(f"  {one.kind}, where {KINDS[one.kind].suits}.")
-    print(f"Proposed: {_whole_command(compared.best, max_keys)}")
+    print(f"Proposed: {_whole_command(compared.best, unit)}")
     for note in compared.best.notes:
         print(f"Note: {note}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import Budget, Engine, SketchFlags, Target
+from dpsketch.cli.options import Budget, Engine, RelationName, SketchFlags, Target
 from dpsketch.cli.output import print_json
 from dpsketch.numbers import typed_number
 from dpsketch.sketches.kinds import KINDS
@@ -28,17 +29,24 @@ def better_kind(flags: SketchFlags, budget: Budget, output: Path) -> str | None:
     instead = KINDS[flags.kind].instead
     if instead is None or flags.engine is not Engine.HERE or not budget.delta:
         return None
+    ledger = None if budget.ledger == os.environ.get("DPSKETCH_LEDGER") else budget.ledger
+    ledger = "LEDGER" if ledger is not None and "://" in ledger else ledger
     stated = {
         "key": flags.key, "where": flags.where, "sql": flags.sql, "count": flags.count,
         "user": flags.user, "max_keys": flags.max_keys, "weight": flags.weight,
         "max_weight": None if flags.max_weight == 1 else flags.max_weight,
-        "key_type": flags.key_type, "epsilon": budget.epsilon, "delta": budget.delta,
+        "key_type": flags.key_type,
+        # Another relation has another noise, and another dataset another budget.
+        "neighbours": None if flags.neighbours is RelationName.ADD_REMOVE else flags.neighbours.value,
+        "epsilon": budget.epsilon, "delta": budget.delta, "dataset": budget.dataset, "part": budget.part,
+        "ledger": ledger,
     }  # fmt: skip
     # The address of a database may hold a password.
     words = ["dpsketch", "run", instead, *("SOURCE" if "://" in source else source for source in flags.source or ())]
     for name, value in stated.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", typed_number(value) if isinstance(value, float) else str(value)]
+    words += ["--no-ledger"] if budget.no_ledger else []
     said = f"Where one party holds all keys, a {instead} answers better: {shlex.join([*words, '-o', str(output)])}"
     named = "" if KINDS[flags.kind].lists_keys else " (and --keys-from FILE for keys that you name)"
     return said + named
