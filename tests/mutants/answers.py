@@ -311,6 +311,22 @@ INTERVALS = [
         "a search goes on from the messages of a sweep that was worse than the one that is read",
     ),
     Mutant(
+        "tree-halves-prefixes-alike",
+        "sketches/heavy/level.py",
+        "sizes = left.values if last else left.alike * left.values",
+        "sizes = left.values",
+        "tests/unit/test_twins_of_trees.py -k survives",
+        "a heavy prefix is dropped beside one that no row tells from it",
+    ),
+    Mutant(
+        "tree-sum-misses-what-cancels",
+        "sketches/heavy/private.py",
+        "low = value - half - decoded.unseen",
+        "low = value - half",
+        "tests/unit/test_twins_of_trees.py -k opposite",
+        "what listed keys with opposite signs both have is taken for nothing",
+    ),
+    Mutant(
         "decoding-keeps-every-message",
         "sketches/countsketch/exchange.py",
         "self.messages.copy(self.kept) if self._resumable or doubtful else None",

@@ -110,6 +110,8 @@ class Decoded:
         How many candidates each one was decoded together with as one, itself included.
     unknown : numpy.ndarray or float
         How far each may be from its value although the sum of those was read without error.
+    unseen : float
+        How far all counts together may pass the sum of the values although that was read without error.
     """
 
     values: Floats
@@ -125,6 +127,7 @@ class Decoded:
     plain: Decoded | None = None
     alike: Floats | float = 1.0
     unknown: Floats | float = 0.0
+    unseen: float = 0.0
 
     @property
     def error(self) -> float:
@@ -261,8 +264,10 @@ def joint_decode(
         kept, least = better, _SWEEP_GAIN * better.error
         if not exchange.doubt(kept):
             break
+    largest = float(np.abs(counters).max())
+    unseen = 0.0 if twins is None else largest * float(twins.opposed.sum())
     if kept is None:
-        return plain.of_all(prints, row_keys)
+        return replace(plain.of_all(prints, row_keys), unseen=unseen)
     values, errors = exchange.values, exchange.errors
     sent = exchange.kept if resumable else None
     left = (kept.remaining, kept.spreads, kept.freedom, kept.seen, kept.scores)
@@ -271,8 +276,8 @@ def joint_decode(
         return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow)
     alike = twins.alike.astype(np.float64)
     values, errors = values[twins.group] / alike, errors[twins.group]
-    unknown = twins.unknown(values, float(np.abs(counters).max()), signed)
-    return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow, alike, unknown)
+    unknown = twins.unknown(values, largest, signed)
+    return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow, alike, unknown, unseen)
 
 
 def _settled(exchange: Exchange, least: float, progress: Callable[[int, int], None] | None) -> Attempt | None:

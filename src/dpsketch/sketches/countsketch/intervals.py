@@ -28,8 +28,11 @@ _MANY = 10_000
 def half_width(table: Cells, location: Location, confidence: float) -> float:
     """Half-width, in counters, of an interval around a location estimate.
 
-    For the median it is a closed form, for others the quantile of their error on pseudo-keys.
+    For the median it is a closed form, for others the quantile of their error on pseudo-keys. A confidence that rounds
+    to 1, as that of each of many intervals may, has an interval without ends.
     """
+    if confidence >= 1:
+        return math.inf
     if location == MEDIAN:
         return _allowance(table.size - 1, confidence) * _median_half_width(table, confidence)
     return error_quantile(np.abs(location(pseudo_cells(table))), table, confidence)
@@ -46,6 +49,8 @@ def error_quantile(
     enlarged by the ratio of the two where both are known; for what decoding left, with degrees of freedom given, also
     reduced by it.
     """
+    if confidence >= 1:
+        return math.inf
     limit = 1 - _BEYOND / PSEUDO_KEYS
     allowance = _allowance(table.size - 1 if freedom is None else freedom, confidence)
     if confidence <= limit:

@@ -35,6 +35,7 @@ from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, Decoded, joint_de
 from dpsketch.sketches.countsketch.exchange import Exchange, Messages, places_of, read_off
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.location import MEDIAN, pseudo_cells, root_mean_square
+from dpsketch.sketches.countsketch.twins import find_twins
 
 __all__ = ["BRANCHING", "INNER", "PLAUSIBLE", "Left", "Level", "Passed", "scale_of_estimates", "smallest_reach"]
 
@@ -92,11 +93,14 @@ class Left:
         The table without them.
     error : float
         Root mean square error of an absent key's estimate.
+    alike : numpy.ndarray or float
+        How many candidates no row tells from each, itself included: they have equal parts of what all of them have.
     """
 
     values: Floats
     remaining: Floats
     error: float
+    alike: Floats | float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,10 +125,14 @@ class Passed:
     left: Left | Decoded | None
 
     @classmethod
-    def of(cls, candidates: Places, left: Left | Decoded, needed: float) -> Passed:
-        """Return the candidates whose estimate is at least what is needed."""
-        order = np.argsort(-left.values, kind="stable")
-        order = order[: np.count_nonzero(left.values >= needed)]
+    def of(cls, candidates: Places, left: Left | Decoded, needed: float, last: bool) -> Passed:
+        """Return the candidates whose estimate is at least what is needed.
+
+        Of prefixes that no row tells apart, one may have all; the next level tells which.
+        """
+        sizes = left.values if last else left.alike * left.values
+        order = np.argsort(-sizes, kind="stable")
+        order = order[: np.count_nonzero(sizes >= needed)]
         return cls(candidates[order], left.values[order], order, left)
 
 
@@ -179,7 +187,8 @@ class Level:
         explanation.join(explanation.left_with(plausible, PLAUSIBLE * needed), _FEW_SWEEPS)
         explanation.join(explanation.left_with(self._reaching(explanation.remaining, prints, needed), needed), 0)
         explanation.keep(PLAUSIBLE * needed)
-        return Passed.of(explanation.held, explanation.judged() or self._decode(prints[explanation.held]), needed)
+        left = explanation.judged() or self._decode(prints[explanation.held])
+        return Passed.of(explanation.held, left, needed, last=False)
 
     def _decoded(self, held: Places, prints: Prints, needed: float) -> Passed:
         """Return who has what is needed, decoded in full."""
@@ -190,8 +199,8 @@ class Level:
                 break
             held = np.append(held, more)
             decoded = self._decode(prints[held], decoded)
-        held = held[decoded.values >= PLAUSIBLE * needed]
-        return Passed.of(held, self._decode(prints[held]), needed)
+        held = held[decoded.alike * decoded.values >= PLAUSIBLE * needed]
+        return Passed.of(held, self._decode(prints[held]), needed, self.last)
 
     def _decode(self, prints: Prints, start: Decoded | None = None) -> Decoded:
         return joint_decode(self.counters, prints, self.row_keys, self.noise_scale, start=start, resumable=self.last)
@@ -257,7 +266,9 @@ class _Explanation:
         if attempt.error >= root_mean_square(MEDIAN(pseudo_cells(self._level.counters)[:_PSEUDO_KEYS])):
             return None
         self._exchange.keep(attempt)
-        return Left(self._exchange.values, attempt.remaining, attempt.error)
+        twins = find_twins(self._prints[self.held], self._level.row_keys, self._level.counters.shape[1])
+        alike = 1.0 if twins is None else twins.alike.astype(np.float64)
+        return Left(self._exchange.values, attempt.remaining, attempt.error, alike)
 
     def _sweep(self, most: int) -> None:
         for _ in range(most if len(self.held) else 0):

@@ -233,7 +233,8 @@ class PrivateHeavyHitters(KeyedRelease):
         wider = widening(normal, fourth_cumulant(self.noise.total) / variance**2)
         half = normal * wider * math.sqrt(variance)
         grid = self.spec.grid
-        return Estimate(grid * value, grid * (value - half), grid * (value + half + picked), confidence)
+        low = value - half - decoded.unseen  # what listed keys with opposite signs both have is in no cell
+        return Estimate(grid * value, grid * low, grid * (value + half + picked), confidence)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` most frequent keys with their intervals."""
