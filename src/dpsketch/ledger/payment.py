@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import delivery
 from dpsketch.ledger.book import Ledger
 from dpsketch.ledger.values import Charge, Origin, canonical
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Payment", "binding_of"]
 
