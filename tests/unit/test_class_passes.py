@@ -131,6 +131,31 @@ def test_a_file_holds_the_corrections(tmp_path: Path) -> None:
             dps.DensityClassifier.load(tmp_path / "forged.dps")
 
 
+@pytest.mark.parametrize("deviation", [0.0, 1e-200])
+def test_a_forged_file_of_sums_without_noise_is_refused(deviation: float, tmp_path: Path) -> None:
+    """Its classes have no length to divide by; no budget is large enough for noise that never shows."""
+    model(rho=1e9, epsilon=None, delta=None).fit(*vectors(60)).save(tmp_path / "model.dps")
+    document = files.read(tmp_path / "model.dps", allow_sensitive=False)
+    assert dps.DensityClassifier.load(tmp_path / "model.dps").sums_.deviation > 0
+    header = {**document.header, "deviations": [deviation, 0.0, 0.0]}
+    arrays = {**document.arrays, "sums": np.zeros((CLASSES, DIM), np.int64)}
+    files.write(tmp_path / "forged.dps", files.Document(document.kind, False, header, arrays))
+    with pytest.raises(FileRefused, match="without noise"):
+        dps.DensityClassifier.load(tmp_path / "forged.dps")
+
+
+def test_batches_with_more_passes_are_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("texts", epsilon=8.0, delta=1e-5, unit=dps.per_record())
+    changed = model(passes=1, ledger=ledger, dataset="texts")
+    count = changed.partial_fit
+    changed.set_params(passes=2)
+    count(*vectors(30))
+    with pytest.raises(InvalidInput, match="nothing was charged"):
+        changed.release()
+    model(passes=1, ledger=ledger, dataset="texts").fit(*vectors(30))
+
+
 def test_one_pass_releases_no_corrections() -> None:
     points, codes = vectors(60)
     assert model(passes=1).fit(points, codes).sums_.corrections is None

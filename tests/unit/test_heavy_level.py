@@ -51,6 +51,13 @@ def test_a_level_passes_whom_the_slow_search_passes(law: str, last: bool) -> Non
     assert not np.any(truth[passed.places] < needed - 5 * error)
 
 
+@pytest.mark.parametrize("rows", [255, 257, 513, 1023])
+def test_a_key_in_all_of_many_rows_is_frequent(rows: int) -> None:
+    """A count of the rows that reach a threshold must hold the most rows that a spec allows."""
+    one, prints = level(np.array([5000.0]), rows, 64, last=True, seed=5)
+    assert one._reaching(one.counters, prints[:8], 2500.0).tolist() == [0]
+
+
 def test_a_level_of_too_many_gives_up() -> None:
     one, prints = level(np.full(400, 3000.0), 5, 1024, last=False, seed=5)
     assert one.frequent(prints, 300.0, 100) is None

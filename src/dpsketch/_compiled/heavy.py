@@ -125,7 +125,7 @@ def hash_following(letters: npt.NDArray[np.uint8], seed: np.uint64, hashes: Word
 
 @kernel
 def rows_reaching(
-    table: npt.NDArray[np.float64], prints: Words, row_keys: Words, least: float, counts: npt.NDArray[np.uint8]
+    table: npt.NDArray[np.float64], prints: Words, row_keys: Words, least: float, counts: npt.NDArray[np.uint16]
 ) -> None:
     """Fill in, for each key, in how many rows its counter times its sign is at least ``least``.
 

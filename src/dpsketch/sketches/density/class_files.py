@@ -29,6 +29,7 @@ __all__ = ["KIND", "Fitted", "document_of", "fitted_of"]
 KIND = "classes"
 
 _LARGEST = 2.0**64  # beyond every sum, mean and deviation of counts; squares of what is below are doubles
+_LEAST = 1e-6  # below the deviation at the largest budget, ρ = 10⁹, of a sum beside corrections
 
 
 class Fitted(NamedTuple):
@@ -119,6 +120,8 @@ def _sums(document: files.Document, classes: int) -> PrivateClassSums:
     deviation, spread, size = map(_deviation, document.header["deviations"])
     found = PrivateClassSums(shape, integer_array(document, "sums", (classes, shape.kept)), deviation)
     if "corrections" in document.arrays:
+        if deviation < _LEAST:  # lengths that corrections are scaled by could be 0
+            raise FileRefused("the file's corrections stand beside sums without noise, which no budget pays for.")
         found = replace(found, corrections=integer_array(document, "corrections", found.sums.shape))
     if "moments" not in document.arrays:
         return found

@@ -323,6 +323,8 @@ class DensityClassifier(ClassAnswers):
     def _released(
         self, held: ClassPartial, seen: dict[str, Any], again: tuple[Floats, npt.NDArray[np.intp]] | None = None
     ) -> Self:
+        if again is None and held.spec.extras.passes > 1:
+            raise InvalidInput("passes= goes with fit(), which has all records at once; nothing was charged.")
         account = held._account(self.ledger, self.dataset, self.part)
         permit = held.obtain_permit(Budget(self.epsilon, self.delta, self.rho), account)
         sums = held.drawn(permit)

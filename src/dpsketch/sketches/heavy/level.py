@@ -207,7 +207,7 @@ class Level:
 
     def _reaching(self, table: Floats, prints: Prints, least: float) -> Places:
         """Return the places of those whose median over the rows is at least ``least``."""
-        counts = np.empty(len(prints), np.uint8)
+        counts = np.empty(len(prints), np.uint16)  # of up to 1,023 rows
 
         def count(part: slice) -> None:
             rows_reaching(table, prints[part], self.row_keys, least, counts[part])
