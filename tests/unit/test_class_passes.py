@@ -76,7 +76,15 @@ def test_no_record_moves_a_pass_further_than_is_paid_for(scale: float) -> None:
     assert scale == 0.0 or max(moved) > 0.99 * LENGTH**2
 
 
-@pytest.mark.parametrize("unit", [dps.per_record(), dps.per_record(neighbours="replace"), dps.per_user(max_keys=3)])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        dps.per_record(),
+        dps.per_record(neighbours="replace"),
+        dps.per_user(max_keys=3),
+        dps.per_user(max_keys=3, neighbours="replace"),
+    ],
+)
 def test_every_pass_is_paid_for(unit: dps.Unit) -> None:
     times = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
     shares = correction_shares(unit, EmbeddingMap(DIM), 4)

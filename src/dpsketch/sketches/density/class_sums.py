@@ -334,7 +334,8 @@ class PrivateClassSums:
 def _lengths(sums: Floats, noise: Floats) -> Floats:
     """Return the squared length of each class's sum less that of noise, and two deviations of it more."""
     weights = _length_weights(sums, noise)
-    return np.asarray(np.maximum((sums**2 - noise) @ weights, 0) + 2 * math.sqrt(2 * np.sum((weights * noise) ** 2)))
+    squares = np.sum((sums**2 - noise) * weights, axis=1)  # in one order on every machine: later passes go on from it
+    return np.asarray(np.maximum(squares, 0) + 2 * math.sqrt(2 * np.sum((weights * noise) ** 2)))
 
 
 def _length_weights(sums: Floats, noise: Floats) -> Floats:

@@ -205,8 +205,8 @@ class DensityClassifier(ClassAnswers):
         Privacy
         -------
         A record lies in one class, so all classes' tables together move as far as one table does: each table has the
-        noise of the whole budget, less the private centre's or second moments' share. Nothing else is read from the
-        data but, with ``classes="as_in_y"``, the list of labels.
+        noise of the whole budget, less the share of a private centre, of second moments or of later passes. Nothing
+        else is read from the data but, with ``classes="as_in_y"``, the list of labels.
         """
         refuse_choice(self.unit)
         X, y, seen = self._read(X, y, {})
