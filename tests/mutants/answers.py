@@ -311,6 +311,14 @@ INTERVALS = [
         "a search goes on from the messages of a sweep that was worse than the one that is read",
     ),
     Mutant(
+        "tree-counts-rows-in-a-byte",
+        "sketches/heavy/level.py",
+        "counts = np.empty(len(prints), np.uint16)",
+        "counts = np.empty(len(prints), np.uint8)",
+        "tests/unit/test_heavy_level.py -k all_of_many_rows",
+        "in a tree of 256 rows or more nothing is frequent",
+    ),
+    Mutant(
         "tree-halves-prefixes-alike",
         "sketches/heavy/level.py",
         "sizes = left.values if last else left.alike * left.values",

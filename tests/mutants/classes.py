@@ -35,6 +35,14 @@ CLASSES = [
         "files of earlier versions are refused for their landmarks",
     ),
     Mutant(
+        "class-passes-charged-and-refused",
+        "sketches/density/classifier.py",
+        "if again is None and held.spec.extras.passes > 1:",
+        "if False:",
+        "tests/unit/test_class_passes.py -k before_anything",
+        "batches with later passes are paid for, and then refused",
+    ),
+    Mutant(
         "class-sums-replace",
         _SUMS,
         'vectors = unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
