@@ -47,4 +47,4 @@ def test_the_ends_are_those_of_the_law() -> None:
     assert [student_quantile(3, tail) for tail in (0.5, 0.0)] == [0, math.inf]
     assert [beta_quantile(3, tail) for tail in (0.5, 0.0)] == [0.5, 1]
     assert normal_quantile(1.0) == math.inf
-    assert student_quantile(math.inf, 0.025) == normal_quantile(0.95)
+    assert student_quantile(math.inf, (1 - 0.95) / 2) == normal_quantile(0.95)

@@ -71,6 +71,11 @@ class Snapshot:
         return ()
 
     @property
+    def searches(self) -> bool:
+        """Whether keys are searched for: no, candidates are named."""
+        return False
+
+    @property
     def counts(self) -> str:
         """What an estimate counts."""
         return self.guarantee.unit.counts
