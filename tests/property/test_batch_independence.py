@@ -230,7 +230,7 @@ PUBLIC = {
     "sketches/histogram/predict.py",
     "sketches/ranges/chain.py",
 }
-# Of whole numbers below 2⁵³, which doubles add up exactly in every order; test_class_sums.py and test_class_passes.py hold that.
+# Of whole numbers below 2⁵³, which doubles add up exactly in every order; tests of class sums and of passes hold that.
 EXACT = {"sketches/density/class_passes.py", "sketches/density/class_sums.py", "sketches/density/embedding.py"}
 SENSITIVE = ("_compiled", "bounding", "local", "sketches", "sources", "spark", "hashing.py", "seeds.py", "kernels.py")
 PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "multi_dot"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tracemalloc
 
@@ -213,7 +214,11 @@ def test_a_key_that_took_anothers_place_gives_it_back() -> None:
 def test_what_a_candidate_takes_beside_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 72 bytes with five rows, whatever the list: the messages of one sweep, 48, and its fingerprint, place and
     error. What the table itself takes is the same for both lists. No cell is left unexplained here; otherwise, as in
-    the twin among the mutants, the messages of two sweeps are held, which takes 48 more. On one thread: what others hold meanwhile is chance."""
+    the twin among the mutants, the messages of two sweeps are held, which takes 48 more.
+
+    On one thread, since what others hold meanwhile is chance, and compiled: the plain form of short lists takes more.
+    """
+    importlib.import_module("numba")
     monkeypatch.setenv("DPSKETCH_THREADS", "1")
     counts = np.floor(2e5 / np.arange(1, 20_001)).astype(np.int64)
     sketch = dps.CountSketch(rows=5, width=1024, unit=dps.per_record(), seed=4)
@@ -221,13 +226,13 @@ def test_what_a_candidate_takes_beside_its_answer(monkeypatch: pytest.MonkeyPatc
     with noise.seeded_noise_for_tests_only(4):
         private = sketch.release(epsilon=1.0, delta=1e-6)
     peaks = []
-    for size in (1000, 20_000, 40_000):  # whatever is loaded when it is first used is loaded by the first
+    for size in (1000, 40_000, 80_000):  # whatever is loaded when it is first used is loaded by the first
         tracemalloc.start()
         private.decode(np.arange(size))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     answer = 8 + sys.getsizeof(50_000) + 3 * 8
-    assert (peaks[2] - peaks[1]) / 20_000 - answer <= 72
+    assert (peaks[2] - peaks[1]) / 40_000 - answer <= 72
 
 
 def test_more_candidates_go_on_from_what_was_decoded() -> None:
