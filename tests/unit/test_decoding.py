@@ -14,6 +14,7 @@ from dpsketch import noise
 from dpsketch._compiled import messages
 from dpsketch._compiled.expectation import expect
 from dpsketch.sketches.countsketch.decoding import joint_decode
+from dpsketch.sketches.countsketch.exchange import Attempt
 from dpsketch.sketches.countsketch.location import Location
 from oracles import decoding as oracle
 
@@ -213,13 +214,14 @@ def test_a_key_that_took_anothers_place_gives_it_back() -> None:
 
 def test_what_a_candidate_takes_beside_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 72 bytes with five rows, whatever the list: the messages of one sweep, 48, and its fingerprint, place and
-    error. What the table itself takes is the same for both lists. No cell is left unexplained here; otherwise, as in
+    error. What the table itself takes is the same for both lists. No cell is called unexplained here; otherwise, as in
     the twin among the mutants, the messages of two sweeps are held, which takes 48 more.
 
     On one thread, since what others hold meanwhile is chance, and compiled: the plain form of short lists takes more.
     """
     importlib.import_module("numba")
     monkeypatch.setenv("DPSKETCH_THREADS", "1")
+    monkeypatch.setattr(Attempt, "unexplained", lambda self: np.zeros(self.remaining.size, bool))
     counts = np.floor(2e5 / np.arange(1, 20_001)).astype(np.int64)
     sketch = dps.CountSketch(rows=5, width=1024, unit=dps.per_record(), seed=4)
     sketch.update(np.arange(len(counts)), counts=counts)
@@ -244,7 +246,7 @@ def test_more_candidates_go_on_from_what_was_decoded() -> None:
     row_keys = rng.integers(0, 2**64, 5, dtype=np.uint64)
     table = np.rint(rng.normal(0, 10, (5, 512))).astype(np.int64)
     kernels.add_weighted(table, prints, row_keys, counts)
-    first = joint_decode(table, prints[:290], row_keys, 10.0)
+    first = joint_decode(table, prints[:290], row_keys, 10.0, resumable=True)
     resumed = joint_decode(table, prints, row_keys, 10.0, start=first)
     afresh = joint_decode(table, prints, row_keys, 10.0)
     assert not isinstance(resumed.reading, Location)
