@@ -165,9 +165,8 @@ def sentences(rows: Rows, here: dict[str, Any]) -> str:
         "OpenDP's",
         "local reports aggregated "
         f"{ratio('local', 'optimal local hashing: aggregated, 1024 keys estimated')} times as fast as pure-ldp's",
-        "frequent texts found at "
-        f"{ratio('heavy', 'texts of 4 to 24 bytes: adding')} of the speed of DataSketches' frequent items, which are "
-        "not private",
+        f"texts added to a tree {ratio('heavy', 'texts of 4 to 24 bytes: adding')} times as fast as to DataSketches' "
+        "frequent items, which are not private",
     ]
     service = (
         f"The service takes {reports('single reports against validating alone, SQLite')} single reports a second "
