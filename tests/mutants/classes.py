@@ -230,6 +230,22 @@ CLASSES = [
         "half the noise on the corrections of later passes",
     ),
     Mutant(
+        "class-passes-one-record",
+        _PASSES,
+        "times = unit.max_keys * (2 if",
+        "times = 1 * (2 if",
+        "tests/unit/test_class_passes.py -k two_later_passes",
+        "a user's records are paid for as one in later passes",
+    ),
+    Mutant(
+        "class-passes-other-relation",
+        _PASSES,
+        'unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
+        "unit.max_keys",
+        "tests/unit/test_class_passes.py -k two_later_passes",
+        "a replaced record is paid for as an added one in later passes",
+    ),
+    Mutant(
         "class-passes-all-records",
         "sketches/density/classifier.py",
         "return self._released(held, seen, (vectors[chosen], codes[chosen]))",
