@@ -8,6 +8,22 @@ _STATEMENTS = "tests/contract/test_statements.py"
 
 STATEMENTS = [
     Mutant(
+        "plan-forgets-the-relation",
+        "cli/plan.py",
+        "if unit.neighbours != RelationName.ADD_REMOVE.value:",
+        "if False:",
+        "tests/cli/test_plan.py",
+        "a proposed command protects by another relation than was planned",
+    ),
+    Mutant(
+        "hint-charges-another-dataset",
+        "cli/preview.py",
+        '"dataset": budget.dataset, "part"',
+        '"dataset": None, "part"',
+        "tests/cli/test_histogram.py",
+        "a command that is proposed charges another account",
+    ),
+    Mutant(
         "release-without-its-charge",
         "sketches/distinct/exact.py",
         "guarantee=permit.guarantee(), charge=permit.charge)",
