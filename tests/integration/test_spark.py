@@ -290,6 +290,20 @@ def test_parts_are_merged_in_a_tree(frame: Any, table: pa.Table, monkeypatch: py
     assert everything(built) == everything(fill(counts(), table, key="text"))
 
 
+@pytest.mark.parametrize(("parts", "small", "collected"), [(3, 1 << 20, [3]), (3, 1, [3, 1]), (17, 1 << 20, [17, 1])])
+def test_a_few_small_parts_are_merged_on_the_driver(
+    frame: Any, table: pa.Table, monkeypatch: pytest.MonkeyPatch, parts: int, small: int, collected: list[int]
+) -> None:
+    """Sixteen of 1 MB at most; what is larger, or more, is merged where it is, and nothing of it is counted twice."""
+    monkeypatch.setattr(merge, "_SMALL_PART", small)
+    found: list[int] = []
+    run = merge.run
+    monkeypatch.setattr(merge, "run", lambda step: _noted(run(step), found))
+    built = cluster.build(frame.repartition(parts), counts().spec, key="text")
+    assert found == collected
+    assert everything(built) == everything(fill(counts(), table, key="text"))
+
+
 def _noted(result: Any, collected: list[int]) -> Any:
     if isinstance(result, list):
         collected.append(len(result))

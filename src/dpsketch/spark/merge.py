@@ -1,4 +1,4 @@
-"""Merge partial sketches in a tree on the executors, so that only one reaches the driver."""
+"""Merge partial sketches in a tree on the executors, so that only one reaches the driver; a few small ones, there."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from dpsketch.spark.parts import PART_SCHEMA, Part, failure_of, merge_parts, mer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["merged", "run"]
+__all__ = ["merged", "run", "settings"]
 
 T = TypeVar("T")
 
 _MOST_PARTS = 16
 _MOST_BYTES = 1 << 28
+# What is merged on the driver: to send it there takes less than a stage of its own.
+_SMALL_PART = 1 << 20
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -41,8 +43,9 @@ def merged(
 ) -> Part | None:
     """Run the tasks that make parts, and merge what they return; None if no task had a record.
 
-    Up to 16 parts of at most 256 MB together are merged in one task, until one is left. Where their ``count`` is not
-    known beforehand, parts are kept where they were made until the driver has learnt how many there are, and how large.
+    Up to 16 parts of at most 256 MB together are merged in one task, until one is left; up to 16 of at most 1 MB each,
+    on the driver. Unless a ``count`` known beforehand says that there are more, parts are kept where they were made
+    until the driver has learnt how many there are, and how large.
 
     Of a task that Spark runs twice, because it failed, was slow or lost its machine, one run's row is used: a row is
     part of a partition, and Spark takes each partition from one run. Nothing is added up outside those rows.
@@ -54,29 +57,37 @@ def merged(
         rows = run(lambda: parts.collect())
         _refuse_failures(rows)
         ordered = sorted(rows, key=lambda row: int(row["number"]))
-        return merge_parts(
-            (Part(bytes(row["part"]), json.loads(row["tally"])) for row in ordered), disjoint_users=disjoint_users
-        )
-    if count is not None:
-        last = run(lambda: _tree(parts, count, _MOST_PARTS, disjoint_users).collect())
-    else:
-        last = _merge_unknown(parts, width, disjoint_users)
-    if not last:
-        return None
-    _refuse_failures(last)
-    return Part(bytes(last[0]["part"]), json.loads(last[0]["tally"]))
+        return merge_parts(map(_part, ordered), disjoint_users=disjoint_users)
+    if count is not None and count > _MOST_PARTS:
+        return _only(run(lambda: _tree(parts, count, _MOST_PARTS, disjoint_users).collect()))
+    return _merge_kept(parts, width, disjoint_users)
 
 
-def _merge_unknown(parts: DataFrame, width: int | None, disjoint_users: bool) -> list[Row]:
+def _merge_kept(parts: DataFrame, width: int | None, disjoint_users: bool) -> Part | None:
+    # At most 16 small parts travel, however many there are.
+    few = (functions.col("number") < _MOST_PARTS) & (functions.length("part") <= _SMALL_PART)
+    small = [functions.when(few, functions.col(name)).alias(name) for name in ("part", "tally")]
     try:
-        with _set(parts.sparkSession, _settings(width)):
+        with settings(parts.sparkSession, width):
             run(lambda: parts.persist())
-            rows = run(lambda: parts.select("number", functions.length("part").alias("size"), "failure").collect())
+            size = functions.length("part").alias("size")
+            rows = run(lambda: parts.select("number", size, "failure", *small).collect())
         _refuse_failures(rows)
-        fan_in = max(2, min(_MOST_PARTS, _MOST_BYTES // max((row["size"] for row in rows), default=1)))
-        return run(lambda: _tree(parts, len(rows), fan_in, disjoint_users).collect()) if rows else []
+        if all(row["part"] is not None for row in rows):
+            return merge_parts(map(_part, rows), disjoint_users=disjoint_users)
+        fan_in = max(2, min(_MOST_PARTS, _MOST_BYTES // max(row["size"] for row in rows)))
+        return _only(run(lambda: _tree(parts, len(rows), fan_in, disjoint_users).collect()))
     finally:
         run(lambda: parts.unpersist())
+
+
+def _only(rows: list[Row]) -> Part | None:
+    _refuse_failures(rows)
+    return _part(rows[0]) if rows else None
+
+
+def _part(row: Row) -> Part:
+    return Part(bytes(row["part"]), json.loads(row["tally"]))
 
 
 def _refuse_failures(rows: list[Row]) -> None:
@@ -92,23 +103,18 @@ def _tree(parts: DataFrame, count: int, fan_in: int, disjoint_users: bool) -> Da
     return parts
 
 
-def _settings(width: int | None) -> dict[str, str]:
-    """Return Spark's settings for the tasks that count.
+@contextmanager
+def settings(session: SparkSession, width: int | None) -> Iterator[None]:
+    """Set a session up for the tasks that count, and restore what it had.
 
     Where all columns have a fixed width, records are handed over in batches of a fixed number of rows. Spark then need
     not measure a batch after each row, which takes longer than to write the row.
     """
-    if width is None:
-        return {_ADAPTIVE: "true"}
-    rows = max(1, min(_LARGE_ROWS, _LARGE_BYTES // width))
-    return {_ADAPTIVE: "true", _ROWS: str(rows), _BYTES: str(_NO_LIMIT)}
-
-
-@contextmanager
-def _set(session: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Change settings of a session, and restore them."""
-    before = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
+    wanted = {_ADAPTIVE: "true"}
+    if width is not None:
+        wanted |= {_ROWS: str(max(1, min(_LARGE_ROWS, _LARGE_BYTES // width))), _BYTES: str(_NO_LIMIT)}
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
         session.conf.set(name, value)
     try:
         yield
