@@ -7,21 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import days, delivery, members, singles
 from dpsketch.ledger.balance import fits, preview_of, spent_of
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
+from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.parts import Division
 from dpsketch.ledger.store import Store
 from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Cost, Unit, cost_to_json
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = ["Ledger"]
 
