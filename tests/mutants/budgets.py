@@ -219,7 +219,7 @@ LEDGER = [
         "ledger/store.py",
         'if getattr(error, "sqlstate", None) in _RETRY:',
         'if getattr(error, "sqlstate", None) in (*_RETRY, None):',
-        _STORE,
+        f"{_STORE} -k in_doubt",
         "a charge that may have been committed is made a second time",
     ),
     Mutant(
