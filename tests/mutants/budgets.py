@@ -77,7 +77,7 @@ PERMITS = [
     Mutant(
         "permit-unsound-promise",
         "sketches/permit.py",
-        "    if not calibration.sound:\n",
+        "    if not calibration.promised:\n",
         "    if False:\n",
         _PERMIT,
         "more is promised than is charged",
@@ -307,7 +307,7 @@ LEDGER = [
     Mutant(
         "payment-for-anything",
         "ledger/book.py",
-        "return made == (digest, tuple(costs), unit, part, note)",
+        "return made == (digest, tuple(order.costs), order.unit, order.part, order.note)",
         "return True",
         _PAYMENT,
         "an open payment pays for a dearer release",
@@ -396,7 +396,7 @@ LEDGER = [
         "parts-paid-by-another",
         "ledger/book.py",
         "made = (entry.digest, entry.costs, entry.unit, entry.part, entry.note)",
-        "made = (entry.digest, entry.costs, entry.unit, part, entry.note)",
+        "made = (entry.digest, entry.costs, entry.unit, order.part, entry.note)",
         _PARTS,
         "the open charge of one part pays for another",
     ),
