@@ -298,6 +298,13 @@ def test_a_session_is_closed_whatever_was_asked(ledger: Ledger, opened: list[sql
     assert all(map(is_closed, opened))
 
 
+def test_a_name_that_no_disk_takes_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / ("a" * 300))
+    for use in (ledger.datasets, lambda: ledger.charge("web", [HALF], unit=RECORD)):
+        with pytest.raises(LedgerError, match="could not be used"):
+            use()
+
+
 def charge_until_refused(ledger: Ledger) -> None:
     for _ in range(50):
         ledger.charge("web", [HALF], unit=RECORD, note="x" * 900)

@@ -78,8 +78,11 @@ class Store:
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
         """Run ``work`` on one state of the ledger; return ``empty`` where no ledger was written yet."""
-        if self.file is not None and not self.file.exists():
-            return empty
+        try:
+            if self.file is not None and not self.file.exists():
+                return empty
+        except OSError as error:
+            raise LedgerError(f"the ledger {self} could not be used: {error.strerror}.") from None
         return self._guarded(lambda: self._read_once(work, empty))
 
     def _guarded(self, run: Callable[[], T]) -> T:
