@@ -69,8 +69,8 @@ BOUNDS = {
 NOTES = {
     "startup": (
         "Where a command takes longer than is allowed, the rows *against loading* say what stops it: the libraries "
-        "that it cannot do without take that long to load, before a line of ours runs. SQLAlchemy is the ledger's, and "
-        "SciPy computes the laws by which a histogram chooses its threshold. None of these commands has enough to do "
+        "that it cannot do without take that long to load, before a line of ours runs. SciPy "
+        "computes the laws by which a histogram chooses its threshold. None of these commands has enough to do "
         "to be worth the compiler; `dpsketch demo --compile` compiles beforehand for whoever has more."
     ),
     "loading": (

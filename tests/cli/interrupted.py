@@ -17,8 +17,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy  # noqa: F401  (loaded once, before the processes part)
-
 import dpsketch.kinds  # noqa: F401
 from dpsketch.cli import app, main, recipes, spool  # noqa: F401
 from dpsketch.ledger import Payment

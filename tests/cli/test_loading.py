@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 # What no run of some thousand records has a use for: the compiler, and libraries for more.
-LIBRARIES = ("pandas", "duckdb", "dp_accounting", "scipy.optimize", "scipy.stats", "matplotlib", "pydantic")
+LIBRARIES = (
+    "pandas", "duckdb", "dp_accounting", "scipy.optimize", "scipy.stats", "matplotlib", "pydantic", "sqlalchemy",
+    "psycopg",
+)  # fmt: skip
 NEVER = ("numba", "llvmlite", *LIBRARIES)
 # What a question has no use for: it reads a file, does some arithmetic and prints a table.
-UNASKED = (*NEVER, "scipy", "sqlalchemy", "mpmath", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet")
+UNASKED = (*NEVER, "scipy", "mpmath", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet")
 CODE = """
 import sys
 from dpsketch.cli import main
@@ -64,6 +67,22 @@ def test_a_run_and_its_questions_load_little(kind: str, tmp_path: Path) -> None:
     assert loaded(NEVER, [*RUN[kind], *BUDGET], tmp_path) == "[]"
     for question in ASK.get(kind, []):
         assert loaded(UNASKED, question, tmp_path) == "[]", question
+
+
+def test_a_ledger_in_a_file_needs_neither_driver_nor_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path}/budget.db")
+    (tmp_path / "visits.csv").write_text("page,visitor,age\n" + "/page/1,v1,30\n" * 1_000)
+    budget = ["--epsilon", "1", "--delta", "1e-6"]
+    commands = [
+        ["ledger", "create", "web", "--epsilon", "5", "--delta", "1e-5"],
+        [*RUN["counts"], "--dataset", "web", *budget],
+        [*RUN["histogram"], "--dataset", "web", *budget],
+        ["ledger", "show"],
+        ["ledger", "history", "web"],
+        ["ledger", "verify"],
+    ]
+    for command in commands:
+        assert loaded(("sqlalchemy", "psycopg", "numba", "duckdb"), command, tmp_path) == "[]", command
 
 
 @pytest.mark.full

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
-from dpsketch.ledger import Charge, Ledger, Payment
+from dpsketch.ledger import Charge, Ledger, Payment, chain
+from dpsketch.ledger.connection import Connection, PostgresConnection
+from dpsketch.ledger.store import Store
 from dpsketch.privacy import PureCost, per_record
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
+VECTOR = Path(__file__).parents[1] / "vectors" / "ledger.sql"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -124,6 +128,91 @@ def test_no_session_and_no_lock_is_left_in_postgresql(postgresql_url: str) -> No
         assert connection.execute(query).fetchone() == (0,)
 
 
+def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock comes before the transaction and ends after it: no attempt sees less than what was committed."""
+    dataset = f"waiting {uuid.uuid4()}"
+    ledger = Ledger(postgresql_url)
+    ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
+    real = Store._write_once
+    attempts: list[int] = []
+
+    def counted(self: Store, name: str, work: Callable[[Connection], Any]) -> Any:
+        attempts.append(1)
+        return real(self, name, work)
+
+    monkeypatch.setattr(Store, "_write_once", counted)
+
+    def charged(_: int) -> bool:
+        try:
+            ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(charged, range(32))) == 20
+    assert len(attempts) == 32
+    assert ledger.spent(dataset).releases == 20
+
+
+def test_a_transaction_that_failed_is_never_taken_for_committed(postgresql_url: str) -> None:
+    """PostgreSQL answers its COMMIT with a ROLLBACK, and calls that no error."""
+    dataset = f"failed {uuid.uuid4()}"
+    ledger = Ledger(postgresql_url)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+
+    def work(connection: Connection) -> None:
+        state = chain.read_state(connection, dataset)
+        assert state is not None
+        chain.append(connection, dataset, state.link, "charge", unit=per_record(), costs=[PureCost(0.5)])
+        with suppress(connection.errors()):
+            connection.run("SELECT * FROM nothing_of_that_name")
+
+    with pytest.raises(LedgerError, match="Nothing was charged"):
+        ledger._store.write(dataset, work)
+    assert ledger.spent(dataset).releases == 0
+    assert ledger.charge(dataset, [PureCost(0.5)], unit=per_record()).id == 1
+
+
+def test_a_charge_that_breaks_off_leaves_nothing_in_postgresql(postgresql_url: str) -> None:
+    dataset = f"interrupted {uuid.uuid4()}"
+    ledger = Ledger(postgresql_url)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+    for error in (KeyboardInterrupt(), MemoryError()):
+
+        def interrupted(*_: Any, error: BaseException = error) -> None:
+            raise error
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PostgresConnection, "_commit", interrupted)
+            with pytest.raises(type(error)):
+                ledger.charge(dataset, [PureCost(1.0)], unit=per_record())
+        assert ledger.spent(dataset).releases == 0
+    assert ledger.charge(dataset, [PureCost(1.0)], unit=per_record()).id == 1
+
+
+def test_tables_in_postgresql_are_those_of_earlier_versions(postgresql_url: str) -> None:
+    """As a ledger that an earlier version wrote declares them: types, what may be null, and keys."""
+    import psycopg
+
+    Ledger(postgresql_url).charge("tables", [PureCost(0.01)], unit=per_record())
+    wanted = {}
+    with closing(sqlite3.connect(":memory:")) as earlier:
+        earlier.executescript(VECTOR.read_text())
+        for (name,) in earlier.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for place, column, kind, fixed, _, key in earlier.execute(f"PRAGMA table_info({name})").fetchall():
+                wanted[name, column] = (place + 1, kind.lower(), "NO" if fixed else "YES", key or None)
+    query = """
+        SELECT c.table_name, c.column_name, c.ordinal_position, c.data_type, c.is_nullable, k.ordinal_position
+        FROM information_schema.columns c
+        LEFT JOIN information_schema.key_column_usage k USING (table_schema, table_name, column_name)
+        WHERE c.table_name LIKE 'dpsketch%' AND c.table_schema = current_schema()
+    """
+    with psycopg.connect(postgresql_url) as connection:
+        found = {(row[0], row[1]): row[2:] for row in connection.execute(query)}
+    assert {name: column for name, column in found.items() if name in wanted} == wanted
+
+
 def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
     """Without its lock, as behind a pooler that shares sessions, the isolation level alone keeps the budget."""
     dataset = f"pooled {uuid.uuid4()}"
@@ -140,7 +229,7 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
         attempts.append(1)
 
         def after_meeting(connection: Connection) -> Any:
-            connection.exec_driver_sql("SELECT count(*) FROM dpsketch_entry")
+            connection.rows("SELECT count(*) FROM dpsketch_entry")
             if not getattr(own, "met", False):
                 own.met = True
                 meeting.wait(timeout=60)

@@ -6,6 +6,8 @@ from tests.mutants.gate import Mutant
 
 _PERMIT = "tests/unit/test_permit.py"
 _LEDGER = "tests/unit/test_ledger.py"
+_STORE = "tests/unit/test_ledger_store.py"
+_SESSIONS = "tests/integration/test_ledger_concurrency.py -k"
 _CHAIN = "tests/unit/test_ledger_chain.py"
 _PAYMENT = "tests/unit/test_ledger_payment.py"
 _PARTS = "tests/unit/test_ledger_parts.py"
@@ -75,7 +77,7 @@ PERMITS = [
     Mutant(
         "permit-unsound-promise",
         "sketches/permit.py",
-        "    if not calibration.sound:\n",
+        "    if not calibration.promised:\n",
         "    if False:\n",
         _PERMIT,
         "more is promised than is charged",
@@ -174,11 +176,85 @@ LEDGER = [
     ),
     Mutant(
         "ledger-unlocked",
-        "ledger/store.py",
-        'connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")',
-        'connection.execution_options(dpsketch_begin="BEGIN DEFERRED")',
+        "ledger/connection.py",
+        'self._transaction("BEGIN IMMEDIATE")',
+        'self._transaction("BEGIN DEFERRED")',
         "tests/unit/test_ledger.py tests/integration/test_ledger_concurrency.py",
         "a ledger is read before it is locked",
+    ),
+    Mutant(
+        "ledger-written-unlocked",
+        "ledger/connection.py",
+        "            self._make_tables()\n            yield\n",
+        "            self._make_tables()\n        yield\n",
+        _STORE,
+        "each row of a charge is committed by itself, after the lock",
+    ),
+    Mutant(
+        "ledger-unsynchronised",
+        "ledger/connection.py",
+        "PRAGMA synchronous = FULL",
+        "PRAGMA synchronous = NORMAL",
+        _LEDGER,
+        "a charge that was committed is lost in a power cut",
+    ),
+    Mutant(
+        "ledger-uncommitted",
+        "ledger/connection.py",
+        "            yield\n            self._commit()\n",
+        "            yield\n",
+        _STORE,
+        "a charge is told of and never committed",
+    ),
+    Mutant(
+        "ledger-interrupted-and-committed",
+        "ledger/connection.py",
+        'self._execute("ROLLBACK")',
+        'self._execute("COMMIT")',
+        _STORE,
+        "a charge that broke off leaves its rows",
+    ),
+    Mutant(
+        "ledger-charged-again-in-doubt",
+        "ledger/store.py",
+        'if getattr(error, "sqlstate", None) in _RETRY:',
+        'if getattr(error, "sqlstate", None) in (*_RETRY, None):',
+        f"{_STORE} -k in_doubt",
+        "a charge that may have been committed is made a second time",
+    ),
+    Mutant(
+        "ledger-left-open",
+        "ledger/store.py",
+        "with closing(self._open()) as connection, connection.writing(dataset):\n            return work(connection)",
+        "connection = self._open()\n        with connection.writing(dataset):\n            return work(connection)",
+        _STORE,
+        "a session outlives its charge",
+    ),
+    Mutant(
+        "ledger-server-locked-late",
+        "ledger/connection.py",
+        '        self._execute("SELECT pg_advisory_lock(?)", [_lock_key(dataset)])\n'
+        '        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n            yield\n',
+        '        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n'
+        '            self._execute("SELECT pg_advisory_lock(?)", [_lock_key(dataset)])\n            yield\n',
+        f"{_SESSIONS} overtaken",
+        "whoever waits for a dataset sees it as it was before the wait",
+    ),
+    Mutant(
+        "ledger-server-not-serialisable",
+        "ledger/connection.py",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        f"{_SESSIONS} lost_a_race",
+        "sessions that a pooler shares spend one budget twice",
+    ),
+    Mutant(
+        "ledger-server-undone",
+        "ledger/connection.py",
+        'if self._execute("COMMIT").statusmessage != "COMMIT":',
+        'if self._execute("COMMIT").statusmessage is None:',
+        f"{_SESSIONS} never_taken",
+        "a charge that the database undid counts as made",
     ),
     Mutant(
         "ledger-unchecked-chain",
@@ -231,7 +307,7 @@ LEDGER = [
     Mutant(
         "payment-for-anything",
         "ledger/book.py",
-        "return made == (digest, tuple(costs), unit, part, note)",
+        "return made == (digest, tuple(order.costs), order.unit, order.part, order.note)",
         "return True",
         _PAYMENT,
         "an open payment pays for a dearer release",
@@ -320,7 +396,7 @@ LEDGER = [
         "parts-paid-by-another",
         "ledger/book.py",
         "made = (entry.digest, entry.costs, entry.unit, entry.part, entry.note)",
-        "made = (entry.digest, entry.costs, entry.unit, part, entry.note)",
+        "made = (entry.digest, entry.costs, entry.unit, order.part, entry.note)",
         _PARTS,
         "the open charge of one part pays for another",
     ),

@@ -10,15 +10,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Total, chain
+from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.values import canonical
 from dpsketch.privacy import (
     ApproximateCost,
@@ -348,8 +349,8 @@ def test_the_file_has_a_write_ahead_log_and_every_commit_is_synchronised(ledger:
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
-    with ledger._store._open().connect() as inner:
-        assert inner.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    with closing(ledger._store._open()) as inner:
+        assert inner.rows("PRAGMA synchronous") == [(2,)]
 
 
 def test_a_file_that_is_no_ledger_is_refused_in_a_sentence(path: Path) -> None:

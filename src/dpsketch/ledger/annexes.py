@@ -7,14 +7,12 @@ ledger of an earlier version may lack an annex until it is written to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger.store import has_table, tables
+from dpsketch.ledger.connection import Connection
+from dpsketch.ledger.layout import Table
 from dpsketch.ledger.values import Problem, row_digest
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Table
 
 __all__ = ["Annex", "altered"]
 
@@ -25,8 +23,8 @@ class Annex:
 
     Attributes
     ----------
-    name : str
-        Which table.
+    table : Table
+        The table in the database.
     told, recorded : str
         What a row tells, in words: of its charge, and of any.
     doubted : str
@@ -37,36 +35,24 @@ class Annex:
         The column that holds the digest of the charge.
     """
 
-    name: str
+    table: Table
     told: str
     recorded: str
     doubted: str = "what is noted of charge {id} to dataset {dataset!r}"
     stopped: str = "charged"
     charge: str = "charge"
 
-    @property
-    def table(self) -> Table:
-        """The table in the database."""
-        table: Table = getattr(tables(), self.name)
-        return table
-
     def add(self, connection: Connection, **row: Any) -> None:
         """Add a row."""
-        connection.execute(self.table.insert().values(**row, digest=row_digest(row)))
+        connection.insert(self.table, **row, digest=row_digest(row))
 
-    def rows(self, connection: Connection, *where: ColumnElement[bool]) -> list[dict[str, Any]]:
-        """Return the rows that meet all conditions, in the order of the key."""
-        from sqlalchemy import select
+    def rows(self, connection: Connection, **own: Any) -> list[dict[str, Any]]:
+        """Return the rows whose columns are as given, in the order of the key."""
+        return connection.select(self.table, **own) if connection.has_table(self.table) else []
 
-        table = self.table
-        if not has_table(connection, table):
-            return []
-        query = select(table).where(*where).order_by(*table.primary_key.columns)
-        return [dict(zip(table.c.keys(), row, strict=True)) for row in connection.execute(query)]
-
-    def trusted(self, connection: Connection, *where: ColumnElement[bool]) -> list[dict[str, Any]]:
-        """Return the rows that meet all conditions; refuse to go on where one of them was altered."""
-        rows = self.rows(connection, *where)
+    def trusted(self, connection: Connection, **own: Any) -> list[dict[str, Any]]:
+        """Return the rows whose columns are as given; refuse to go on where one of them was altered."""
+        rows = self.rows(connection, **own)
         for row in rows:
             if altered(row):
                 raise LedgerError(

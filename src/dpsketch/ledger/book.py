@@ -7,21 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import days, delivery, members, singles
 from dpsketch.ledger.balance import fits, preview_of, spent_of
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
+from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.parts import Division
 from dpsketch.ledger.store import Store
-from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
+from dpsketch.ledger.values import Charge, Entry, Order, Origin, Preview, Problem, Spent, Total
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Cost, Unit, cost_to_json
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = ["Ledger"]
 
@@ -180,19 +177,11 @@ class Ledger:
         ReleaseRefused
             What may be released once was charged before. Nothing was charged.
         """
-        return self._pay(dataset, costs, unit, part, note, once, partials)[0]
+        return self._pay(Order(dataset, costs, unit, part, note, once, partials))[0]
 
-    def _pay(
-        self,
-        dataset: str,
-        costs: Sequence[Cost],
-        unit: Unit,
-        part: str | None,
-        note: str,
-        once: Sequence[str],
-        partials: Iterable[str],
-    ) -> tuple[Charge, bool]:
+    def _pay(self, order: Order) -> tuple[Charge, bool]:
         """Charge a release, or find its open charge where it is bound; say whether it was found."""
+        dataset, costs, unit, part, note, once, partials = order
         binding, origin = self._binding, self._origin
         _check_charge(dataset, costs)
         _check_text(note, "a note", longest=1000)
@@ -213,7 +202,7 @@ class Ledger:
                 paid = {entry.id: entry for entry in read_entries(connection, dataset)}
                 for row, digest in open_charges:
                     entry = paid.get(row)
-                    if entry is not None and _pays_for(entry, digest, costs, unit, part, note):
+                    if entry is not None and _pays_for(entry, digest, order):
                         charge = Charge(dataset, row, digest, state.total)
                         if origin is not None:
                             delivery.put_origin(connection, charge, origin)
@@ -332,9 +321,9 @@ class Ledger:
         return LedgerError(f"the ledger {self._store} has no dataset {dataset!r}. Its datasets: {names}.")
 
 
-def _pays_for(entry: Entry, digest: str, costs: Sequence[Cost], unit: Unit, part: str | None, note: str) -> bool:
+def _pays_for(entry: Entry, digest: str, order: Order) -> bool:
     made = (entry.digest, entry.costs, entry.unit, entry.part, entry.note)
-    return made == (digest, tuple(costs), unit, part, note)
+    return made == (digest, tuple(order.costs), order.unit, order.part, order.note)
 
 
 def _check_charge(dataset: str, costs: Sequence[Cost]) -> None:

@@ -15,21 +15,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import delivery
+from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.days import DAYS
 from dpsketch.ledger.delivery import DELIVERIES, ORIGINS
+from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.members import MEMBERS
 from dpsketch.ledger.parts import Division, worst_histories
 from dpsketch.ledger.singles import SINGLES
-from dpsketch.ledger.store import tables
 from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = ["Link", "State", "append", "find_problems", "read_entries", "read_names", "read_state"]
 
@@ -89,7 +87,6 @@ def append(
     note: str = "",
 ) -> Link:
     """Add a row to a chain, or begin one; return its new end."""
-    datasets, entries, *_ = tables()
     row = {
         "dataset": dataset,
         "id": 0 if link is None else link.rows,
@@ -102,28 +99,25 @@ def append(
         "previous": "" if link is None else link.head,
     }
     end = Link(1 if link is None else link.rows + 1, row_digest(row))
-    connection.execute(entries.insert().values(**row, digest=end.head))
+    connection.insert(TABLES.entries, **row, digest=end.head)
     if link is None:
         layout = _FORMAT if division is None else _FORMAT_OF_PARTS
-        connection.execute(datasets.insert().values(name=dataset, format=layout, rows=end.rows, head=end.head))
+        connection.insert(TABLES.datasets, name=dataset, format=layout, rows=end.rows, head=end.head)
     else:
-        own = (datasets.c.name == dataset) & (datasets.c.head == link.head)
         change = {"rows": end.rows, "head": end.head} | ({} if division is None else {"format": _FORMAT_OF_PARTS})
-        if connection.execute(datasets.update().where(own).values(**change)).rowcount != 1:
+        if connection.update(TABLES.datasets, change, name=dataset, head=link.head) != 1:
             raise LedgerError(f"dataset {dataset!r} changed while it was charged. Nothing was charged; try again.")
     return end
 
 
 def read_names(connection: Connection) -> list[str]:
     """Return the datasets' names, in order."""
-    from sqlalchemy import select
-
-    return sorted(connection.execute(select(tables().datasets.c.name)).scalars())
+    return sorted(connection.distinct(TABLES.datasets, "name"))
 
 
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
     """Return a dataset's charges, oldest first."""
-    rows = _rows(connection, dataset)
+    rows = connection.select(TABLES.entries, dataset=dataset)
     written, known = delivery.read_written(connection, dataset), delivery.read_origins(connection, dataset)
     with _parsing(dataset):
         return [_entry(row, written.get(row["id"]), known.get(row["id"])) for row in rows if row["kind"] == "charge"]
@@ -135,13 +129,13 @@ def read_state(connection: Connection, dataset: str) -> State | None:
     All of its chain is checked first, as :func:`find_problems` does: whatever a charge is decided by was written by a
     ledger. That reads every row: some tenths of a second for 10,000 of them.
     """
-    from sqlalchemy import select
-
-    datasets = tables().datasets
-    own = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().one_or_none()
+    found = connection.select(TABLES.datasets, name=dataset)
+    if len(found) > 1:
+        raise _damaged(dataset)
+    own = found[0] if found else None
     if own is not None and own["format"] not in (_FORMAT, _FORMAT_OF_PARTS):
         raise LedgerError(f"dataset {dataset!r} was written by a later version of dpsketch. Upgrade to use its ledger.")
-    rows = _rows(connection, dataset)
+    rows = connection.select(TABLES.entries, dataset=dataset)
     if own is None:
         if rows:
             raise _damaged(dataset)
@@ -172,15 +166,12 @@ def read_state(connection: Connection, dataset: str) -> State | None:
 
 def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Problem]:
     """Return everything in the ledger that is not as it was written, and every charge that it does not hold."""
-    from sqlalchemy import select
-
-    datasets, entries, *_ = tables()
-    heads = {row["name"]: row for row in connection.execute(select(datasets)).mappings()}
-    names = sorted({*heads, *connection.execute(select(entries.c.dataset).distinct()).scalars()})
+    heads = {row["name"]: row for row in connection.select(TABLES.datasets)}
+    names = sorted({*heads, *connection.distinct(TABLES.entries, "dataset")})
     problems: list[Problem] = []
     digests: dict[tuple[str, int], str] = {}
     for name in names:
-        rows = _rows(connection, name)
+        rows = connection.select(TABLES.entries, dataset=name)
         digests.update({(name, row["id"]): row["digest"] for row in rows})
         problems += _chain_problems(name, rows)
         if name in heads:
@@ -226,15 +217,6 @@ def _end_problems(name: str, rows: list[dict[str, Any]], count: int, head: str) 
     if rows and rows[-1]["digest"] != head:
         return [Problem(name, rows[-1]["id"], "is not the row that the dataset ended with: it was replaced.")]
     return []
-
-
-def _rows(connection: Connection, dataset: str) -> list[dict[str, Any]]:
-    from sqlalchemy import select
-
-    entries = tables().entries
-    query = select(entries).where(entries.c.dataset == dataset).order_by(entries.c.id)
-    names = entries.c.keys()
-    return [dict(zip(names, row, strict=True)) for row in connection.execute(query)]
 
 
 def _entry(row: dict[str, Any], written: bool | None, origin: Origin | None) -> Entry:

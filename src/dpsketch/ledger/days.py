@@ -8,20 +8,16 @@ those of :mod:`~dpsketch.ledger.singles`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpsketch.errors import LedgerError, ReleaseRefused
 from dpsketch.ledger.annexes import Annex
-from dpsketch.ledger.store import has_table, tables
+from dpsketch.ledger.connection import Connection
+from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.values import Charge
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = ["DAYS", "last", "put", "unpaid"]
 
 DAYS = Annex(
-    "days",
+    TABLES.days,
     "a day that its stream published",
     "a day of a stream",
     doubted="the ledger's record of the days of a stream",
@@ -50,11 +46,9 @@ def put(connection: Connection, charge: Charge, day: int, publication: str) -> N
 
 def _refuse_unpaid(connection: Connection, charge: Charge) -> None:
     """Refuse a stream that was not charged here: what this ledger knows of its days tells nothing."""
-    from sqlalchemy import select
-
-    entries = tables().entries
-    own = (entries.c.dataset == charge.dataset) & (entries.c.id == charge.id) & (entries.c.digest == charge.digest)
-    if not has_table(connection, entries) or connection.execute(select(entries.c.id).where(own)).first() is None:
+    entries = TABLES.entries
+    own = {"dataset": charge.dataset, "id": charge.id, "digest": charge.digest}
+    if not connection.has_table(entries) or not connection.select(entries, **own):
         raise unpaid(charge)
 
 
@@ -74,5 +68,5 @@ def last(connection: Connection, charge: Charge) -> list[tuple[int, str]]:
 
 
 def _published(connection: Connection, charge: Charge) -> dict[int, str]:
-    rows = DAYS.trusted(connection, DAYS.table.c.stream == charge.digest)
+    rows = DAYS.trusted(connection, stream=charge.digest)
     return {row["day"]: row["publication"] for row in rows}

@@ -19,15 +19,12 @@ known by a digest of where it lies, which the caller makes: never of what it hol
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from dpsketch.errors import LedgerError, ReleaseRefused
 from dpsketch.ledger.annexes import Annex, altered
-from dpsketch.ledger.store import has_table, tables
+from dpsketch.ledger.connection import Connection
+from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.values import Charge, Origin, row_digest
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = [
     "DELIVERIES", "ORIGINS", "bind", "close", "find_open", "put_origin", "put_source", "read_origins", "read_sources",
@@ -35,12 +32,12 @@ __all__ = [
 ]  # fmt: skip
 
 DELIVERIES = Annex(
-    "deliveries",
+    TABLES.deliveries,
     "what became of its release",
     "what became of a release",
     doubted="what became of charge {id} to dataset {dataset!r}",
 )
-ORIGINS = Annex("origins", "where it came from", "where a release came from")
+ORIGINS = Annex(TABLES.origins, "where it came from", "where a release came from")
 
 _OPEN, _WRITTEN = "charged", "written"
 
@@ -52,15 +49,13 @@ def bind(connection: Connection, charge: Charge, binding: str) -> None:
 
 def find_open(connection: Connection, dataset: str, binding: str) -> list[tuple[int, str]]:
     """Return number and digest of every charge of this binding that is still open, oldest first."""
-    columns = DELIVERIES.table.c
-    rows = DELIVERIES.trusted(connection, columns.dataset == dataset, columns.binding == binding)
+    rows = DELIVERIES.trusted(connection, dataset=dataset, binding=binding)
     return [(row["id"], row["charge"]) for row in rows if row["state"] == _OPEN]
 
 
 def close(connection: Connection, charge: Charge) -> None:
     """Record that a release is about to be written; refuse if another process came first."""
-    table = DELIVERIES.table
-    rows = DELIVERIES.trusted(connection, table.c.dataset == charge.dataset, table.c.id == charge.id)
+    rows = DELIVERIES.trusted(connection, dataset=charge.dataset, id=charge.id)
     if not rows or rows[0]["charge"] != charge.digest or rows[0]["state"] != _OPEN:
         raise ReleaseRefused(
             f"charge {charge.id} to dataset {charge.dataset!r} has already paid for a release that was written, by "
@@ -68,17 +63,14 @@ def close(connection: Connection, charge: Charge) -> None:
             "the command again."
         )
     closed = {**rows[0], "state": _WRITTEN}
-    own = (table.c.dataset == charge.dataset) & (table.c.id == charge.id) & (table.c.state == _OPEN)
-    change = table.update().where(own).values(state=_WRITTEN, digest=row_digest(closed))
-    if connection.execute(change).rowcount != 1:
+    change = {"state": _WRITTEN, "digest": row_digest(closed)}
+    if connection.update(DELIVERIES.table, change, dataset=charge.dataset, id=charge.id, state=_OPEN) != 1:
         raise LedgerError(f"charge {charge.id} to dataset {charge.dataset!r} changed meanwhile. Try again.")
 
 
 def put_origin(connection: Connection, charge: Charge, origin: Origin) -> None:
     """Record where a charge came from; a charge that is taken up again comes from where it is now."""
-    table = ORIGINS.table
-    own = (table.c.dataset == charge.dataset) & (table.c.id == charge.id)
-    connection.execute(table.delete().where(own))
+    connection.delete(ORIGINS.table, dataset=charge.dataset, id=charge.id)
     ORIGINS.add(connection, dataset=charge.dataset, id=charge.id, charge=charge.digest, **asdict(origin))
 
 
@@ -86,29 +78,25 @@ def read_origins(connection: Connection, dataset: str) -> dict[int, Origin]:
     """Return where each charge to a dataset came from, as far as it is known; nothing of a row that was altered."""
     return {
         row["id"]: Origin(row["output"], row["columns"], row["who"])
-        for row in ORIGINS.rows(connection, ORIGINS.table.c.dataset == dataset)
+        for row in ORIGINS.rows(connection, dataset=dataset)
         if not altered(row)
     }
 
 
 def put_source(connection: Connection, source: str, dataset: str) -> None:
     """Remember the dataset of a source; the last one stated holds."""
-    table = tables().sources
-    connection.execute(table.delete().where(table.c.source == source))
-    connection.execute(table.insert().values(source=source, dataset=dataset))
+    connection.delete(TABLES.sources, source=source)
+    connection.insert(TABLES.sources, source=source, dataset=dataset)
 
 
 def read_sources(connection: Connection) -> dict[str, str]:
     """Return the dataset of each source; none where the ledger is of a version that had no such rows."""
-    from sqlalchemy import select
-
-    table = tables().sources
-    if not has_table(connection, table):
+    if not connection.has_table(TABLES.sources):
         return {}
-    return {row.source: row.dataset for row in connection.execute(select(table))}
+    return {row["source"]: row["dataset"] for row in connection.select(TABLES.sources)}
 
 
 def read_written(connection: Connection, dataset: str) -> dict[int, bool]:
     """Say of each bound charge whether its release was written, or at least begun."""
-    rows = DELIVERIES.rows(connection, DELIVERIES.table.c.dataset == dataset)
+    rows = DELIVERIES.rows(connection, dataset=dataset)
     return {row["id"]: row["state"] == _WRITTEN for row in rows}

@@ -7,19 +7,17 @@ those of :mod:`~dpsketch.ledger.delivery`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from dpsketch.errors import ReleaseRefused
 from dpsketch.ledger.annexes import Annex
+from dpsketch.ledger.connection import Connection
+from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.values import Charge
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = ["MEMBERS", "add", "refuse_other_part"]
 
 MEMBERS = Annex(
-    "members",
+    TABLES.members,
     "what was released as which part",
     "what was released as a part",
     doubted="the ledger's record of what was released as which part",
@@ -33,9 +31,7 @@ def refuse_other_part(connection: Connection, dataset: str, part: str, names: Se
     """Refuse partials that were released as another part; return those that were released as this one."""
     known: set[str] = set()
     for start in range(0, len(names), _AT_ONCE):
-        columns = MEMBERS.table.c
-        own = columns.dataset == dataset, columns.name.in_(names[start : start + _AT_ONCE])
-        for row in MEMBERS.trusted(connection, *own):
+        for row in MEMBERS.trusted(connection, dataset=dataset, name=list(names[start : start + _AT_ONCE])):
             if row["part"] != part:
                 raise ReleaseRefused(
                     f"this sketch, or one that is merged into it, was released as part {row['part']!r} of dataset "

@@ -9,7 +9,7 @@ from typing import Any
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import delivery
 from dpsketch.ledger.book import Ledger
-from dpsketch.ledger.values import Charge, Origin, canonical
+from dpsketch.ledger.values import Charge, Order, Origin, canonical
 
 __all__ = ["Payment", "binding_of"]
 
@@ -60,11 +60,11 @@ class Payment(Ledger):
         """The folder of the ledger's file; None for a database."""
         return None if self._store.file is None else self._store.file.parent
 
-    def _pay(self, *asked: Any) -> tuple[Charge, bool]:
+    def _pay(self, order: Order) -> tuple[Charge, bool]:
         """Charge the release, or take up the charge that was made for it before; once."""
         if self.made is not None:
             raise LedgerError("this payment has been made, and pays for one release only.")
-        self.made, self.resumed = super()._pay(*asked)
+        self.made, self.resumed = super()._pay(order)
         return self.made, self.resumed
 
     def close(self) -> None:

@@ -8,19 +8,17 @@ charged to another one. The rows lie beside the chains, as those of :mod:`~dpske
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dpsketch.errors import ReleaseRefused
 from dpsketch.ledger.annexes import Annex
+from dpsketch.ledger.connection import Connection
+from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.values import Charge
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 __all__ = ["SINGLES", "add", "refuse_charged"]
 
 SINGLES = Annex(
-    "singles",
+    TABLES.singles,
     "what it used up",
     "what a release used up",
     doubted="the ledger's record of what was released once",
@@ -35,7 +33,7 @@ def add(connection: Connection, charge: Charge, names: Sequence[str]) -> None:
 
 def refuse_charged(connection: Connection, names: Sequence[str]) -> None:
     """Refuse what a charge to any dataset has used up."""
-    for row in SINGLES.trusted(connection, SINGLES.table.c.name.in_(names)):
+    for row in SINGLES.trusted(connection, name=list(names)):
         raise ReleaseRefused(
             f"this sketch, or a copy of it, was charged before, as row {row['id']} of dataset {row['dataset']!r}, and "
             "is private for one release only. Nothing was charged. If nothing of that release was written, repeat its "

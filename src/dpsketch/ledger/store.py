@@ -10,69 +10,27 @@ Nothing is kept open between calls: a process that forks or dies leaves no lock 
 
 from __future__ import annotations
 
-import hashlib
+import os
 import random
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from dpsketch.errors import InvalidInput, LedgerError
+from dpsketch.ledger import address
+from dpsketch.ledger.connection import Connection, PostgresConnection, SqliteConnection
+from dpsketch.ledger.layout import TABLES
 
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, Table
-
-__all__ = ["Store", "Tables", "has_table", "tables"]
+__all__ = ["Store"]
 
 T = TypeVar("T")
 
-_PATIENCE = 120
 _TRIES = 50
 # Serialisation failure, deadlock, and a row that another transaction has just added: PostgreSQL's codes for what a
 # second try decides.
 _RETRY = ("40001", "40P01", "23505")
-
-
-class Tables(NamedTuple):
-    """The tables of a ledger."""
-
-    datasets: Table
-    entries: Table
-    deliveries: Table
-    singles: Table
-    members: Table
-    origins: Table
-    sources: Table
-    days: Table
-
-
-# The name in the database, the columns of the key, and the others.
-_LAYOUT = {
-    "datasets": ("dpsketch_dataset", "name", "format rows head"),
-    "entries": ("dpsketch_entry", "dataset id", "kind time costs total unit note previous digest"),
-    "deliveries": ("dpsketch_delivery", "dataset id", "charge binding state digest"),
-    "singles": ("dpsketch_once", "name", "dataset id charge digest"),
-    "members": ("dpsketch_member", "dataset name", "part id charge digest"),
-    "origins": ("dpsketch_origin", "dataset id", "charge output columns who digest"),
-    "sources": ("dpsketch_source", "source", "dataset"),
-    "days": ("dpsketch_day", "stream day", "dataset id publication digest"),
-}
-
-
-@lru_cache(maxsize=1)
-def tables() -> Tables:
-    """Return the tables. Columns hold text, and none may be null; a few are numbers."""
-    from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
-
-    metadata = MetaData()
-    numbers = {"format": Integer, "rows": BigInteger, "id": BigInteger, "day": BigInteger}
-    made = {}
-    for field, (name, keys, others) in _LAYOUT.items():
-        key = [Column(each, numbers.get(each, Text), primary_key=True, autoincrement=False) for each in keys.split()]
-        rest = [Column(each, numbers.get(each, Text), nullable=False) for each in others.split()]
-        made[field] = Table(name, metadata, *key, *rest)
-    return Tables(**made)
 
 
 class Store:
@@ -82,45 +40,30 @@ class Store:
     ----------
     url : str or Path
         A SQLite file, as a path or ``sqlite:///path``, or ``postgresql://user@host/database``.
+
+    Attributes
+    ----------
+    file : Path or None
+        The file of SQLite.
     """
 
     def __init__(self, url: str | Path) -> None:
-        from sqlalchemy import make_url
-        from sqlalchemy.exc import ArgumentError
-
-        self._engine: Engine | None = None
         self.file: Path | None = None
+        self._options: dict[str, str] = {}
         if isinstance(url, Path) or "://" not in url:
-            self._set_file(str(url))
+            self.file = _whole_path(str(url))
             return
-        try:
-            parsed = make_url(url)
-        except ArgumentError:
-            raise InvalidInput("a ledger is a path, sqlite:///path or postgresql://user@host/database.") from None
-        match parsed.get_backend_name():
+        place = address.parse(url)
+        match place.backend:
             case "sqlite":
-                self._set_file(parsed.database or "")
+                self.file = _whole_path(place.database)
             case "postgresql" | "postgres":
-                self.url: URL = parsed.set(drivername="postgresql+psycopg")
-            case _:
-                raise InvalidInput(
-                    f"a ledger is a SQLite file or a PostgreSQL database, not {parsed.get_backend_name()!r}."
-                )
-
-    def _set_file(self, path: str) -> None:
-        from sqlalchemy import URL
-
-        if path in ("", ":memory:"):
-            raise InvalidInput("a ledger must outlive the process: give it a file, as in sqlite:///budget.db.")
-        # Absolute, so that a process that changes its folder keeps its ledger.
-        self.file = Path(path).expanduser().absolute()
-        self.url = URL.create("sqlite", database=str(self.file))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Store, (self.url.render_as_string(hide_password=False),))
+                self._options = place.options()
+            case other:
+                raise InvalidInput(f"a ledger is a SQLite file or a PostgreSQL database, not {other!r}.")
 
     def __str__(self) -> str:
-        return str(self.file) if self.file else self.url.render_as_string(hide_password=True)
+        return str(self.file) if self.file else address.shown(self._options)
 
     def write(self, dataset: str, work: Callable[[Connection], T]) -> T:
         """Run ``work`` alone on a dataset, in one transaction; everything it wrote is undone if it raises."""
@@ -135,87 +78,45 @@ class Store:
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
         """Run ``work`` on one state of the ledger; return ``empty`` where no ledger was written yet."""
-        if self.file is not None and not self.file.exists():
-            return empty
+        try:
+            if self.file is not None and not self.file.exists():
+                return empty
+        except OSError as error:
+            raise LedgerError(f"the ledger {self} could not be used: {error.strerror}.") from None
         return self._guarded(lambda: self._read_once(work, empty))
 
     def _guarded(self, run: Callable[[], T]) -> T:
         """Turn the database's errors into the ledger's, without statements or parameters."""
-        from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
+        errors = (PostgresConnection if self.file is None else SqliteConnection).errors()
         try:
             return run()
-        except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) in _RETRY:
+        except errors as error:
+            if getattr(error, "sqlstate", None) in _RETRY:
                 raise _TryAgain from None
-            reason = str(error.orig).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             raise LedgerError(f"the ledger {self} could not be used: {reason}.") from None
-        except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger {self} could not be used ({type(error).__name__}).") from None
 
     def _write_once(self, dataset: str, work: Callable[[Connection], T]) -> T:
-        with self._open().connect() as connection:
-            if self.file is not None:
-                connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")
-                with connection.begin():
-                    if not _has_all_tables(connection):
-                        tables().datasets.metadata.create_all(connection)
-                    return work(connection)
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            connection.exec_driver_sql(f"SET lock_timeout = '{_PATIENCE}s'")
-            if not _has_all_tables(connection):
-                # Two sessions that create one table at a time trip over each other, IF NOT EXISTS or not.
-                connection.exec_driver_sql("SELECT pg_advisory_lock(%s)", (_lock_key(""),))
-                tables().datasets.metadata.create_all(connection)
-                connection.exec_driver_sql("SELECT pg_advisory_unlock(%s)", (_lock_key(""),))
-            # A transaction sees what was committed before its first statement, so the lock has to come before it. The
-            # lock ends with the session, whatever ends the session.
-            connection.exec_driver_sql("SELECT pg_advisory_lock(%s)", (_lock_key(dataset),))
-            connection.commit()
-            connection.execution_options(isolation_level="SERIALIZABLE")
-            with connection.begin():
-                return work(connection)
+        with closing(self._open()) as connection, connection.writing(dataset):
+            return work(connection)
 
     def _read_once(self, work: Callable[[Connection], T], empty: T) -> T:
-        with self._open().connect() as connection:
-            if self.file is None:
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                return work(connection) if has_table(connection, tables().entries) else empty
+        with closing(self._open()) as connection, connection.reading():
+            return work(connection) if connection.has_table(TABLES.entries) else empty
 
-    def _open(self) -> Engine:
-        """Return the engine, which holds no connection between calls."""
-        if self._engine is None:
-            from sqlalchemy import NullPool, create_engine, event
-
-            if self.file is not None:
-                self._engine = create_engine(self.url, poolclass=NullPool, connect_args={"timeout": _PATIENCE})
-                event.listen(self._engine, "connect", _prepare_sqlite)
-                event.listen(self._engine, "begin", _begin_sqlite)
-            else:
-                try:
-                    self._engine = create_engine(self.url, poolclass=NullPool)
-                except ModuleNotFoundError:
-                    raise LedgerError(
-                        "a ledger in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'."
-                    ) from None
-        return self._engine
+    def _open(self) -> Connection:
+        return PostgresConnection(self._options) if self.file is None else SqliteConnection(self.file)
 
 
 class _TryAgain(Exception):
     """Another transaction came first."""
 
 
-def has_table(connection: Connection, table: Table) -> bool:
-    """Say whether the database has a table; a ledger of an earlier version may lack one until it is written to."""
-    if connection.dialect.name == "sqlite":
-        query = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-        return bool(connection.exec_driver_sql(query, (table.name,)).scalar())
-    return connection.exec_driver_sql("SELECT to_regclass(%s)", (table.name,)).scalar() is not None
-
-
-def _has_all_tables(connection: Connection) -> bool:
-    return all(has_table(connection, table) for table in tables())
+def _whole_path(path: str) -> Path:
+    """Return a file's absolute path, so that a process that changes its folder keeps its ledger."""
+    if path in ("", ":memory:"):
+        raise InvalidInput("a ledger must outlive the process: give it a file, as in sqlite:///budget.db.")
+    return Path(os.path.normpath(Path(path).expanduser().absolute()))
 
 
 def _make_folder(file: Path) -> None:
@@ -227,32 +128,3 @@ def _make_folder(file: Path) -> None:
             f"the ledger {file} cannot be kept there: {error.strerror}. Nothing was charged. Name a file that you may "
             "write, as in DPSKETCH_LEDGER=sqlite:///budget.db."
         ) from None
-
-
-def _lock_key(dataset: str) -> int:
-    digest = hashlib.sha256(b"dpsketch ledger\0" + dataset.encode()).digest()
-    return int.from_bytes(digest[:8], signed=True)
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    """Set a new connection to a write-ahead log and full synchronisation."""
-    import sqlite3
-
-    # SQLAlchemy's BEGIN is issued below; the driver must not issue its own.
-    connection.isolation_level = None
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                connection.execute("PRAGMA journal_mode = WAL")
-            break
-        except sqlite3.OperationalError as error:
-            # Changing the mode does not wait for others, so we do.
-            if "locked" not in str(error) or time.monotonic() > end:
-                raise
-            time.sleep(random.uniform(0.001, 0.05))
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("dpsketch_begin", "BEGIN"))

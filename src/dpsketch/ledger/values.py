@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 from dpsketch.errors import InvalidInput
 from dpsketch.ledger.parts import Division
@@ -23,7 +24,9 @@ from dpsketch.privacy import (
     cost_to_json,
 )
 
-__all__ = ["Charge", "Entry", "Kind", "Origin", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest"]
+__all__ = [
+    "Charge", "Entry", "Kind", "Order", "Origin", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest",
+]  # fmt: skip
 
 Kind = Literal["create", "total", "charge"]
 
@@ -102,6 +105,18 @@ class Charge:
             case {"dataset": str(dataset), "id": int(row), "digest": str(digest)}:
                 return cls(dataset, row, digest)
         raise InvalidInput("a charge has a dataset, an id and a digest.")
+
+
+class Order(NamedTuple):
+    """What a release asks a ledger to pay for; see :meth:`~dpsketch.ledger.Ledger.charge`."""
+
+    dataset: str
+    costs: Sequence[Cost]
+    unit: Unit
+    part: str | None
+    note: str
+    once: Sequence[str]
+    partials: Iterable[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,12 @@ class Calibration:
     @property
     def sound(self) -> bool:
         """Whether the parts cost no more than the costs, and these no more than what is promised."""
-        return self.pays_for(self.parts) and _promised(self.costs, self.epsilon, self.delta, self.rho)
+        return self.pays_for(self.parts) and self.promised
+
+    @property
+    def promised(self) -> bool:
+        """Whether the costs come to no more than what is promised."""
+        return _promised(self.costs, self.epsilon, self.delta, self.rho)
 
     def pays_for(self, parts: Iterable[Part]) -> bool:
         """Say whether the costs cover these parts, up to rounding."""
@@ -375,7 +380,7 @@ def obtain(
     """
     if not calibration.pays_for(calibration.parts):
         raise ReleaseRefused("the parts of this release cost more than it would be charged for; nothing was charged.")
-    if not calibration.sound:
+    if not calibration.promised:
         raise ReleaseRefused("this release would promise more than its costs come to; nothing was charged.")
     if unit.chosen is not calibration.chooses:
         raise ReleaseRefused(

@@ -1,0 +1,235 @@
+"""A connection to the database under a ledger, by the driver itself: the standard library's for SQLite, or psycopg.
+
+Statements are written once, for both databases, with ``?`` where a value goes. Values never become part of a statement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsketch.errors import LedgerError
+from dpsketch.ledger.layout import TABLES, Table
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["Connection", "PostgresConnection", "SqliteConnection"]
+
+# So long, in seconds, a change waits for the one before it.
+_PATIENCE = 120
+
+
+class Connection(ABC):
+    """What a ledger asks of a database. A transaction begins where :meth:`reading` or :meth:`writing` says so."""
+
+    _placeholder: str
+    _session: sqlite3.Connection | psycopg.Connection[Any]
+
+    @classmethod
+    @abstractmethod
+    def errors(cls) -> type[Exception]:
+        """Return the class of what the driver raises."""
+
+    def close(self) -> None:
+        """End the session; what it did not commit is undone, and what it locked is free."""
+        self._session.close()
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[None]:
+        """See one state of the ledger, whatever others write meanwhile."""
+
+    @abstractmethod
+    def writing(self, dataset: str) -> AbstractContextManager[None]:
+        """Change a dataset alone, with all tables there; commit at the end, or undo everything."""
+
+    @abstractmethod
+    def has_table(self, table: Table) -> bool:
+        """Say whether the database has a table; a ledger of an earlier version may lack one until it is written to."""
+
+    def insert(self, table: Table, **row: Any) -> None:
+        """Add a row."""
+        marks = ", ".join("?" for _ in table.columns)
+        values = [row[column] for column in table.columns]
+        self.run(f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})", *values)
+
+    def update(self, table: Table, change: Mapping[str, Any], **own: Any) -> int:
+        """Change the rows that :meth:`select` would return; say how many there were."""
+        changes = ", ".join(f"{column} = ?" for column in change)
+        condition, values = _condition(own)
+        return self.run(f"UPDATE {table.name} SET {changes}{condition}", *change.values(), *values)
+
+    def delete(self, table: Table, **own: Any) -> None:
+        """Delete the rows that :meth:`select` would return."""
+        condition, values = _condition(own)
+        self.run(f"DELETE FROM {table.name}{condition}", *values)
+
+    def select(self, table: Table, **own: Any) -> list[dict[str, Any]]:
+        """Return the rows whose columns have the values given, or one of those in a list, in the order of the key."""
+        condition, values = _condition(own)
+        query = f"SELECT {', '.join(table.columns)} FROM {table.name}{condition} ORDER BY {', '.join(table.key)}"
+        return [dict(zip(table.columns, row, strict=True)) for row in self.rows(query, *values)]
+
+    def distinct(self, table: Table, column: str) -> list[Any]:
+        """Return the values that a column has, each once."""
+        return [value for (value,) in self.rows(f"SELECT DISTINCT {column} FROM {table.name}")]
+
+    def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
+        """Run a statement, and return all rows of its answer."""
+        return list(self._execute(statement, values).fetchall())
+
+    def run(self, statement: str, *values: Any) -> int:
+        """Run a statement without an answer, and return how many rows it changed."""
+        return int(self._execute(statement, values).rowcount)
+
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        return self._session.execute(statement.replace("?", self._placeholder), values)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        try:
+            self._execute(begin)
+            yield
+            self._commit()
+        except BaseException:
+            # What ended the transaction is told, also where the session broke and there is nothing to undo.
+            with suppress(self.errors()):
+                self._execute("ROLLBACK")
+            raise
+
+    def _commit(self) -> None:
+        self._execute("COMMIT")
+
+    def _has_all_tables(self) -> bool:
+        return all(map(self.has_table, TABLES))
+
+    def _make_tables(self) -> None:
+        for table in TABLES:
+            if not self.has_table(table):
+                self._execute(table.definition)
+
+
+class SqliteConnection(Connection):
+    """A SQLite file with a write-ahead log and full synchronisation; the file is made where there is none."""
+
+    _placeholder = "?"
+
+    def __init__(self, file: Path) -> None:
+        # Without an isolation level the driver issues no BEGIN and no COMMIT of its own.
+        self._session = sqlite3.connect(file, timeout=_PATIENCE, isolation_level=None)
+        try:
+            self._keep_log()
+            self._execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def errors(cls) -> type[Exception]:
+        """Return what the standard library's driver raises."""
+        return sqlite3.Error
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Begin to read."""
+        return self._transaction("BEGIN")
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[None]:
+        """Lock the file for all datasets before anything is read."""
+        with self._transaction("BEGIN IMMEDIATE"):
+            self._make_tables()
+            yield
+
+    def has_table(self, table: Table) -> bool:
+        """Say whether the file has a table."""
+        return self.rows("SELECT count(*) FROM sqlite_master WHERE name = ?", table.name) != [(0,)]
+
+    def _keep_log(self) -> None:
+        """Set the file to a write-ahead log."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                if self.rows("PRAGMA journal_mode") != [("wal",)]:
+                    self._execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                # Changing the mode does not wait for others, so we do.
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(random.uniform(0.001, 0.05))
+
+
+class PostgresConnection(Connection):
+    """A session of PostgreSQL."""
+
+    _placeholder = "%s"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        import psycopg
+        from psycopg.conninfo import make_conninfo
+
+        # Committing at once is the driver's word for issuing no BEGIN and no COMMIT of its own.
+        self._session = psycopg.connect(make_conninfo(**options), autocommit=True)
+
+    @classmethod
+    def errors(cls) -> type[Exception]:
+        """Return what psycopg raises; refuse to go on without it."""
+        try:
+            from psycopg import Error
+        except ImportError:
+            raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'.") from None
+        return Error
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Begin to read."""
+        return self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ")
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[None]:
+        """Lock the dataset, then begin."""
+        self._execute(f"SET lock_timeout = '{_PATIENCE}s'")
+        if not self._has_all_tables():
+            # Two sessions that create one table at a time trip over each other, IF NOT EXISTS or not.
+            self._execute("SELECT pg_advisory_lock(?)", [_lock_key("")])
+            self._make_tables()
+            self._execute("SELECT pg_advisory_unlock(?)", [_lock_key("")])
+        # A transaction sees what was committed before its first statement, so the lock has to come before it. The
+        # lock ends with the session, whatever ends the session.
+        self._execute("SELECT pg_advisory_lock(?)", [_lock_key(dataset)])
+        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):
+            yield
+
+    def has_table(self, table: Table) -> bool:
+        """Say whether the database has a table where the session looks for tables."""
+        return self.rows("SELECT to_regclass(?)", table.name) != [(None,)]
+
+    def _commit(self) -> None:
+        # PostgreSQL answers the COMMIT of a transaction that failed with a ROLLBACK, and calls that no error.
+        if self._execute("COMMIT").statusmessage != "COMMIT":
+            raise LedgerError("the ledger's transaction was undone by the database. Nothing was charged.")
+
+
+def _condition(own: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return the condition that columns are as given, and its values."""
+    terms: list[str] = []
+    values: list[Any] = []
+    for column, value in own.items():
+        if isinstance(value, list):
+            terms.append(f"{column} IN ({', '.join('?' for _ in value)})")
+            values += value
+        else:
+            terms.append(f"{column} = ?")
+            values.append(value)
+    return (f" WHERE {' AND '.join(terms)}" if terms else ""), values
+
+
+def _lock_key(dataset: str) -> int:
+    digest = hashlib.sha256(b"dpsketch ledger\0" + dataset.encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)

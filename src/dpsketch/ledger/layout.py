@@ -1,0 +1,60 @@
+"""The tables of a ledger: the same on SQLite and on PostgreSQL, and in ledgers of every version.
+
+Columns hold text, and none may be null; a few are numbers. Statements take names of tables and columns from here alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["TABLES", "Table", "Tables"]
+
+_NUMBERS = {"format": "INTEGER", "rows": "BIGINT", "id": "BIGINT", "day": "BIGINT"}
+
+
+class Table(NamedTuple):
+    """A table: its name in the database, the columns of its key, and the others."""
+
+    name: str
+    key: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, those of the key first."""
+        return self.key + self.others
+
+    @property
+    def definition(self) -> str:
+        """The statement that makes the table."""
+        columns = "".join(f"{column} {_NUMBERS.get(column, 'TEXT')} NOT NULL, " for column in self.columns)
+        return f"CREATE TABLE {self.name} ({columns}PRIMARY KEY ({', '.join(self.key)}))"
+
+
+class Tables(NamedTuple):
+    """The tables of a ledger."""
+
+    datasets: Table
+    entries: Table
+    deliveries: Table
+    singles: Table
+    members: Table
+    origins: Table
+    sources: Table
+    days: Table
+
+
+def _table(name: str, key: str, others: str) -> Table:
+    return Table(name, tuple(key.split()), tuple(others.split()))
+
+
+TABLES = Tables(
+    datasets=_table("dpsketch_dataset", "name", "format rows head"),
+    entries=_table("dpsketch_entry", "dataset id", "kind time costs total unit note previous digest"),
+    deliveries=_table("dpsketch_delivery", "dataset id", "charge binding state digest"),
+    singles=_table("dpsketch_once", "name", "dataset id charge digest"),
+    members=_table("dpsketch_member", "dataset name", "part id charge digest"),
+    origins=_table("dpsketch_origin", "dataset id", "charge output columns who digest"),
+    sources=_table("dpsketch_source", "source", "dataset"),
+    days=_table("dpsketch_day", "stream day", "dataset id publication digest"),
+)
