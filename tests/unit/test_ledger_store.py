@@ -28,16 +28,6 @@ HALF = PureCost(0.5)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "budget.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    return Ledger(path)
-
-
-@pytest.fixture
 def earlier(path: Path) -> Ledger:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VECTOR.read_text())
