@@ -1,4 +1,4 @@
-"""Standard input as a real pipe."""
+"""Standard input as a real pipe, and a ledger in a file of its own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
+from dpsketch.ledger import Ledger
 from reading import Pipe
 
 
@@ -32,3 +34,15 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
             monkeypatch.setattr(sys, "stdin", opened.enter_context(os.fdopen(reading, encoding="utf-8")))
 
         yield feed
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the ledger lies."""
+    return tmp_path / "budget.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    """A ledger that nobody has written to."""
+    return Ledger(path)

@@ -38,16 +38,6 @@ from tests.effort import instructions
 RECORD = per_record()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "budget.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    return Ledger(path)
-
-
 def test_charges_add_up_to_the_total_and_not_beyond(ledger: Ledger) -> None:
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
     charges = [ledger.charge("web", [PureCost(0.1)], unit=RECORD, note=f"day {day}") for day in range(10)]

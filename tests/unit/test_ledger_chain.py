@@ -16,16 +16,6 @@ from dpsketch.privacy import PureCost, per_record
 RECORD = per_record()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "budget.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    return Ledger(path)
-
-
 def tamper(path: Path, *statements: str) -> None:
     connection = sqlite3.connect(path)
     for statement in statements:

@@ -27,16 +27,6 @@ MONDAY, TUESDAY, WEDNESDAY = "2026-11-16", "2026-11-17", "2026-11-18"
 Records = tuple[int, ...]  # the part that each record is in
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "budget.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    return Ledger(path)
-
-
 def neighbours(relation: Neighbours) -> Iterator[tuple[Records, Records]]:
     """All neighbouring datasets of up to two records in three parts."""
     datasets = [each for size in range(3) for each in itertools.combinations_with_replacement(range(3), size)]

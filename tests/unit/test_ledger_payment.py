@@ -19,11 +19,6 @@ COSTS = [PureCost(1.0)]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "budget.db"
-
-
-@pytest.fixture
 def ledger(path: Path) -> Ledger:
     ledger = Ledger(path)
     ledger.create("web", epsilon=1.5, delta=0, unit=RECORD)

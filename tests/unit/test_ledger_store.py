@@ -28,16 +28,6 @@ HALF = PureCost(0.5)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "budget.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    return Ledger(path)
-
-
-@pytest.fixture
 def earlier(path: Path) -> Ledger:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VECTOR.read_text())
@@ -147,7 +137,7 @@ SERVERS = [
     "postgresql+psycopg2://me@host/budget", "postgresql://", "postgresql:///budget", "postgresql://me@/budget",
     "postgresql://me:secret@host:5433/budget", "postgresql://me:p%40ss%2Fword%3A%25@host/budget",
     "postgresql://me:p/a?s:s+w ord@host/budget", "postgresql://m%40e%3A:secret@host/budget",
-    "postgresql://me@work@host/budget", "postgresql://:secret@host/budget", "postgresql://me:p@ss@host/budget",
+    "postgresql://me@work@host/budget", "postgresql://:secret@host/budget",
     "postgresql://me:secret@[2001:db8::1]:5433/budget", "postgresql://[::1]/budget",
     "postgresql://host/budget?sslmode=verify-full&sslrootcert=/etc/a%20b.pem&connect_timeout=3",
     "postgresql:///budget?host=/run/postgresql", "postgresql://:5433/budget?host=/run/postgresql",
@@ -169,7 +159,7 @@ def test_a_url_leads_to_the_database_that_it_always_led_to(url: str) -> None:
 @pytest.mark.parametrize("url", SERVERS)
 def test_an_address_shows_no_secret(url: str) -> None:
     shown = str(Store(url))
-    assert not any(secret in shown for secret in ("secret", "p%40ss", "p@ss@", "word", "s+w"))
+    assert not any(secret in shown for secret in ("secret", "ss", "word", "s+w"))
     assert shown.startswith("postgresql://")
     assert ":***" in shown or "password" not in Store(url)._options
 
@@ -196,8 +186,8 @@ def test_a_url_leads_to_the_file_that_it_always_led_to(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert Store(url).file == tmp_path / Path(file).expanduser()
-    if "://" in url:
-        assert make_url(url).database == url.partition("///")[2].partition("?")[0] or "%" in url
+    if "://" in url and "%" not in url:  # which not all versions of SQLAlchemy decode
+        assert Path(make_url(url).database or "").expanduser() == Path(file).expanduser()
 
 
 @pytest.mark.parametrize(
@@ -207,6 +197,7 @@ def test_a_url_leads_to_the_file_that_it_always_led_to(
         ("POSTGRESQL://host/db", "not 'POSTGRESQL'."),
         ("post-gres://host/db", "a ledger is a path, sqlite:///path or postgresql://user@host/database."),
         ("postgresql://host:port/db", "a port in a ledger's URL is a number"),
+        ("postgresql://me:p@ss@host/db", "a password in a ledger's URL has its '@' written as %40"),
         ("postgresql://host/db?sslmode=a&sslmode=b", "states 'sslmode' more than once"),
         ("sqlite://a.db", "a ledger must outlive the process"),
     ],

@@ -21,11 +21,6 @@ from dpsketch.sketches.countsketch import ContinualCountSketch
 SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": dps.per_record(), "key_type": "int"}
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> dps.Ledger:
-    return dps.Ledger(tmp_path / "budget.db")
-
-
 def begun(tmp_path: Path, ledger: dps.Ledger | None) -> StreamFolder:
     paid: dict[str, Any] = {} if ledger is None else {"ledger": ledger, "dataset": "web"}
     folder = StreamFolder(tmp_path / "state", ledger=ledger)

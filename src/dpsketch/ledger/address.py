@@ -77,6 +77,8 @@ def parse(url: str) -> Address:
     host, port = _host_and_port(server)
     if port and not (port.isascii() and port.isdigit()):
         raise InvalidInput("a port in a ledger's URL is a number, as in postgresql://user@host:5432/database.")
+    if "@" in host[1:]:  # the end of a password, which no message may show
+        raise InvalidInput("a user or a password in a ledger's URL has its '@' written as %40.")
     return Address(
         scheme.partition("+")[0], unquote(user), unquote(password), host, port, unquote(database), parse_qsl(query)
     )
