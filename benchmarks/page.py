@@ -69,9 +69,8 @@ BOUNDS = {
 NOTES = {
     "startup": (
         "Where a command takes longer than is allowed, the rows *against loading* say what stops it: the libraries "
-        "that it cannot do without take that long to load, before a line of ours runs. SQLAlchemy is the ledger's, and "
-        "SciPy computes the laws by which a histogram chooses its threshold. None of these commands has enough to do "
-        "to be worth the compiler; `dpsketch demo --compile` compiles beforehand for whoever has more."
+        "that it cannot do without take that long to load, before a line of ours runs. None of these commands has "
+        "enough to do to be worth the compiler; `dpsketch demo --compile` compiles beforehand for whoever has more."
     ),
     "loading": (
         "What is loaded was copied into memory first, because a file that is checked and then read again may have "
