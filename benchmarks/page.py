@@ -18,6 +18,9 @@ FIGURES = ROOT / "docs" / "figures"
 BEGIN = "<!-- results: made by `make bench`, not by hand -->"
 END = "<!-- end of results -->"
 
+# A benchmark that takes so many seconds is named.
+_LONG = 20
+
 Rows = dict[tuple[str, str], dict[str, Any]]
 
 # What a user would pick instead: a benchmark, its row, and the bar's label. Rates against rates, and at most twenty.
@@ -118,12 +121,27 @@ def table(results: dict[str, Any]) -> str:
     apart = results.get("apart", {})
     if apart:
         text[0] += f" Not of that run, and not to be compared with it: {', '.join(apart)}."
+    if resumed := results.get("resumed"):
+        text[0] += f" It was interrupted and gone on with on {'; '.join(resumed)}."
+    if unfinished := results.get("unfinished"):
+        text[0] += f" It did not come to its end: {', '.join(unfinished)} are missing."
+    if seconds := results.get("seconds"):
+        text += ["", _wrapped(_times_taken(seconds))]
     for name in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         text += ["", f"### {name}"] + (["", f"Measured apart: {apart[name]}."] if name in apart else [])
         text += ["", _wrapped(NOTES[name])] if name in NOTES else []
         text += ["", "| | ours | theirs | | ratio | goal |", "|---|---:|---:|---|---:|---:|"]
         text += [_cells(row) for row in results["rows"] if row["benchmark"] == name]
     return "\n".join(text) + "\n"
+
+
+def _times_taken(seconds: dict[str, float]) -> str:
+    """Return how long the benchmarks take, the longest ones by name."""
+    longest = sorted(seconds, key=lambda name: -seconds[name])
+    named = [f"{name} {seconds[name]:.0f} s" for name in longest if seconds[name] >= _LONG]
+    rest = sum(each for each in seconds.values() if each < _LONG)
+    parts = ", ".join([*named, f"all others {rest:.0f} s"])
+    return f"To measure it took {sum(seconds.values()) / 60:.0f} minutes: {parts}."
 
 
 def _cells(row: dict[str, Any]) -> str:
