@@ -108,7 +108,10 @@ class Here:
 
 
 def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One benchmark fails, a later one is interrupted: what had been measured stays, and the rest is measured."""
+    """One benchmark fails, a later one is interrupted: what had been measured stays, and the rest is measured.
+
+    Of former runs the rows of what is run by name are kept, and say that they are.
+    """
     stored = tmp_path / "latest.json"
     turn = {"first": 1.0}
     stopped: dict[str, type[BaseException]] = {"second": RuntimeError, "fourth": KeyboardInterrupt}
@@ -125,19 +128,25 @@ def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch:
 
     for name, value in (("STORED", stored), ("rows_of", rows_of), ("ProcessPoolExecutor", Here)):
         monkeypatch.setattr(runner, name, value)
+    monkeypatch.setattr(runner, "BY_NAME", ("sixth",))
     names = ["first", "second", "third", "fourth", "fifth"]
+    former = [row for each in ("sixth", "third") for row in rows_of(each)]
+    stored.write_text(json.dumps({"machine": machine() | {"processor": "an abacus"}, "apart": {}, "rows": former}))
     with pytest.raises(KeyboardInterrupt):
         runner.measure(names, whole=True)
+    assert held()["rows"] == {"sixth": 1.0, "first": 1.0, "third": 1.0}
+    assert "an abacus" in held()["apart"].pop("sixth")
     assert held()["unfinished"] == ["second", "fourth", "fifth"]
     told = page.table(json.loads(stored.read_text()))
     assert "It did not come to its end: second, fourth, fifth are missing." in told
     turn["first"] = 2.0
     assert runner.measure(["fourth"], whole=False) == []
-    assert list(held()["apart"]) == ["fourth"]
+    assert list(held()["apart"]) == ["sixth", "fourth"]
     turn["first"] = 3.0
     assert runner.resume() == []
-    assert held()["rows"] == {"first": 1.0, "third": 1.0, "second": 3.0, "fourth": 3.0, "fifth": 3.0}
-    assert held()["apart"] == {}
+    again = {"second": 3.0, "fourth": 3.0, "fifth": 3.0}
+    assert held()["rows"] == {"sixth": 1.0, "first": 1.0, "third": 1.0} | again
+    assert list(held()["apart"]) == ["sixth"]
     assert set(held()["seconds"]) == set(names)
     assert "It was interrupted and gone on with on" in page.table(json.loads(stored.read_text()))
     with pytest.raises(SystemExit, match="nothing to resume"):
