@@ -16,7 +16,6 @@ nothing.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -25,11 +24,10 @@ import subprocess
 import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from benchmarks.alone import rows_of
 from benchmarks.machine import machine, words
 
 HERE = Path(__file__).parent
@@ -117,13 +115,12 @@ def _measure(names: list[str], stored: dict[str, Any], apart: str | None) -> lis
     for name in names:
         print(f"{name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
-        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-            try:
-                found = alone.submit(rows_of, name).result()
-            except Exception:  # whatever it is, what the others say does not depend on it
-                traceback.print_exc()
-                failed.append(name)
-                continue
+        try:
+            found = rows_of(name)
+        except (Exception, SystemExit):  # whatever it is, what the others say does not depend on it
+            traceback.print_exc()
+            failed.append(name)
+            continue
         taken = time.perf_counter() - start
         for row in found:
             print(line(row), flush=True)
@@ -138,12 +135,6 @@ def _measure(names: list[str], stored: dict[str, Any], apart: str | None) -> lis
         STORED.parent.mkdir(exist_ok=True)
         STORED.write_text(json.dumps(stored, indent=2) + "\n")
     return failed
-
-
-def rows_of(name: str) -> list[dict[str, Any]]:
-    """Run one benchmark here and now."""
-    importlib.import_module("numba")  # rates are of compiled kernels, also where little is done
-    return [{"benchmark": name, **row} for row in importlib.import_module(f"benchmarks.{name}").run()]
 
 
 def committed() -> list[dict[str, Any]]:

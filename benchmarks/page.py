@@ -126,7 +126,7 @@ def table(results: dict[str, Any]) -> str:
         text[0] += f" It was interrupted and gone on with on {'; '.join(resumed)}."
     if unfinished := results.get("unfinished"):
         text[0] += f" It did not come to its end: {', '.join(unfinished)} are missing."
-    if seconds := results.get("seconds"):
+    if (seconds := results.get("seconds", {})) and sum(seconds.values()) >= _LONG:
         text += ["", _wrapped(_times_taken(seconds))]
     for name in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         text += ["", f"### {name}"] + (["", f"Measured apart: {apart[name]}."] if name in apart else [])

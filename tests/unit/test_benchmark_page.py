@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Callable
+import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from benchmarks import page
 from benchmarks.__main__ import STORED, benchmarks, regressions
+from benchmarks.alone import rows_of
 from benchmarks.drawing import slope
 from benchmarks.machine import machine, words
 
@@ -87,24 +88,9 @@ def test_what_was_measured_apart_says_so() -> None:
     assert "not to be compared with it: heavy." in told
 
 
-class Here:
-    """Runs in this process what would have one of its own."""
-
-    def __init__(self, *_: Any) -> None:
-        self._result: Callable[[], Any]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, function: Callable[[str], Any], name: str) -> Self:
-        self._result = lambda: function(name)
-        return self
-
-    def result(self) -> Any:
-        return self._result()
+def test_a_benchmark_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "benchmarks.quantiles", None)  # here it cannot be loaded
+    assert {row["benchmark"] for row in rows_of("quantiles")} == {"quantiles"}
 
 
 def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +102,7 @@ def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch:
     turn = {"first": 1.0}
     stopped: dict[str, type[BaseException]] = {"second": RuntimeError, "fourth": KeyboardInterrupt}
 
-    def rows_of(name: str) -> list[dict[str, Any]]:
+    def measured(name: str) -> list[dict[str, Any]]:
         if name in stopped:
             raise stopped.pop(name)
         row = {"benchmark": name, "name": "a row", "ours": 1.0, "theirs": 1.0, "ratio": turn["first"], "unit": "s"}
@@ -126,11 +112,10 @@ def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch:
         results = json.loads(stored.read_text())
         return results | {"rows": {row["benchmark"]: row["ratio"] for row in results["rows"]}}
 
-    for name, value in (("STORED", stored), ("rows_of", rows_of), ("ProcessPoolExecutor", Here)):
-        monkeypatch.setattr(runner, name, value)
-    monkeypatch.setattr(runner, "BY_NAME", ("sixth",))
+    for attribute, value in (("STORED", stored), ("rows_of", measured), ("BY_NAME", ("sixth",))):
+        monkeypatch.setattr(runner, attribute, value)
     names = ["first", "second", "third", "fourth", "fifth"]
-    former = [row for each in ("sixth", "third") for row in rows_of(each)]
+    former = [row for each in ("sixth", "third") for row in measured(each)]
     stored.write_text(json.dumps({"machine": machine() | {"processor": "an abacus"}, "apart": {}, "rows": former}))
     with pytest.raises(KeyboardInterrupt):
         runner.measure(names, whole=True)
