@@ -18,6 +18,9 @@ FIGURES = ROOT / "docs" / "figures"
 BEGIN = "<!-- results: made by `make bench`, not by hand -->"
 END = "<!-- end of results -->"
 
+# A benchmark that takes so many seconds is named.
+_LONG = 20
+
 Rows = dict[tuple[str, str], dict[str, Any]]
 
 # What a user would pick instead: a benchmark, its row, and the bar's label. Rates against rates, and at most twenty.
@@ -69,15 +72,15 @@ BOUNDS = {
 NOTES = {
     "startup": (
         "Where a command takes longer than is allowed, the rows *against loading* say what stops it: the libraries "
-        "that it cannot do without take that long to load, before a line of ours runs. SciPy "
-        "computes the laws by which a histogram chooses its threshold. None of these commands has enough to do "
-        "to be worth the compiler; `dpsketch demo --compile` compiles beforehand for whoever has more."
+        "that it cannot do without take that long to load, before a line of ours runs. None of these commands has "
+        "enough to do to be worth the compiler; `dpsketch demo --compile` compiles beforehand for whoever has more."
     ),
     "loading": (
         "What is loaded was copied into memory first, because a file that is checked and then read again may have "
         "changed in between; of a file above 4 MB while what came is hashed, by a second thread. Of a small one the "
-        "copy and the walk through its metadata remain, about 0.2 ms. The rows *against reading it and its digest* "
-        "say how near that bound is."
+        "copy and the walk through its metadata remain, about 0.2 ms: after the digest has gone through a megabyte, "
+        "little of what walks it is left in the processor's cache. The rows *against reading it and its digest*, and "
+        "*against that and Arrow's and JSON's own parsing*, say how near that bound is."
     ),
 }
 
@@ -119,12 +122,27 @@ def table(results: dict[str, Any]) -> str:
     apart = results.get("apart", {})
     if apart:
         text[0] += f" Not of that run, and not to be compared with it: {', '.join(apart)}."
+    if resumed := results.get("resumed"):
+        text[0] += f" It was interrupted and gone on with on {'; '.join(resumed)}."
+    if unfinished := results.get("unfinished"):
+        text[0] += f" It did not come to its end: {', '.join(unfinished)} are missing."
+    if (seconds := results.get("seconds", {})) and sum(seconds.values()) >= _LONG:
+        text += ["", _wrapped(_times_taken(seconds))]
     for name in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         text += ["", f"### {name}"] + (["", f"Measured apart: {apart[name]}."] if name in apart else [])
         text += ["", _wrapped(NOTES[name])] if name in NOTES else []
         text += ["", "| | ours | theirs | | ratio | goal |", "|---|---:|---:|---|---:|---:|"]
         text += [_cells(row) for row in results["rows"] if row["benchmark"] == name]
     return "\n".join(text) + "\n"
+
+
+def _times_taken(seconds: dict[str, float]) -> str:
+    """Return how long the benchmarks take, the longest ones by name."""
+    longest = sorted(seconds, key=lambda name: -seconds[name])
+    named = [f"{name} {seconds[name]:.0f} s" for name in longest if seconds[name] >= _LONG]
+    rest = sum(each for each in seconds.values() if each < _LONG)
+    parts = ", ".join([*named, f"all others {rest:.0f} s"])
+    return f"To measure it took {sum(seconds.values()) / 60:.0f} minutes: {parts}."
 
 
 def _cells(row: dict[str, Any]) -> str:

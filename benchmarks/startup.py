@@ -53,12 +53,12 @@ COMMANDS = {
     "dpsketch query, distinct": ["query", "distinct.dps"],
     "dpsketch query --decode, counts": ["query", "counts.dps", "/page/1", "/page/2", "--decode"],
 }  # fmt: skip
-# What a command loads whatever we do: tables, the shell's words, what the ledger compares; laws of thresholds.
+# What a command loads whatever we do: tables, the shell's words, exact laws of noise, the ledger's database.
 LIBRARIES = {
     "dpsketch query, counts": "numpy, pyarrow, typer, rich.table",
-    "dpsketch run counts, 200,000 rows": "numpy, pyarrow.csv, typer, mpmath",
-    "dpsketch run counts, 200,000 rows of users": "numpy, pyarrow.csv, pyarrow.compute, typer, mpmath",
-    "dpsketch run histogram, 200,000 rows": "numpy, pyarrow.csv, pyarrow.compute, typer, mpmath, scipy.special",
+    "dpsketch run counts, 200,000 rows": "numpy, pyarrow.csv, typer, mpmath, sqlite3",
+    "dpsketch run counts, 200,000 rows of users": "numpy, pyarrow.csv, pyarrow.compute, typer, mpmath, sqlite3",
+    "dpsketch run histogram, 200,000 rows": "numpy, pyarrow.csv, typer, mpmath, sqlite3",
 }
 
 

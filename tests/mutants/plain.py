@@ -122,7 +122,7 @@ USERS = [
     Mutant(
         "plain-clipped-keys-counted",
         "_compiled/bounding.py",
-        "        changes[keys[over]] = 0\n",
+        "        changes[:, keys[over]] = moves[:, over] = 0\n",
         "",
         _BOUNDED,
         "a key that is left out is counted in a small run",
@@ -130,8 +130,8 @@ USERS = [
     Mutant(
         "plain-norm-rounded-down",
         "_compiled/bounding.py",
-        "new = (np.abs(counters + changes[keys]) + up) >> shift",
-        "new = np.abs(counters + changes[keys]) >> shift",
+        "new = (np.abs(counters + moves) + up) >> shift",
+        "new = np.abs(counters + moves) >> shift",
         _BOUNDED,
         "the norm of a user's own sketch is rounded down in a small run",
     ),

@@ -183,6 +183,19 @@ def test_users_are_bounded_in_the_same_way(
 
 
 @settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(0, 3), max_size=30),
+    st.lists(st.sampled_from([0, 1, 2, 3, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1]), min_size=30, max_size=30),
+)
+def test_keys_are_ordered_by_all_bits_of_their_rank(owners: list[int], ranks: list[int]) -> None:
+    """Ranks of one user that differ in their last bits only: those that a word has no room for beside the user."""
+    whose = np.sort(np.array(owners, np.int64))
+    words = np.array(ranks[: len(owners)], np.uint64)
+    expected = np.lexsort((words, whose))
+    assert bounding.by_owner_and_rank(whose, words, 4).tolist() == expected.tolist()
+
+
+@settings(deadline=None, max_examples=60)
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
 def test_users_are_remembered_in_the_same_way(first: set[int], second: set[int]) -> None:
     a, b = (np.array(sorted(each), np.uint64) for each in (first, second))

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch._compiled import expectation, messages
+from dpsketch.arrays import Floats
+from dpsketch.sketches.countsketch import exchange
 
 WAYS = ("plain", "compiled")
 SETTINGS = settings(deadline=None, max_examples=60)
@@ -87,15 +89,30 @@ def test_messages_are_renewed_in_the_same_way(seed: int, keys: int, rows: int, s
 @SETTINGS
 @CASES
 def test_keys_are_read_in_the_same_way(seed: int, keys: int, rows: int, partly: bool) -> None:
-    for freedom in (0.0, 4.0, -1.0):
-        found = []
-        for way in WAYS:
-            shape = list(state(np.random.default_rng(seed), keys, rows).values())
-            values, errors = np.empty((2, keys))
-            own = 0.75 if partly else 1.0
-            getattr(messages.read, way)(*shape[:5], own, *shape[5:], 1.0, freedom, values, errors)
-            found.append((values.tobytes(), errors.tobytes()))
-        assert found[0] == found[1]
+    """All readings at once, compiled or not, and each by itself."""
+    freedoms = np.array([0.0, 4.0, -1.0])
+    own = 0.75 if partly else 1.0
+
+    def read(way: str, some: Floats) -> list[tuple[bytes, bytes]]:
+        shape = list(state(np.random.default_rng(seed), keys, rows).values())
+        values, errors = np.empty((2, len(some), keys))
+        getattr(messages.read, way)(*shape[:5], own, *shape[5:], 1.0, some, values, errors)
+        return [(value.tobytes(), error.tobytes()) for value, error in zip(values, errors, strict=True)]
+
+    together = read("compiled", freedoms)
+    assert together == read("plain", freedoms)
+    assert together == [line for freedom in freedoms for line in read("compiled", np.array([freedom]))]
+
+
+@SETTINGS
+@given(
+    st.lists(st.sampled_from([-3.0, -1.0, -0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 4.0, 9.0]), min_size=1, max_size=30),
+    st.sampled_from([np.nan, -1.0, 0.0, 0.75, 1.5, 5.0]),
+    st.sampled_from([0.0, 0.3, 1.0, 20.0]),
+)
+def test_a_guess_does_not_change_the_median(values: list[float], guess: float, near: float) -> None:
+    table = np.array(values)
+    assert exchange.positive_median(table.copy(), guess, near) == max(0.0, float(np.median(table)))
 
 
 def test_a_release_is_decoded_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import page
 from benchmarks.__main__ import STORED, benchmarks, regressions
+from benchmarks.alone import rows_of
 from benchmarks.drawing import slope
 from benchmarks.machine import machine, words
 
+runner: Any = importlib.import_module("benchmarks.__main__")
 RESULTS = json.loads(STORED.read_text(encoding="utf-8"))
 ROWS = {(row["benchmark"], row["name"]): row for row in RESULTS["rows"]}
 
@@ -81,6 +86,70 @@ def test_what_was_measured_apart_says_so() -> None:
     assert told.count("Measured apart: a busy machine.") == 1
     assert told.index("### heavy") < told.index("Measured apart")
     assert "not to be compared with it: heavy." in told
+
+
+def test_a_benchmark_has_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "benchmarks.quantiles", None)  # here it cannot be loaded
+    assert {row["benchmark"] for row in rows_of("quantiles")} == {"quantiles"}
+
+
+def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One benchmark fails, a later one is interrupted: what had been measured stays, and the rest is measured.
+
+    Of former runs the rows of what is run by name are kept, and say that they are.
+    """
+    stored = tmp_path / "latest.json"
+    turn = {"first": 1.0}
+    stopped: dict[str, type[BaseException]] = {"second": RuntimeError, "fourth": KeyboardInterrupt}
+
+    def measured(name: str) -> list[dict[str, Any]]:
+        if name in stopped:
+            raise stopped.pop(name)
+        row = {"benchmark": name, "name": "a row", "ours": 1.0, "theirs": 1.0, "ratio": turn["first"], "unit": "s"}
+        return [row]
+
+    def held() -> dict[str, Any]:
+        results = json.loads(stored.read_text())
+        return results | {"rows": {row["benchmark"]: row["ratio"] for row in results["rows"]}}
+
+    for attribute, value in (("STORED", stored), ("rows_of", measured), ("BY_NAME", ("sixth",))):
+        monkeypatch.setattr(runner, attribute, value)
+    names = ["first", "second", "third", "fourth", "fifth"]
+    former = [row for each in ("sixth", "third") for row in measured(each)]
+    stored.write_text(json.dumps({"machine": machine() | {"processor": "an abacus"}, "apart": {}, "rows": former}))
+    with pytest.raises(KeyboardInterrupt):
+        runner.measure(names, whole=True)
+    assert held()["rows"] == {"sixth": 1.0, "first": 1.0, "third": 1.0}
+    assert "an abacus" in held()["apart"].pop("sixth")
+    assert held()["unfinished"] == ["second", "fourth", "fifth"]
+    told = page.table(json.loads(stored.read_text()))
+    assert "It did not come to its end: second, fourth, fifth are missing." in told
+    turn["first"] = 2.0
+    assert runner.measure(["fourth"], whole=False) == []
+    assert list(held()["apart"]) == ["sixth", "fourth"]
+    turn["first"] = 3.0
+    assert runner.resume() == []
+    again = {"second": 3.0, "fourth": 3.0, "fifth": 3.0}
+    assert held()["rows"] == {"sixth": 1.0, "first": 1.0, "third": 1.0} | again
+    assert list(held()["apart"]) == ["sixth"]
+    assert set(held()["seconds"]) == set(names)
+    assert "It was interrupted and gone on with on" in page.table(json.loads(stored.read_text()))
+    with pytest.raises(SystemExit, match="nothing to resume"):
+        runner.resume()
+
+
+def test_a_run_is_not_gone_on_with_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = tmp_path / "latest.json"
+    stored.write_text(json.dumps({"machine": machine() | {"cores": 999}, "unfinished": ["noise"], "rows": []}))
+    monkeypatch.setattr(runner, "STORED", stored)
+    with pytest.raises(SystemExit, match="another machine"):
+        runner.resume()
+
+
+def test_the_page_says_what_takes_long() -> None:
+    row = {"benchmark": "noise", "name": "Laplace", "ours": 1.0, "theirs": 1.0, "ratio": 1.0, "unit": "s"}
+    results = {"machine": RESULTS["machine"], "rows": [row], "seconds": {"noise": 100.2, "heavy": 8.0, "spark": 300.0}}
+    assert "To measure it took 7 minutes: spark 300 s, noise 100 s, all others 8 s." in page.table(results)
 
 
 def test_slopes_and_machines() -> None:

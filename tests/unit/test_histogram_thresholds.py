@@ -385,6 +385,16 @@ def test_few_keys_take_the_least_cutoff() -> None:
     assert choose(1.0, 1e-5, 2, 1, False, names_only=True).name == "truncated"
 
 
+@pytest.mark.parametrize("epsilon", [1e-7, 0.01, 0.5, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_choice_is_the_best_of_all_that_could_be_forced(epsilon: float, replace: bool) -> None:
+    for delta, keys, weight in product((1e-12, 1e-6, 0.2), (1, 2, 4, 9), (1, 7)):
+        facts = (epsilon, delta, keys, weight, replace)
+        every = [plain_laplace(*facts), gaussian(*facts)]
+        every += [truncated_laplace(epsilon, delta, keys, replace)] if weight == 1 else []
+        assert choose(*facts) == min(every, key=lambda each: (each.cutoff, each.law.variance))
+
+
 def test_many_keys_are_found_by_weights() -> None:
     assert choose(1.0, 1e-5, 30, 1, False).name == "rounds"
     assert choose(0.5, 1e-5, 30, 1, False).name == "weighted"

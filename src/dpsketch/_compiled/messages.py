@@ -268,13 +268,13 @@ def read(
     residuals: Floats,
     spreads: Floats,
     least: float,
-    freedom: float,
+    freedoms: Floats,
     found: Floats,
     errors: Floats,
 ) -> None:
     """Fill in each key's location over all rows, and its variance if a reading is free of so much of its own message's.
 
-    No degrees of freedom stand for the mean, and −1 for the median.
+    Both have a line for each number of degrees of freedom. None stand for the mean, and −1 for the median.
     """
     n, rows = cells.shape
     left = (residuals, spreads, least)
@@ -284,12 +284,13 @@ def read(
     for i in range(n):
         for part in (own, 1.0):
             _readings(i, cells, signs, bases, offsets, variances, part, left, values, precisions, order)
-            if freedom < 0.0:
-                found[i] = _median(values, order, -1)
-                error = 1.0 / float(np.sum(precisions))
-            else:
-                found[i], error = _locate(values, precisions, order, -1, freedom)
-            if part == own:
-                errors[i] = error
+            for k in range(len(freedoms)):
+                if freedoms[k] < 0.0:
+                    found[k, i] = _median(values, order, -1)
+                    error = 1.0 / float(np.sum(precisions))
+                else:
+                    found[k, i], error = _locate(values, precisions, order, -1, freedoms[k])
+                if part == own:
+                    errors[k, i] = error
             if own == 1.0:
                 break

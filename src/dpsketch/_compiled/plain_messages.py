@@ -40,10 +40,20 @@ def gather_seconds(cells: Cells, *more: object) -> float:
 
 
 def read_seconds(
-    cells: Cells, signs: Signs, bases: Floats, offsets: Shorts, variances: Shorts, own: float, *more: object
+    cells: Cells,
+    signs: Signs,
+    bases: Floats,
+    offsets: Shorts,
+    variances: Shorts,
+    own: float,
+    residuals: Floats,
+    spreads: Floats,
+    least: float,
+    freedoms: Floats,
+    *more: object,
 ) -> float:
     """Return about how long :func:`read` takes."""
-    return (1 if own == 1.0 else 2) * _READ_SECONDS * cells.size
+    return (1 if own == 1.0 else 2) * _READ_SECONDS * cells.size * len(freedoms)
 
 
 def sweep_seconds(
@@ -191,7 +201,7 @@ def read(
     residuals: Floats,
     spreads: Floats,
     least: float,
-    freedom: float,
+    freedoms: Floats,
     found: Floats,
     errors: Floats,
 ) -> None:
@@ -199,9 +209,10 @@ def read(
     sent, spread = bases[:, None] + offsets, variances.astype(np.float64)
     for part in dict.fromkeys((own, 1.0)):
         readings = _Readings(cells, signs, sent, part * spread, (residuals, spreads, least))
-        if freedom < 0.0:
-            found[:], error = readings.median(), 1.0 / _summed(readings.precisions)
-        else:
-            found[:], error = readings.locate(freedom)
-        if part == own:
-            errors[:] = error
+        for k, freedom in enumerate(freedoms.tolist()):
+            if freedom < 0.0:
+                found[k], error = readings.median(), 1.0 / _summed(readings.precisions)
+            else:
+                found[k], error = readings.locate(freedom)
+            if part == own:
+                errors[k] = error

@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.ipc
-import pyarrow.parquet
 
 from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded, guarded_iterator, missing_column, unreadable
@@ -19,6 +18,9 @@ from dpsketch.sources.scratch import private_folder
 from dpsketch.sources.streams import ByteStream
 from dpsketch.sources.text import Piece, nothing_of
 from dpsketch.sources.values import Columns
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 _FILE_MAGIC = b"ARROW1\x00\x00"
 _READ_AT_ONCE = 1 << 20
@@ -55,9 +57,11 @@ def _read_parquet(
             return SourceError(f"{place} holds text that is not UTF-8. Convert it to UTF-8.")
         return unreadable(place, error)
 
+    from pyarrow.parquet import ParquetFile  # with what it takes to reach object stores: nothing for a CSV file
+
     # Read in slices: a row group's column may be as large as the file.
-    def opened(**options: Any) -> pyarrow.parquet.ParquetFile:
-        return pyarrow.parquet.ParquetFile(source(), buffer_size=_READ_AT_ONCE, pre_buffer=False, **options)
+    def opened(**options: Any) -> ParquetFile:
+        return ParquetFile(source(), buffer_size=_READ_AT_ONCE, pre_buffer=False, **options)
 
     with ExitStack() as stack:
         file = stack.enter_context(guarded(opened, explain))
@@ -84,7 +88,7 @@ def _read_parquet(
         raise SourceError(f"{place} is damaged: it does not hold as many rows as it declares. Write it anew.")
 
 
-def _is_stored_as_codes(file: pyarrow.parquet.ParquetFile, name: str, groups: range) -> bool:
+def _is_stored_as_codes(file: ParquetFile, name: str, groups: range) -> bool:
     """Say whether a text column of row groups is stored as numbers of values, for the most part.
 
     What is wrong here costs time alone: a page of plain text is read as codes four times as slowly.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pyarrow.parquet
-
 from dpsketch.errors import InvalidInput
 from dpsketch.sources.failures import guarded, unreadable
 from dpsketch.sources.locations import File, locate
@@ -49,7 +47,9 @@ def _pieces(file: File, part_bytes: int) -> Iterator[File]:
     if file.format != "parquet" or file.size <= part_bytes:
         yield file
         return
-    footer = guarded(lambda: pyarrow.parquet.read_metadata(file.path), lambda error: unreadable(str(file), error))
+    from pyarrow.parquet import read_metadata
+
+    footer = guarded(lambda: read_metadata(file.path), lambda error: unreadable(str(file), error))
     whole = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
     start = held = 0
     for group in range(footer.num_row_groups):

@@ -211,7 +211,7 @@ class Decoded:
                 places, signs = places_of(piece, row_keys, self.remaining.shape[1])
                 silent = Messages.silent(len(piece), len(row_keys))
                 left = (self.remaining, self.spreads, self.noise_scale)
-                values, _ = read_off(places, signs, silent, 1.0, *left, self.reading)
+                (values,), _ = read_off(places, signs, silent, 1.0, *left, self.reading)
             found[start : start + CHUNK] = values
         return found
 

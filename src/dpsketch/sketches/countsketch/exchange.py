@@ -20,7 +20,18 @@ from dpsketch._compiled import expectation, messages
 from dpsketch.arrays import Floats
 from dpsketch.sketches.countsketch.location import PSEUDO_KEYS, pseudo_places, root_mean_square
 
-__all__ = ["CHUNK", "LEAST_SCALE", "ROUND", "Attempt", "Exchange", "Messages", "Prior", "places_of", "read_off"]
+__all__ = [
+    "CHUNK",
+    "LEAST_SCALE",
+    "ROUND",
+    "Attempt",
+    "Exchange",
+    "Messages",
+    "Prior",
+    "places_of",
+    "positive_median",
+    "read_off",
+]
 
 Shorts = npt.NDArray[np.float32]
 Prints = npt.NDArray[np.uint64]
@@ -56,7 +67,9 @@ _FEW, _SHARE = 8, 0.01
 _STANDS_OUT = 5.0
 # Cells of keys that are fewer than this are not worth a thread.
 _FEW_CELLS = 1 << 14
-# Keys whose cells are worked out at a time. They are not kept: to hash again costs less than to hold.
+# The variance of keys that are not listed is looked for so near to what it was, in parts of the noise's.
+_NEAR = 0.1
+# Keys whose cells are worked out at a time. Of more keys than these they are not kept: to hash again costs less.
 CHUNK = 1 << 12
 
 
@@ -103,6 +116,26 @@ def places_of(prints: Prints, row_keys: Prints, width: int) -> tuple[Places, Sig
     return buckets + np.arange(len(row_keys), dtype=np.int32) * np.int32(width), signs
 
 
+def positive_median(values: Floats, guess: float, near: float) -> float:
+    """Return the median of values, or 0 if that is larger; all are put in order only if it is not so near to a guess.
+
+    Examples
+    --------
+    >>> positive_median(np.array([3.0, -1.0, 2.0, 7.0]), guess=2.4, near=1.0), positive_median(np.zeros(3), 1.0, 1.0)
+    (2.5, 0.0)
+    """
+    first, last = (values.size - 1) // 2, values.size // 2
+    if np.count_nonzero(values <= 0.0) > last:
+        return 0.0
+    low, high = guess - near, guess + near
+    inside = values[(values >= low) & (values <= high)]
+    below = int(np.count_nonzero(values < low))
+    if not below <= first <= last < below + len(inside):
+        return max(0.0, float(np.median(values)))
+    inside.partition((first - below, last - below))
+    return max(0.0, float(np.mean(inside[first - below : last - below + 1])))
+
+
 def read_off(
     places: Places,
     signs: Signs,
@@ -111,13 +144,16 @@ def read_off(
     remaining: Floats,
     spreads: Floats,
     noise_scale: float,
-    freedom: float,
+    *freedoms: float,
 ) -> tuple[Floats, Floats]:
-    """Read keys off what is left of a table: values, and variances if they are free of so much of their messages'."""
-    values, variances = np.empty(len(places)), np.empty(len(places))
+    """Read keys off what is left of a table: values, and variances if they are free of so much of their messages'.
+
+    Both have a line for each number of degrees of freedom.
+    """
+    values, variances = np.empty((2, len(freedoms), len(places)))
     state = (sent.bases, sent.offsets, sent.variances)
     left = (remaining.ravel(), spreads.ravel(), noise_scale**2)
-    messages.read(places, signs, *state, own, *left, freedom, values, variances)
+    messages.read(places, signs, *state, own, *left, np.array(freedoms), values, variances)
     return values, variances
 
 
@@ -220,6 +256,8 @@ class Exchange:
         self._prior = Prior.of(counters, self.scale, signed)
         # How many keys of each part of the prior a chunk has: among those that moved last time, and among the others.
         self._chunks = [slice(start, start + CHUNK) for start in range(0, len(prints), CHUNK)]
+        self._few = self._hashed(self._chunks[0]) if len(self._chunks) == 1 else None
+        self._unlisted = math.nan
         self._keys = np.zeros((len(self._chunks), 2, len(self._prior.weights)))
         self._clear()
 
@@ -229,7 +267,10 @@ class Exchange:
         return self._remaining, self._spreads, self.scale
 
     def _places(self, chunk: slice) -> tuple[Places, Signs]:
-        return places_of(self._prints[chunk], self._row_keys, self._counters.shape[1])
+        return self._few or self._hashed(chunk)
+
+    def _hashed(self, chunk: slice, rows: slice = slice(None)) -> tuple[Places, Signs]:
+        return places_of(self._prints[chunk], self._row_keys[rows], self._counters.shape[1])
 
     def _clear(self) -> None:
         """Clear the cells of the messages, and find the spread of what is left: noise, messages, and unlisted keys."""
@@ -237,7 +278,8 @@ class Exchange:
 
         def gather(rows: slice) -> None:
             for chunk in self._chunks:
-                places, signs = places_of(self._prints[chunk], self._row_keys[rows], self._counters.shape[1])
+                whole = rows == slice(0, len(self._row_keys))
+                places, signs = self._places(chunk) if whole else self._hashed(chunk, rows)
                 sent = self.messages[chunk]
                 state = (sent.bases, sent.offsets[:, rows], sent.variances[:, rows])
                 messages.gather(places, signs, *state, means[rows].ravel(), known[rows].ravel())
@@ -251,8 +293,9 @@ class Exchange:
         )
         self._remaining = self._counters - means
         spreads = self.scale**2 + known
-        unlisted = float(np.median(self._remaining**2 / _MEDIAN_SQUARE - spreads))
-        self._spreads = spreads + max(0.0, unlisted)
+        beyond = self._remaining**2 / _MEDIAN_SQUARE - spreads
+        self._unlisted = positive_median(beyond, self._unlisted, _NEAR * self.scale**2)
+        self._spreads = spreads + self._unlisted
 
     def _tolerance(self, part: float = _SETTLED) -> float:
         """Return the mean square by which messages may still move, at most so large a part of an estimate's error."""
@@ -306,23 +349,22 @@ class Exchange:
     def attempt(self, pseudo_keys: int = PSEUDO_KEYS) -> Attempt:
         """Find the reading that suits what is left of the table, by so many pseudo-keys."""
         places, signs = self._pseudo[0][:pseudo_keys], self._pseudo[1][:pseudo_keys]
-        silent = Messages.silent(len(places), len(self._counters))
-        tried: dict[float, tuple[Floats, Floats]] = {}
 
-        def attempt(part: slice) -> None:
-            for freedom in _READINGS[part]:
-                tried[freedom] = read_off(places, signs, silent, 1.0, *self.left, freedom)
+        def attempt(part: slice) -> tuple[Floats, Floats]:
+            silent = Messages.silent(len(places[part]), len(self._counters))
+            return read_off(places[part], signs[part], silent, 1.0, *self.left, *_READINGS)
 
-        threads.run([partial(attempt, part) for part in threads.parts(len(_READINGS), 1)])
-        best: tuple[float, float] | None = None
-        for freedom in _READINGS:
-            error = root_mean_square(tried[freedom][0])
+        tried = threads.run([partial(attempt, part) for part in threads.parts(len(places), CHUNK)])
+        values, variances = (np.concatenate(each, axis=1) for each in zip(*tried, strict=True))
+        best: tuple[float, int] | None = None
+        for number, read in enumerate(values):
+            error = root_mean_square(read)
             if best is None or error < _READING_GAIN * best[0]:
-                best = error, freedom
+                best = error, number
         assert best is not None
-        error, freedom = best
-        seen, variances = tried[freedom]
-        return Attempt(self._remaining, self._spreads, freedom, seen, seen / np.sqrt(variances), error, self._prior)
+        error, number = best
+        seen, scores = values[number], values[number] / np.sqrt(variances[number])
+        return Attempt(self._remaining, self._spreads, _READINGS[number], seen, scores, error, self._prior)
 
     def keep(self, attempt: Attempt) -> Attempt:
         """Read the candidates off what this attempt has left, before later sweeps change the messages."""
@@ -334,7 +376,7 @@ class Exchange:
             for chunk in self._chunks[part]:
                 places, signs = self._places(chunk)
                 sent = self.messages[chunk]
-                self.values[chunk], variances = read_off(places, signs, sent, _OWN, *left, attempt.freedom)
+                (self.values[chunk],), (variances,) = read_off(places, signs, sent, _OWN, *left, attempt.freedom)
                 self.errors[chunk] = np.sqrt(variances)
 
         threads.run([partial(read, part) for part in threads.parts(len(self._chunks), 1)])

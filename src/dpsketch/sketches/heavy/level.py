@@ -248,7 +248,7 @@ class _Explanation:
 
     def left_with(self, places: Places, least: float) -> Places:
         """Return those of some prefixes, candidates aside, of whom at least so much is left."""
-        others = np.setdiff1d(places, self.held)
+        others = np.setdiff1d(places, self.held, assume_unique=True)
         silent = Messages.silent(len(others), len(self._level.row_keys))
         return others[self._read(others, silent) >= least]
 
@@ -279,4 +279,5 @@ class _Explanation:
     def _read(self, places: Places, sent: Messages) -> Floats:
         level = self._level
         cells, signs = places_of(self._prints[places], level.row_keys, level.counters.shape[1])
-        return read_off(cells, signs, sent, 1.0, *self._exchange.left, _FREEDOM)[0]
+        values, _ = read_off(cells, signs, sent, 1.0, *self._exchange.left, _FREEDOM)
+        return values.ravel()

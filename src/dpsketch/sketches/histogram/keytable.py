@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch._compiled.identity import HASHED
 from dpsketch.arrays import Integers, Words, read_only
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, TEXT_FINGERPRINTS, KeyType, dictionary_codes, key_type_of, to_arrow
@@ -148,10 +149,14 @@ class KeyTable(KeySlots):
 
     def order(self) -> Integers:
         """Return the numbers of all keys in the order of the keys: integers by value, texts by their bytes."""
+        low, high = self._ids[: self._size].T
+        if self.key_type == "int":
+            return np.argsort(low.view(np.int64), kind="stable")
+        if not (high & HASHED).any():
+            # Short texts are their identities: bytes, then zeros, and the length last, by which "a" is before "a\0".
+            return np.lexsort((high.byteswap(), low.byteswap()))
         import pyarrow.compute as pc
 
-        if self.key_type == "int":
-            return np.argsort(self._ids[: self._size, 0].view(np.int64), kind="stable")
         order = pc.sort_indices(self._texts(np.arange(self._size)))
         return np.frombuffer(order.buffers()[1], np.uint64, len(order)).astype(np.int64)  # to_numpy imports pandas
 

@@ -100,10 +100,11 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
 
 def spelled(texts: pa.Array) -> list[str | bytes]:
     """Return the texts that these bytes are; what is not valid UTF-8, which only columns of bytes have, stays bytes."""
+    names = texts.to_pylist()
     try:
-        return list(texts.cast(pa.large_string()).to_pylist())
-    except pa.ArrowInvalid:
-        return [text_or_bytes(each) for each in texts.to_pylist()]
+        return list(map(bytes.decode, names))
+    except UnicodeDecodeError:
+        return [text_or_bytes(each) for each in names]
 
 
 def text_or_bytes(name: bytes) -> str | bytes:

@@ -47,6 +47,8 @@ _MANY_KEYS = 10
 # No user gives weight to more keys than this in a round: more finds fewer.
 _CAP = 100
 _COUNTS_SHARE = 0.3
+# Below it the joint δ of Gaussian noise may have no digits left, and a budget is refused for that.
+_LEAST_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,7 @@ def gaussian(epsilon: float, delta: float, keys: int, weight: int, replace: bool
     58
     """
     epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
-    reach = weight * math.sqrt((2 if replace else 1) * keys)
-    law = RoundedGaussian(reach / accounting.gaussian_mu(epsilon, delta) * _ROOM)
+    law = _gaussian_law(epsilon, delta, keys, weight, replace)
 
     def fits(cutoff: int) -> bool:
         return delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace) <= delta
@@ -246,12 +247,11 @@ def choose(
         mechanism = "rounds" if epsilon >= 1 else "weighted"
     match mechanism:
         case None:
-            found = [
-                plain_laplace(epsilon, delta, keys, weight, replace),
-                gaussian(epsilon, delta, keys, weight, replace),
-            ]
+            found = [plain_laplace(epsilon, delta, keys, weight, replace)]
             if weight == 1:
                 found.append(truncated_laplace(epsilon, delta, keys, replace))
+            if not _names_alone_pass(min(each.cutoff for each in found), epsilon, delta, keys, weight, replace):
+                found.append(gaussian(epsilon, delta, keys, weight, replace))
             return min(found, key=lambda each: (each.cutoff, each.law.variance))
         case "truncated":
             if weight != 1:
@@ -275,6 +275,23 @@ def choose(
             )
         case never:
             assert_never(never)
+
+
+def _gaussian_law(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> RoundedGaussian:
+    reach = weight * math.sqrt((2 if replace else 1) * keys)
+    return RoundedGaussian(reach / accounting.gaussian_mu(epsilon, delta) * _ROOM)
+
+
+def _names_alone_pass(cutoff: int, epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> bool:
+    """Say whether Gaussian noise surely needs more than this cutoff: there a unit's novel keys alone show it too often.
+
+    It spares most releases of records the joint δ, for which SciPy must be loaded. False says nothing.
+    """
+    if epsilon < _LEAST_EPSILON:
+        return False
+    sigma = _gaussian_law(epsilon, delta, keys, weight, replace).sigma
+    beyond = math.erfc((cutoff - weight - 0.5) / (sigma * math.sqrt(2))) / 2
+    return keys * math.log1p(-beyond) < math.log1p(-delta) * (1 + 1e-9)
 
 
 def single_counts(epsilon: float, delta: float, weight: int, replace: bool, *, several: bool) -> WeightedRounds:
