@@ -29,7 +29,15 @@ from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.permit import Share
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["STEP", "correction_scale", "correction_shares", "fitting_step", "later_passes", "passes_of", "residual_sums"]
+__all__ = [
+    "STEP",
+    "correction_scale",
+    "correction_shares",
+    "fitting_step",
+    "later_passes",
+    "passes_of",
+    "residual_sums",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
