@@ -103,9 +103,10 @@ def test_a_private_centre_holds() -> None:
 
 
 @pytest.mark.parametrize("unit", ["record", "user"])
-def test_all_parts_of_a_classifier_hold_together(unit: str) -> None:
+@pytest.mark.parametrize("kind", ["parts", "passes"])
+def test_all_parts_of_a_classifier_hold_together(kind: str, unit: str) -> None:
     """Wrong once in a million findings. A third less noise shows."""
-    row = ROWS[f"table-classifier-parts-gaussian-{unit}-add"]
+    row = ROWS[f"table-classifier-{kind}-gaussian-{unit}-add"]
     found = by_pair(row, 300)
     assert all(one.verdict == "holds" for one in found.values())
     assert found["worst"].audited_epsilon > 0.5 * found["worst"].claim.epsilon
@@ -125,7 +126,7 @@ def test_every_kind_is_in_the_table() -> None:
     kinds = {"counts", "shares", "continual", "pan-private", "heavy", "ranges", "density", "distinct", "classifier"}
     kinds |= {"distinct-set"}
     more = {"ranges-tables", "classifier-centre", "classifier-sums", "density-one-row", "histogram-list"}
-    more |= {"density-waves", "density-vectors", "classifier-parts"}
+    more |= {"density-waves", "density-vectors", "classifier-parts", "classifier-passes"}
     forms = {"counts-rho", "counts-local", "count-min", "shares-merged", "pan-private-after"}
     designs = {"continual-bands", "continual-recurrence", "continual-daily"}
     assert {grid.kind for grid in GRID.values()} == kinds | more | forms | designs

@@ -104,7 +104,8 @@ def test_what_a_second_pass_tells_is_within_the_budget(relation: str, least: flo
     away = (np.concatenate([far, -TEXT]), np.append(ones, 0)) if relation == "replace" else (far, ones)
     times = 2 if relation == "replace" else 1
     spreads = [
-        times * 2.0**bits / gaussian_mu(EPSILON, DELTA) / math.sqrt(part) for bits, part in ((16, 5 / 6), (28, 1 / 6))
+        times * 2.0**bits / gaussian_mu(EPSILON, DELTA) / math.sqrt(part)
+        for bits, part in ((16, 10 / 11), (28, 1 / 11))
     ]
     told, noise = [], []
     for _ in range(100):

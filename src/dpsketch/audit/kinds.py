@@ -268,6 +268,10 @@ KINDS: dict[str, Kind] = {
         points.parts, laws=("gaussian",), weight=1.0, keys=40, absent=_NO_NULLS,
         loose="a vector that turns round moves no second moment and no size, which have their parts of the budget",
     ),
+    "classifier-passes": Kind(
+        points.passes, laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
+        loose="a vector that turns round lies among another class, so that what it corrects does not turn round",
+    ),
     "classifier-centre": Kind(
         points.centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
         loose="a fifth of a replaced centre's bound is for a number of records, which does not change",

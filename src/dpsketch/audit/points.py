@@ -19,7 +19,7 @@ from dpsketch.sketches.density.class_sums import COARSE, DIAGONAL, OTHERS, Extra
 from dpsketch.sketches.density.class_waves import Waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
-__all__ = ["centre", "classifier", "density", "one_row", "parts", "sums", "vectors", "waves"]
+__all__ = ["centre", "classifier", "density", "one_row", "parts", "passes", "sums", "vectors", "waves"]
 
 
 def density(unit: Unit, records: Records) -> Release:
@@ -125,6 +125,34 @@ def parts(unit: Unit, records: Records) -> Release:
         ]
         values = np.concatenate([part.ravel().astype(np.float64) for part, _ in published])
         return Shown(values, permit.guarantee(), [(part.size, spread) for part, spread in published])
+
+    return release
+
+
+def passes(unit: Unit, records: Records) -> Release:
+    """Sum two classes, and correct them twice, among four hundred others who are all told apart and correct nothing.
+
+    Whatever noise the sums have, a record that lies among the other class has all of its residual, and one among its
+    own has none: what is corrected does not change with the draws of earlier parts.
+    """
+    crowd = np.repeat([[1.0, 0.0], [-1.0, 0.0]], 200, axis=0)
+    held = [key for key, _, _ in records if key is not None]
+    angles = np.array([1e-3 * (key % 8) + np.pi * (key // 8 % 2) for key in held])
+    vectors = np.concatenate([crowd, np.column_stack([np.cos(angles), np.sin(angles)])])
+    codes = np.array([0] * 200 + [1] * 200 + [key // 16 % 2 for key in held], np.intp)
+    owners = [f"other {i}" for i in range(400)] + [user for key, user, _ in records if key is not None]
+    partial = ClassPartial.from_spec(ClassSpec(EmbeddingMap(2), (0, 1), unit, Extras(passes=3), SEED))
+    chosen = partial.update(vectors, vectors, codes, owners if unit.level == "user" else None)
+    read = vectors[chosen], codes[chosen]
+
+    def release(asked: Any) -> Shown:
+        permit = partial.obtain_permit(Budget(**asked), Account(None, None, None))
+        found = partial.drawn(permit).corrected(*read, permit, 3)
+        if found.corrections is None:
+            raise AssertionError("later passes release corrections")
+        _, *later = (permit.calibration.law(part.name).variance for part in permit.calibration.parts)
+        published = np.concatenate([found.sums.ravel(), found.corrections.ravel()]).astype(np.float64)
+        return Shown(published, permit.guarantee(), [(4, found.deviation * STEPS), (4, math.sqrt(sum(later)))])
 
     return release
 

@@ -17,6 +17,7 @@ from dpsketch.noise import noise_from_json
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.density.class_partial import stored_map
+from dpsketch.sketches.density.class_passes import STEP
 from dpsketch.sketches.density.class_sums import PrivateClassSums
 from dpsketch.sketches.density.class_waves import Waves
 from dpsketch.sketches.density.private import PrivateDensity
@@ -58,6 +59,8 @@ def document_of(fitted: Fitted) -> files.Document:
         arrays |= {name: array for name, array in held.items() if array is not None}
         if sums.corrections is not None:
             arrays["corrections"] = sums.corrections
+            if sums.step != STEP:  # files without are as they were
+                more["step"] = sums.step
         if sums.moments is not None:
             arrays["moments"] = sums.moments
         if sums.waves is not None and sums.wave_sums is not None:
@@ -122,7 +125,10 @@ def _sums(document: files.Document, classes: int) -> PrivateClassSums:
     if "corrections" in document.arrays:
         if deviation < _LEAST:  # lengths that corrections are scaled by could be 0
             raise FileRefused("the file's corrections stand beside sums without noise, which no budget pays for.")
-        found = replace(found, corrections=integer_array(document, "corrections", found.sums.shape))
+        step = real_number("step", document.header.get("step", STEP))
+        if not 0 < step <= 1:
+            raise FileRefused("the file's corrections move classes by steps that no pass takes.")
+        found = replace(found, corrections=integer_array(document, "corrections", found.sums.shape), step=step)
     if "moments" not in document.arrays:
         return found
     moments = _floats(document, "moments", (shape.kept, shape.kept))

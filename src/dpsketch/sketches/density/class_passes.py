@@ -4,7 +4,8 @@ A pass asks of every record how likely each class is, softmax(20·(q·M)) with M
 far, and takes that from 1 for its own class and 0 for the others: r, the residual, 0 where a record is clear. Σ r qᵀ is
 released with noise, and M moves by a part of it: a step of gradient descent on the logistic loss (Song, Chaudhuri and
 Sarwate, 2013; Abadi et al., 2016) that starts from class sums instead of from nothing, so that a few steps go as far as
-dozens would. A later pass has a fifth of the first one's share of the budget.
+dozens would. A later pass has a fifth of the first one's share of the budget, and of two passes the second a tenth; M
+moves half as far where the classes' sums are shorter than 30 deviations of their noise, as they were released.
 
 Privacy
 -------
@@ -28,7 +29,15 @@ from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.permit import Share
 from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["correction_shares", "correction_step", "later_passes", "passes_of", "residual_sums"]
+__all__ = [
+    "STEP",
+    "correction_scale",
+    "correction_shares",
+    "fitting_step",
+    "later_passes",
+    "passes_of",
+    "residual_sums",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -38,8 +47,9 @@ _RESIDUAL = 1 << 12  # steps of a residual
 _DIRECTION = 1 << 15  # steps of a direction's coordinates
 _FARTHEST = 1 << 10  # where directions end, so that inner products stay below 2⁵³
 _SHARPNESS = 20.0  # of the probabilities, beside cosines
-_STEP = 0.16  # of a direction, in lengths of a class's sum
-_LATER = 5  # a later pass has so many times less of the budget than the first
+STEP = 0.16  # of a direction, in lengths of a class's sum
+_SHORT_STEP, _SHORT = 0.08, 30  # where that length is less than so many deviations of its noise
+_LATER, _SECOND = 5, 10  # a later pass has so many times less of the budget than the first; the second of two
 _MOST = 32
 
 
@@ -57,14 +67,23 @@ def correction_shares(unit: Unit, shape: EmbeddingMap, passes: int) -> list[Shar
     one moves them by twice that. A residual's sizes sum to 2 at most.
     """
     times = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
-    length = times * _RESIDUAL * STEPS
+    length, less = times * _RESIDUAL * STEPS, _SECOND if passes == 2 else _LATER
     bound = Sensitivity(2 * length * shape.kept, float(length))
-    return [Share(_name(number), bound, 1 / (_LATER + passes - 1)) for number in range(2, passes + 1)]
+    return [Share(_name(number), bound, 1 / (less + passes - 1)) for number in range(2, passes + 1)]
 
 
-def correction_step(length: float) -> float:
-    """Return how far directions move for one step of a correction, where class sums are so long."""
-    return _STEP / (length * _RESIDUAL * STEPS)
+def fitting_step(length: float, deviation: float) -> float:
+    """Return how far directions move for a correction of one class sum's length, from what the first pass released.
+
+    Long steps carry the corrections' noise with them: half of one is as good where noise is small, and better where
+    class sums are short beside it.
+    """
+    return _SHORT_STEP if length < _SHORT * deviation else STEP
+
+
+def correction_scale(step: float, length: float) -> float:
+    """Return how far directions move for a correction of 1 in whole steps, where class sums are so long."""
+    return step / (length * _RESIDUAL * STEPS)
 
 
 def later_passes(

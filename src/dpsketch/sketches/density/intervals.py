@@ -56,8 +56,8 @@ def mean_of_rows(
     records and a few cut them, as near a tight cluster, those few may be neighbours, and differ by less than evenly
     spread groups of rows do (see :func:`median_of_means`); there the larger of the two variances counts.
     """
-    rows = cells.shape[1]
-    steps = np.diff(cells[:, order].astype(np.float64), axis=1)
+    rows, cells = cells.shape[1], cells.astype(np.float64, copy=False)
+    steps = np.diff(cells.take(order, axis=1), axis=1)
     variances = np.sum(steps**2, axis=1) / (2 * (rows - 1) * rows)
     most = _most_groups(rows, confidence)
     cut = np.flatnonzero(_skewness(cells) < _CUT)
@@ -125,8 +125,9 @@ def _groups(cells: Cells, most: int) -> npt.NDArray[np.int64]:
 def _skewness(cells: Cells) -> Floats:
     """Return the skewness of each query's counters; 0 where all are equal."""
     centred = cells - cells.mean(axis=1, keepdims=True)
-    scale = np.sqrt(np.mean(centred**2, axis=1))
-    third = np.mean(centred**3, axis=1)
+    squares = centred**2
+    scale = np.sqrt(np.mean(squares, axis=1))
+    third = np.mean(squares * centred, axis=1)  # a power of 3 takes thirty times as long
     skewness: Floats = np.divide(third, scale**3, out=np.zeros(len(cells)), where=scale > 0)
     return skewness
 
