@@ -109,11 +109,11 @@ def shares(rows: Rows) -> list[tuple[str, float, float | None]]:
     return found
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Put text into a file's generated block."""
-    before, rest = path.read_text(encoding="utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    before, rest = path.read_text(encoding="utf-8").split(begin)
+    _, after = rest.split(end)
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def table(results: dict[str, Any]) -> str:

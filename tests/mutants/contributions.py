@@ -68,7 +68,7 @@ NUMBERS = [
     Mutant(
         "weights-not-clipped",
         "sketches/weights.py",
-        "return np.minimum(rounded, float(self.max_units)).astype(np.int64)",
+        "return np.minimum(rounded, float(self.max_units), out=rounded).astype(np.int64)",
         "return rounded.astype(np.int64)",
         "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-record-add",
         "weights above the bound count in full",
@@ -76,7 +76,7 @@ NUMBERS = [
     Mutant(
         "weights-negative",
         "sketches/weights.py",
-        '        if np.any(values < 0):\n            raise InvalidInput("weights',
+        '        if np.any(steps < 0):\n            raise InvalidInput("weights',
         '        if False:\n            raise InvalidInput("weights',
         "tests/contract/test_refusals.py -k counts␣and␣record",
         "negative weights count",
@@ -92,8 +92,8 @@ NUMBERS = [
     Mutant(
         "grid-rounds-up",
         "sketches/weights.py",
-        "return math.floor(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))",
-        "return math.ceil(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))",
+        "return math.floor(_decimal_ratio(self.max_weight, self.step))",
+        "return math.ceil(_decimal_ratio(self.max_weight, self.step))",
         "tests/unit/test_countsketch.py tests/contract/test_grid.py",
         "the bound on a weight is a step more than was stated",
     ),

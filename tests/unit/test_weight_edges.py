@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.bounding import Cut
 from dpsketch.sketches.weights import WeightGrid
 
 
@@ -43,3 +44,20 @@ def test_the_bound_is_the_whole_steps_that_a_person_would_count(max_weight: floa
 
 def test_huge_weights_are_clipped_without_a_warning() -> None:
     assert WeightGrid(1e-9, 1).units([1e308], 1).tolist() == [10**9]
+
+
+@pytest.mark.parametrize("largest", [1.0, 2.004, 2.006, 5.0])  # 2.004 is rounded to the bound, 2.006 to a step more
+@pytest.mark.parametrize("counted", [False, True])
+def test_what_clipping_cuts_is_told_whether_or_not_a_weight_is_too_heavy(largest: float, counted: bool) -> None:
+    rng = np.random.default_rng(3)
+    keys = [None if key == 0 else f"k{key}" for key in rng.integers(0, 5, 40).tolist()]
+    weights = rng.random(40) * largest
+    weights[keys.index("k1")] = largest
+    times = rng.integers(0, 4, 40) if counted else None
+    sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record(max_weight=2), grid=0.01)
+    sketch.update(keys, weights=weights, counts=times)
+    there = np.array([key is not None for key in keys]) * (1 if times is None else times)
+    steps = np.rint(weights / 0.01).astype(int)
+    each = (np.ones(40, int), np.zeros(40, int), steps > 200, steps, np.minimum(steps, 200))
+    assert sketch.cut == Cut(*(int(numbers @ there) for numbers in each))
+    assert sketch.cut.too_heavy == 0 or largest > 2.005

@@ -183,6 +183,7 @@ def keep_first(
     ranks = np.empty(size, np.uint64)
     rows = np.empty(size, np.int64)
     amounts = np.empty(size, np.int64)
+    own_ranks = np.empty(longest, np.uint64)  # of one user's records; 0 of one that has no units
     end = left_out = 0
     kept_starts[0] = 0
     for u in range(len(users)):
@@ -193,6 +194,7 @@ def keep_first(
             row = order[place]
             amount = min(units[row * step], max_units)
             rank = mix(prints[row] ^ own)
+            own_ranks[place - starts[u]] = rank if amount > 0 else np.uint64(0)
             if amount <= 0 or rank > last:
                 continue
             if count == size:
@@ -210,9 +212,8 @@ def keep_first(
         kept_starts[u + 1] = end
         if count == max_keys and starts[u + 1] - starts[u] > max_keys:
             last = ranks[count - 1]
-            for place in range(starts[u], starts[u + 1]):
-                row = order[place]
-                left_out += units[row * step] > 0 and mix(prints[row] ^ own) > last
+            for rank in own_ranks[: starts[u + 1] - starts[u]]:
+                left_out += rank > last
     return left_out
 
 

@@ -22,8 +22,12 @@ _C0 = np.uint32(0x61707865)
 _C1 = np.uint32(0x3320646E)
 _C2 = np.uint32(0x79622D32)
 _C3 = np.uint32(0x6B206574)
-_7, _8, _12, _16 = np.uint32(7), np.uint32(8), np.uint32(12), np.uint32(16)
-_25, _24, _20 = np.uint32(25), np.uint32(24), np.uint32(20)
+_7, _8, _12, _16, _32 = np.uint32(7), np.uint32(8), np.uint32(12), np.uint32(16), np.uint32(32)
+
+
+@kernel
+def _rotated(word: np.uint32, left: np.uint32) -> np.uint32:
+    return np.uint32((word << left) | (word >> np.uint32(_32 - left)))
 
 
 @kernel
@@ -31,17 +35,13 @@ def _quarter_round(
     a: np.uint32, b: np.uint32, c: np.uint32, d: np.uint32
 ) -> tuple[np.uint32, np.uint32, np.uint32, np.uint32]:
     a = np.uint32(a + b)
-    d = np.uint32(d ^ a)
-    d = np.uint32((d << _16) | (d >> _16))
+    d = _rotated(np.uint32(d ^ a), _16)
     c = np.uint32(c + d)
-    b = np.uint32(b ^ c)
-    b = np.uint32((b << _12) | (b >> _20))
+    b = _rotated(np.uint32(b ^ c), _12)
     a = np.uint32(a + b)
-    d = np.uint32(d ^ a)
-    d = np.uint32((d << _8) | (d >> _24))
+    d = _rotated(np.uint32(d ^ a), _8)
     c = np.uint32(c + d)
-    b = np.uint32(b ^ c)
-    b = np.uint32((b << _7) | (b >> _25))
+    b = _rotated(np.uint32(b ^ c), _7)
     return a, b, c, d
 
 

@@ -77,6 +77,16 @@ def _choose_subset(own: Words, cap: int, word: np.uint64, chosen: Words) -> int:
 
 
 @kernel
+def _not_among(taken: Integers, rank: np.int64) -> np.int64:
+    """Return the number of this rank among those, from 0 on, that are not taken; the taken ones are sorted."""
+    taken.sort()
+    for one in taken:
+        if rank >= one:
+            rank += 1
+    return rank
+
+
+@kernel
 def subset_hashing(
     todo: Integers,
     offsets: Integers,
@@ -120,12 +130,7 @@ def subset_hashing(
         if inside:
             buckets[i] = occupied[rank]
         else:
-            taken = occupied[:b]
-            taken.sort()
-            for j in range(b):
-                if rank >= taken[j]:
-                    rank += 1
-            buckets[i] = rank
+            buckets[i] = _not_among(occupied[:b], rank)
 
 
 @kernel
@@ -199,11 +204,7 @@ def subset_direct(
         if inside:
             symbols[i] = members[rank] if rank < b else domain + rank - b
         else:
-            taken = members[:b]
-            taken.sort()
-            for j in range(b):
-                if rank >= taken[j]:
-                    rank += 1
+            rank = _not_among(members[:b], rank)
             if rank >= domain:
                 rank += cap - b
             symbols[i] = rank

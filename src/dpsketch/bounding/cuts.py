@@ -45,7 +45,13 @@ class Cut:
         return "<Cut; sensitive, content not shown>"
 
     def __add__(self, other: Cut) -> Cut:
-        return Cut(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+        return Cut(
+            self.records + other.records,
+            self.left_out + other.left_out,
+            self.too_heavy + other.too_heavy,
+            self.offered + other.offered,
+            self.counted + other.counted,
+        )
 
     @property
     def keys_alone(self) -> Cut:
@@ -65,13 +71,21 @@ class Cut:
         return cls(*map(int, value))
 
 
-def cut_of_records(grid: Grid, n: int, kept: npt.NDArray[Any] | None, weights: Any, counts: Any) -> Cut:
-    """Return what clipping cuts of ``n`` records that were kept, with weights and counts as ``update`` takes them."""
+def cut_of_records(
+    grid: Grid, n: int, kept: npt.NDArray[Any] | None, weights: Any, counts: Any, counted: int | None = None
+) -> Cut:
+    """Return what clipping cuts of ``n`` records that were kept, with weights and counts as ``update`` takes them.
+
+    Whoever knows what is counted of them in all says so: nothing is added up again where no weight is too heavy.
+    """
     times = np.ones(1, np.int64) if counts is None else _kept(np.asarray(counts).astype(np.int64), kept)
     records = n if counts is None else _total(times)
     if weights is None:
         return Cut(records, 0, 0, records * grid.one, records * grid.one)
-    units = _units(grid, _kept(np.asarray(weights, np.float64), kept))
+    values = _kept(np.asarray(weights, np.float64), kept)
+    if counted is not None and _units(grid, np.max(values, initial=0, keepdims=True))[0] <= grid.max_units:
+        return Cut(records, 0, 0, counted, counted)
+    units = _units(grid, values)
     clipped = np.minimum(units, grid.max_units)
     heavy = units > grid.max_units
     if counts is None:

@@ -17,7 +17,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.local.intervals import Frequencies, from_sampled_support, share_of, support_variance
-from dpsketch.local.sets import People, list_column, offsets_of
+from dpsketch.local.sets import Holders, People, list_column, offsets_of
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below
 from dpsketch.numbers import probability, real_number, whole_number
@@ -34,14 +34,10 @@ _PAD = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Strings:
-    """Everyone's strings, padded to one length: person i holds ``letters[offsets[i]:offsets[i + 1]]``. Sensitive."""
+class _Strings(Holders):
+    """Everyone's strings, padded to one length. Sensitive."""
 
-    offsets: npt.NDArray[np.int64] = field(repr=False)
     letters: npt.NDArray[np.uint8] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
 
 
 @dataclass(frozen=True)

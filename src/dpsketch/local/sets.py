@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
 
-__all__ = ["People", "group_by_person", "list_column", "offsets_of", "read_people", "read_single_items"]
+__all__ = ["Holders", "People", "group_by_person", "list_column", "offsets_of", "read_people", "read_single_items"]
 
 
 def offsets_of(sizes: Any) -> npt.NDArray[np.int64]:
@@ -26,14 +26,20 @@ def offsets_of(sizes: Any) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class People:
-    """Everyone's keys as fingerprints: person i holds ``prints[offsets[i]:offsets[i + 1]]``. Sensitive."""
+class Holders:
+    """People who hold some things each: person i those from ``offsets[i]`` up to ``offsets[i + 1]``. Sensitive."""
 
     offsets: npt.NDArray[np.int64] = field(repr=False)
-    prints: npt.NDArray[np.uint64] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People(Holders):
+    """Everyone's keys, as fingerprints. Sensitive."""
+
+    prints: npt.NDArray[np.uint64] = field(repr=False)
 
     def take(self, chosen: npt.NDArray[Any]) -> People:
         """Return the chosen people (indices or a mask), in order."""

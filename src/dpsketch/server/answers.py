@@ -22,8 +22,8 @@ from starlette.responses import Response
 
 from dpsketch.server.limits import Rate
 from dpsketch.server.metrics import Metrics
-from dpsketch.server.priority import give_way
 from dpsketch.server.refusals import Refused
+from dpsketch.server.resources import give_way
 from dpsketch.server.spooled import LARGE, Spooled
 
 __all__ = ["SPOOLED_SECONDS", "Answers", "question"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -237,26 +238,38 @@ async def _estimate(visitor: Visitor, identifier: str, asked: AskKeys) -> Respon
     aggregate = visitor.service.aggregates.get(identifier)
     visitor.service.check_number(asked.keys)
 
+    def found(snapshot: Snapshot) -> Estimates:
+        return answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
+
+    return await _shares("shares", visitor, aggregate, asked, found)
+
+
+async def _shares(
+    what: str,
+    visitor: Visitor,
+    aggregate: Aggregate,
+    asked: AskKeys | AskTop,
+    found: Callable[[Snapshot], Estimates],
+    joint: bool = False,
+) -> Response:
+    """Answer with what is found in the reports that have come, and with what of it cannot be."""
+
     def work() -> Response:
         snapshot = aggregate.snapshot()
-        found = answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
-        return _shares(found, snapshot, asked.format, joint=False)
+        told = found(snapshot)
+        doubts = doubts_of(told, snapshot.protocol)
+        note = " ".join(filter(None, [told.note, doubts.words]))
+        return estimates_reply(
+            replace(told, note=note),
+            snapshot.guarantee,
+            asked.format,
+            joint=joint,
+            reports=snapshot.users,
+            implausible=doubts.any,
+            implausible_keys=doubts.places,
+        )
 
-    return await visitor.answer(question("shares", identifier, repr(asked)), work, aggregate.reports)
-
-
-def _shares(found: Estimates, snapshot: Snapshot, form: Literal["json", "csv"], *, joint: bool) -> Response:
-    doubts = doubts_of(found, snapshot.protocol)
-    note = " ".join(filter(None, [found.note, doubts.words]))
-    return estimates_reply(
-        replace(found, note=note),
-        snapshot.guarantee,
-        form,
-        joint=joint,
-        reports=snapshot.users,
-        implausible=doubts.any,
-        implausible_keys=doubts.places,
-    )
+    return await visitor.answer(question(what, aggregate.row.id, repr(asked)), work, aggregate.reports)
 
 
 @router.get("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
@@ -278,12 +291,10 @@ async def _top(visitor: Visitor, identifier: str, asked: AskTop) -> Response:
         raise InvalidInput("this collection has no list of candidates: POST one.")
     visitor.service.check_number(candidates)
 
-    def work() -> Response:
-        snapshot = aggregate.snapshot()
-        found = top(snapshot, asked.n, list(candidates), asked.confidence)
-        return _shares(found, snapshot, asked.format, joint=True)
+    def found(snapshot: Snapshot) -> Estimates:
+        return top(snapshot, asked.n, list(candidates), asked.confidence)
 
-    return await visitor.answer(question("largest", identifier, repr(asked)), work, aggregate.reports)
+    return await _shares("largest", visitor, aggregate, asked, found, joint=True)
 
 
 @router.get("/{identifier}/history", response_model=History)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from dpsketch.answers import answer, top
 from dpsketch.answers import decode as decode_keys
 from dpsketch.errors import InvalidInput
+from dpsketch.results import Estimates
 from dpsketch.server.answers import question
 from dpsketch.server.models import (
     FAILURES,
@@ -146,12 +148,27 @@ async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Re
 async def _estimate(visitor: Visitor, served: Served, asked: AskKeys) -> Response:
     visitor.service.check_number(asked.keys)
 
-    def work() -> Response:
-        release = served.within(asked.first, asked.last)
-        found = answer(release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
-        return estimates_reply(found, served.release.guarantee, asked.format, joint=False)
+    def found(release: Any) -> Estimates:
+        return answer(release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
 
-    return await visitor.answer(question("estimate", served.id, repr(asked)), work)
+    return await _answered("estimate", visitor, served, asked, found)
+
+
+async def _answered(
+    what: str,
+    visitor: Visitor,
+    served: Served,
+    asked: AskKeys | AskTop,
+    found: Callable[[Any], Estimates],
+    joint: bool = False,
+) -> Response:
+    """Answer with what is found in a release, within the days that were asked about."""
+
+    def work() -> Response:
+        told = found(served.within(asked.first, asked.last))
+        return estimates_reply(told, served.release.guarantee, asked.format, joint=joint)
+
+    return await visitor.answer(question(what, served.id, repr(asked)), work)
 
 
 @router.get("/{identifier}/top", response_model=EstimatesAnswer, responses=TABLE)
@@ -172,11 +189,10 @@ async def _top(visitor: Visitor, served: Served, asked: AskTop) -> Response:
     candidates: list[Any] | None = None if asked.candidates is None else list(asked.candidates)
     visitor.service.check_number(candidates or [])
 
-    def work() -> Response:
-        found = top(served.within(asked.first, asked.last), asked.n, candidates, asked.confidence, asked.key_type)
-        return estimates_reply(found, served.release.guarantee, asked.format, joint=True)
+    def found(release: Any) -> Estimates:
+        return top(release, asked.n, candidates, asked.confidence, asked.key_type)
 
-    return await visitor.answer(question("top", served.id, repr(asked)), work)
+    return await _answered("top", visitor, served, asked, found, joint=True)
 
 
 @router.post("/{identifier}/decode", response_model=EstimatesAnswer, responses=TABLE)
@@ -189,12 +205,10 @@ async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
         raise InvalidInput("decoding takes at least one key, and no estimator.")
     visitor.service.check_number(asked.keys)
 
-    def work() -> Response:
-        release = served.within(asked.first, asked.last)
-        found = decode_keys(release, list(asked.keys), asked.confidence, asked.key_type)
-        return estimates_reply(found, served.release.guarantee, asked.format, joint=False)
+    def found(release: Any) -> Estimates:
+        return decode_keys(release, list(asked.keys), asked.confidence, asked.key_type)
 
-    return await visitor.answer(question("decode", served.id, repr(asked)), work)
+    return await _answered("decode", visitor, served, asked, found)
 
 
 @router.post("/{identifier}/density", response_model=DensityAnswer)

@@ -26,10 +26,10 @@ from dpsketch.server.auth import SCOPES, Caller, Scope, Tokens, require
 from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.limits import Body, Quota, Rate
 from dpsketch.server.logs import log
-from dpsketch.server.memory import return_what_is_freed, settled
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.releases import Releases
+from dpsketch.server.resources import return_what_is_freed, settled
 from dpsketch.server.settings import Limits, Settings
 from dpsketch.server.storage import Storage
 from dpsketch.server.streams import Streams

@@ -13,11 +13,11 @@ from starlette.responses import FileResponse, Response
 import dpsketch
 from dpsketch import local
 from dpsketch.server.auth import SCOPES
-from dpsketch.server.memory import memory_in_use
 from dpsketch.server.metrics import CONTENT_TYPE
 from dpsketch.server.models import FAILURES, LedgerView, SessionView, Status
 from dpsketch.server.refusals import StorageFailed
 from dpsketch.server.replies import finite, reply
+from dpsketch.server.resources import memory_in_use
 from dpsketch.server.service import Visitor, anyone, reading_caller, service_of
 
 __all__ = ["PAGE", "router"]

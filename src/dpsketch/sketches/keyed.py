@@ -140,7 +140,7 @@ class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
     ) -> None:
         """Begin the change that counts ``n`` records that are kept and skips others, or refuse them."""
         mass = checked_total(self._mass, amounts, 1, n)
-        cut = cut_of_records(self._spec.weight_grid, n, kept, weights, counts)
+        cut = cut_of_records(self._spec.weight_grid, n, kept, weights, counts, mass - self._mass)
         self._begin_change()
         self._mass = mass
         self._skipped += skipped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class WeightGrid:
         Both numbers are read as the decimals they are written as: 0.3 is three steps of 0.1, which the quotient of the
         two doubles, 2.9999999999999996, is not.
         """
-        return math.floor(Fraction(repr(float(self.max_weight))) / Fraction(repr(float(self.step))))
+        return math.floor(_decimal_ratio(self.max_weight, self.step))
 
     @property
     def one(self) -> int:
@@ -73,7 +74,7 @@ class WeightGrid:
         It would be rounded, in every record alike: to 0 on a grid of 3. Where ``max_weight`` is below 1 it is clipped
         to that, as any other weight.
         """
-        if self.max_weight >= 1 and (1 / Fraction(repr(float(self.step)))).denominator != 1:
+        if self.max_weight >= 1 and _decimal_ratio(1, self.step).denominator != 1:
             raise InvalidInput(
                 f"weight 1, which a record without a stated weight has, is not a whole number of steps of the grid "
                 f"({self.step:g}). Choose a step that divides 1, such as 0.1; for coarser steps, divide the weights."
@@ -81,17 +82,23 @@ class WeightGrid:
 
     def units(self, weights: Any, n: int) -> npt.NDArray[np.int64]:
         """Turn ``n`` weights into whole grid units, clipped to :attr:`max_units`."""
-        values = real_numbers("weights", weights, n)
-        if np.any(values < 0):
+        steps = real_numbers("weights", weights, n)  # a copy, which is worked on in place
+        if np.any(steps < 0):
             raise InvalidInput("weights must not be negative.")
         with np.errstate(over="ignore"):  # what overflows is clipped below
-            steps = values / self.step
-        rounded = np.rint(steps)
+            steps /= self.step
+        rounded = np.rint(steps, out=None if self.step == 1 else steps)
         if self.step == 1 and np.any(rounded != steps):
             raise InvalidInput(
                 "weights have fractions, and this sketch counts in steps of 1. Say grid=0.01 (say) when building it."
             )
-        return np.minimum(rounded, float(self.max_units)).astype(np.int64)
+        return np.minimum(rounded, float(self.max_units), out=rounded).astype(np.int64)
+
+
+@lru_cache  # every batch asks for it, and it takes as long as counting some thousand keys
+def _decimal_ratio(over: float, under: float) -> Fraction:
+    """Return the ratio of two numbers as the decimals that they are written as."""
+    return Fraction(repr(float(over))) / Fraction(repr(float(under)))
 
 
 class GridSpec:
@@ -148,7 +155,7 @@ def record_units(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -
 
 
 def real_numbers(name: str, values: Any, n: int) -> npt.NDArray[np.float64]:
-    """Return ``n`` finite real numbers as floats; refuse nulls, NaN, infinities, text and booleans."""
+    """Return ``n`` finite real numbers as floats of our own; refuse nulls, NaN, infinities, text and booleans."""
     array = _as_numpy(name, values)
     if array.ndim != 1 or len(array) != n:
         raise InvalidInput(f"{name} must be a flat column with one number a key; this one has another length or shape.")
@@ -177,7 +184,9 @@ def whole_counts(counts: Any, n: int) -> npt.NDArray[np.int64]:
 def checked_total(mass: int, units: npt.NDArray[np.int64] | int, counts: npt.NDArray[np.int64] | int, n: int) -> int:
     """Return the new total mass, or refuse a batch that could carry a counter past the limit."""
     largest = int(np.max(units, initial=0)) * int(np.max(counts, initial=0))
-    if mass + largest * n <= COUNTER_LIMIT:
+    if isinstance(units, int) and isinstance(counts, int):
+        total = mass + units * counts * n
+    elif mass + largest * n <= COUNTER_LIMIT:
         total = mass + int(np.sum(np.broadcast_to(units * counts, (n,)), dtype=np.int64))
     else:
         # The quick bound is not enough: sum exactly.

@@ -14,7 +14,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.privacy import Unit
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Contribution, Design
+from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.portions import Layout, Portion, Window
 from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
@@ -24,7 +24,7 @@ from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import ids_array, stored_ids
 
-__all__ = ["ContinualCountSketch", "DailyCounts", "contribution_of"]
+__all__ = ["ContinualCountSketch", "DailyCounts"]
 
 # The partials that were merged, today or before.
 _MERGED = "merged"
@@ -76,11 +76,6 @@ class DailyCounts(Adapter):
             signed=window.signed,
             stretches=(window.stretch,),
         )
-
-
-def contribution_of(spec: CountSketchSpec, days: int, apart: int) -> Contribution:
-    """Return how far one unit moves the tables of the days: a record one of them, a user so many, so far apart."""
-    return Layout(DailyCounts(spec).portions(), (1,)).contribution(spec.unit, days, apart)
 
 
 class ContinualCountSketch(ContinualSketch):
