@@ -1,42 +1,58 @@
-"""Does the time of a draw tell its size? Reported, and held to a wide bound only: a loaded machine is no clock."""
+"""Does the work of a draw tell its size? Counted and not timed, so that a loaded machine changes nothing."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch import noise
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from tests.effort import instructions
 
-DRAWS = 8000
+DRAWS = 300
 
 
-def medians(law: Noise) -> tuple[float, float, float]:
-    """Median time of single draws that came out small, middling and large, in microseconds."""
-    values, times = np.empty(DRAWS), np.empty(DRAWS)
-    law.sample(1)
-    for i in range(DRAWS):
-        start = time.perf_counter_ns()
-        drawn = law.sample(1)
-        times[i] = time.perf_counter_ns() - start
-        values[i] = abs(int(drawn[0]))
-    # Groups by rank, and by turns, so that a machine that slows down slows all of them.
-    low, high = np.quantile(values, [1 / 3, 2 / 3])
-    groups = values <= low, (values > low) & (values <= high), values > high
-    small, middling, large = (float(np.median(times[group])) / 1000 for group in groups)
-    return small, middling, large
+def medians(draw: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """Median instructions, and bytes of randomness, of draws that came out small, middling and large."""
+    read = noise._OperatingSystemSource.read
+    taken = 0
+
+    def counted(source: noise._OperatingSystemSource, count: int) -> bytes:
+        nonlocal taken
+        taken += count
+        return read(source, count)
+
+    monkeypatch.setattr(noise._OperatingSystemSource, "read", counted)
+    draw()
+    found = []
+    for _ in range(DRAWS):
+        before, drawn = taken, []
+        work = instructions(lambda kept=drawn: kept.append(abs(draw())))
+        found.append((drawn[0], work, taken - before))
+    by_size = np.array_split(np.array(sorted(found)), 3)
+    return [(float(np.median(group[:, 1])), float(np.median(group[:, 2]))) for group in by_size]
 
 
 @pytest.mark.parametrize("law", [RoundedGaussian(40.0), RoundedGaussian(3000.0), DiscreteLaplace(0.05, 1)], ids=str)
-def test_a_draw_takes_as_long_whatever_its_size(law: Noise, record_property: Callable[[str, object], None]) -> None:
-    """Medians of thousands of draws differ by less than a quarter; measured, by less than one part in a hundred.
+def test_a_draw_is_as_much_work_whatever_its_size(law: noise.Noise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documented slow path, more bits in arbitrary precision, is taken where 64 bits do not settle a draw: about
+    once in a million draws, so it does not show in a median of a hundred."""
+    small, middling, large = medians(lambda: int(law.sample(1)[0]), monkeypatch)
+    assert small == middling == large
+    assert small[1] == 8
 
-    The documented slow path, more bits in arbitrary precision, is taken where 64 bits do not settle a draw: about once
-    in a million draws, so it does not show in a median.
-    """
-    found = medians(law)
-    record_property("microseconds small/middling/large", found)
-    print(f"{law}: {found[0]:.2f}, {found[1]:.2f}, {found[2]:.2f} µs for small, middling, large draws")
-    assert max(found) < 1.25 * min(found)
+
+def test_a_draw_that_counts_up_to_its_size_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: a geometric draw by trials, as textbooks have it."""
+
+    def by_trials() -> int:
+        trials = 0
+        while int(noise.random_words(1)[0]) >> 60:
+            trials += 1
+        return trials
+
+    small, _, large = medians(by_trials, monkeypatch)
+    assert large[0] > 2 * small[0]
+    assert large[1] > 2 * small[1]
