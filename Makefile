@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# The tests start hundreds of processes, each of which would translate every module again.
+unexport PYTHONDONTWRITEBYTECODE
+# One more than the cores they are meant for: the tests of services wait more than they compute.
+WORKERS ?= 3
 
 .PHONY: demo test test-full check docs format bench coverage mutants release release-trial clean
 
@@ -23,12 +27,12 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	sh tests/install_components.sh
 	find src -name '*.nb[ic]' -delete
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not full"
 
 test-full: $(VENV)/dev.stamp
 	sh tests/install_components.sh
 	find src -name '*.nb[ic]' -delete
-	DPSKETCH_FRESH_NOISE=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	DPSKETCH_FRESH_NOISE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/dev.stamp docs
 	$(BIN)/ruff check .

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import shake_128
 from pathlib import Path
+from typing import Any
 
 import hypothesis
-import numba
 import pytest
 
+# Once numba is loaded every kernel is compiled, so that tests compare what compiled kernels give.
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
+
+import dpsketch
 from dpsketch import noise
 
-# Once it is loaded every kernel is compiled, so that tests compare what compiled kernels give.
-assert numba
 # The quick suite tries the same examples in every run, the full one new ones each time.
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("fresh", print_blob=True, deadline=None)
@@ -55,8 +60,46 @@ class RepeatedBits:
 _BITS = RepeatedBits()
 
 
+class Turns:
+    """Let workers compile the kernels of a file one after the other: all but the first find the machine code on disk.
+
+    Left alone they compile the same kernels at the same time; and numba's index of a kernel, which they write without
+    a lock, can name the code of one signature for another. No file of kernels imports one that imports it, so nobody
+    waits for whoever waits for him.
+    """
+
+    def __init__(self) -> None:
+        self._sources = str(Path(dpsketch.__file__).parent)
+        self._mine: set[str] = set()
+        self._compile = Dispatcher.compile
+
+    def begin(self) -> None:
+        """Compile in turns from now on."""
+
+        def in_turn(dispatcher: Any, signature: Any) -> Any:
+            with global_compiler_lock, self._turn(dispatcher.py_func.__code__.co_filename):
+                return self._compile(dispatcher, signature)
+
+        Dispatcher.compile = in_turn
+
+    @contextmanager
+    def _turn(self, file: str) -> Iterator[None]:
+        if file in self._mine or not file.startswith(self._sources):
+            yield
+            return
+        with Path(file).open("rb") as source:
+            fcntl.flock(source, fcntl.LOCK_EX)
+            self._mine.add(file)
+            try:
+                yield
+            finally:
+                self._mine.remove(file)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Put the repeated bits in place, unless fresh ones are asked for (``DPSKETCH_FRESH_NOISE=1``)."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        Turns().begin()
     fresh = bool(os.environ.get("DPSKETCH_FRESH_NOISE"))
     hypothesis.settings.load_profile("fresh" if fresh else "same")
     if not fresh:
@@ -64,14 +107,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let what races real processes (servers, signals, clusters, browsers) try twice; the summary names who did (R).
+    """Run what races real processes (servers, signals, clusters, browsers) first, and let it try twice.
 
-    A second failure counts. The random bits are the same in both, so that no statistical verdict gets a second chance;
+    First, because it waits more than it computes, and other workers compute meanwhile; and because what is first is
+    never given to another worker, so that there is one cluster of Spark. The summary names who tried twice (R). A
+    second failure counts. The random bits are the same in both, so that no statistical verdict gets a second chance;
     ``make test-full`` gives none at all, and neither do mutants, which are run without plugins.
     """
+    home = Path(__file__).parent / "integration"
+    items.sort(key=lambda item: (home not in item.path.parents, item.path.name != "test_spark.py"))
     if os.environ.get("DPSKETCH_FRESH_NOISE") or not config.pluginmanager.hasplugin("rerunfailures"):
         return
-    home = Path(__file__).parent / "integration"
     for item in items:
         if home in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1))

@@ -11,7 +11,6 @@ import random
 import resource
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -204,7 +203,6 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
     files = [path.read_bytes() for path in sorted(VECTORS.glob("*.dps"))]
     bases = [Base.of(data) for data in [*files, encode(small), encode(small), encode(wide), encode(wide)]]
     outcomes: Counter[str] = Counter()
-    slowest = 0.0
     memory.forget_peak()
     before = memory.peak()
     for index in range(count):
@@ -219,17 +217,14 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
         if data == base.data:
             part = "unchanged"
         allowed = draw.random() < 0.5
-        start = time.process_time()
         try:
             found = decode(data, allow_sensitive=allowed)
         except (FileRefused, SensitiveData) as refusal:
-            slowest = max(slowest, time.process_time() - start)
             outcomes[f"{part} {type(refusal).__name__}"] += 1
             if isinstance(refusal, SensitiveData):
                 assert not allowed
                 assert base.document.sensitive or part in ("json", "text")
             continue
-        slowest = max(slowest, time.process_time() - start)
         assert part != "stale", "a file with a wrong digest was accepted"
         assert allowed or not found.sensitive
         check_accepted(part, base, data, found)
@@ -237,7 +232,7 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
         if part != "unchanged":
             outcomes["arrow agrees" if check_against_arrow(data, found) else "arrow refuses"] += 1
     grown = memory.peak() - before
-    return {"outcomes": dict(sorted(outcomes.items())), "slowest": slowest, "grown_kib": grown}
+    return {"outcomes": dict(sorted(outcomes.items())), "grown_kib": grown}
 
 
 def run(count: int, seed: int) -> dict[str, Any]:
@@ -263,7 +258,6 @@ def test_altered_files_are_refused_or_read_right(count: int) -> None:
     assert outcomes["body accepted"] > 0.02 * count
     assert all(outcomes[f"{part} FileRefused"] > 0.01 * count for part in FORGERIES)
     assert outcomes["arrow agrees"] > 0.02 * count
-    assert result["slowest"] < 2
     assert result["grown_kib"] < 64 * 1024
 
 

@@ -253,9 +253,7 @@ def test_a_store_that_hangs_keeps_nobody_waiting_and_doubles_nothing(server: Ser
 def test_whoever_does_not_finish_the_head_of_a_request_is_let_go(server: Server, start: bytes) -> None:
     with connect(server) as slow:
         slow.sendall(start)
-        begin = time.monotonic()
         assert slow.recv(100) == b""
-        assert 1 < time.monotonic() - begin < 15
 
 
 def test_an_open_connection_may_rest_between_requests_and_not_within_one(server: Server) -> None:

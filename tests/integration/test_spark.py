@@ -327,14 +327,14 @@ def test_a_task_that_fails_or_is_slow_counts_once(frame: Any, table: pa.Table, t
                 raise ValueError("a secret record")
             if context.partitionId() == 1:
                 Path(place, "overtaken" if context.attemptNumber() else "slow").touch()
-                time.sleep(0 if context.attemptNumber() else 300)
+                if context.attemptNumber() == 0:
+                    time.sleep(300)
+                    Path(place, "waited for").touch()
             yield batch.slice(half)
 
-    began = time.monotonic()
     chosen = frame.select("text", "user")
     built = cluster.build(chosen.mapInArrow(troubled, chosen.schema), counts(), key="text")
     assert {path.name for path in tmp_path.iterdir()} == {"failed", "slow", "overtaken"}
-    assert time.monotonic() - began < 300
     assert everything(built) == everything(fill(counts(), table, key="text"))
 
 

@@ -19,22 +19,21 @@ from sensitive import everything
 
 # What the command line does with --user, in a process of its own; what it held at most is read off the system.
 PROGRAM = """
-import json, sys, time
+import json, sys
 import dpsketch as dps
 from dpsketch.bounding import whole_users
 from dpsketch.sources import Columns, open_source
 
 source, target = sys.argv[1:]
 sketch = dps.CountSketch(rows=7, width=4096, unit=dps.per_user(max_keys=30))
-read, began = 0, time.perf_counter()
+read = 0
 for batch in whole_users(open_source([source], Columns(key="key", user="user"), sort_by_user=True), sketch.spec):
     sketch.update(batch.key, users=batch.user, weights=batch.weight)
     read += batch.rows
-seconds = time.perf_counter() - began
 sketch.save_sensitive(target)
 # Not getrusage: what it gives began with the memory of the process that started this one.
 peak = 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-print(json.dumps({"rows": read, "seconds": seconds, "peak": peak}))
+print(json.dumps({"rows": read, "peak": peak}))
 """
 
 
@@ -66,7 +65,6 @@ def run(folder: Path, rows: int, users: int, kind: str) -> dict[str, float]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = json.loads(done.stdout)
-    print(f"{rows:,} rows, {users:,} {kind} users: {rows / found['seconds']:,.0f} rows/s, {found['peak'] / 1e6:.0f} MB")
     assert [path.name for path in folder.iterdir() if "dpsketch-" in path.name] == []
     return found
 

@@ -142,6 +142,8 @@ class Copy:
         if self._runner is None:
             environment = {**os.environ, "PYTHONPATH": str(self._sources), "PYTEST_ADDOPTS": ""}
             environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # no test that is named here needs one
+            # Two mutants of one file and one length within a second would share their byte code.
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
             for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_CURRENT_TEST"):
                 environment.pop(name, None)
             self._runner = subprocess.Popen(

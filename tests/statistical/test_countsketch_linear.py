@@ -15,7 +15,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import noise
 
-KEYS = np.arange(20_000)
+KEYS = np.arange(5_000)
 LAWS = {
     "skewed": np.floor(1e5 / (KEYS + 1.0) ** 1.1).astype(np.int64),
     "flat": np.full(len(KEYS), 40, dtype=np.int64),

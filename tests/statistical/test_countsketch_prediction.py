@@ -13,9 +13,15 @@ from dpsketch import noise
 CASES = {"gaussian": (7, 4096, {"epsilon": 0.2, "delta": 1e-6}), "laplace": (15, 1000, {"epsilon": 1.0, "delta": 0})}
 
 
-@pytest.mark.parametrize("skew", [0.0, 0.8, 1.1])
-@pytest.mark.parametrize("case", CASES)
-def test_errors_are_predicted_within_a_fifth(skew: float, case: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "skew"),
+    [
+        *(("gaussian", skew) for skew in (0.0, 0.8, 1.1)),
+        *(pytest.param("laplace", skew, marks=pytest.mark.full) for skew in (0.0, 0.8)),
+        ("laplace", 1.1),
+    ],
+)
+def test_errors_are_predicted_within_a_fifth(case: str, skew: float) -> None:
     """Predicted with one hash seed, measured with others on sampled data: within 20%, intervals and decoding too."""
     keys = 20_000
     shares = np.arange(1, keys + 1.0) ** -skew

@@ -146,7 +146,7 @@ def test_what_is_found_was_predicted(skew: float, threshold: float, budget: dict
     assert wrong.recall < figures.recall or wrong.threshold > threshold
 
 
-RUNS = 20
+RUNS = 12
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def many() -> tuple[Data, list[tuple[PrivateHeavyHitters, dps.Estimates]]]:
 
 
 def test_the_intervals_hold_for_all_keys_found_at_once(many) -> None:
-    """All of a list is covered with probability 0.95; of 20 lists, 9 or more fail with probability below 2e-7."""
+    """All of a list is covered with probability 0.95; of 12 lists, 7 or more fail with probability below 5e-7."""
     data, releases = many
     truth = data.truth
 
@@ -166,15 +166,15 @@ def test_the_intervals_hold_for_all_keys_found_at_once(many) -> None:
         return bool(np.all((low <= real) & (real <= high)))
 
     missed = sum(not covered(found.low, found.high, found.key) for _, found in releases)
-    assert missed <= 8
+    assert missed <= 6
     # The twin: intervals for one key chosen beforehand do not hold for a list of them.
     alone = [release.decode(found.key) for release, found in releases]
     uncorrected = sum(not covered(each.low, each.high, each.key) for each in alone)
-    assert uncorrected > 8
+    assert uncorrected > 6
 
 
 def test_everything_else_is_covered(many) -> None:
-    """With probability 0.95 each; of 20, 9 or more fail with probability below 2e-7. An eighth of it is rejected."""
+    """With probability 0.95 each; of 12, 7 or more fail with probability below 5e-7. An eighth of it is rejected."""
     data, releases = many
     truth = data.truth
     missed = missed_by_less = 0
@@ -184,8 +184,8 @@ def test_everything_else_is_covered(many) -> None:
         missed += not answer.low <= rest <= answer.high
         low, high = (answer.value + (end - answer.value) / 8 for end in (answer.low, answer.high))
         missed_by_less += not low <= rest <= high
-    assert missed <= 8
-    assert missed_by_less > 8
+    assert missed <= 6
+    assert missed_by_less > 6
 
 
 def test_everything_else_is_covered_where_many_keys_are_near_the_threshold() -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -110,14 +106,6 @@ def test_sets_of_users_equals_oracle(size: int) -> None:
         union = np.empty(len(a) + len(b), np.uint64)
         assert union[: kernels.unite(a, b, union)].tolist() == sorted({*a.tolist(), *b.tolist()})
         assert kernels.share(a, b) == bool({*a.tolist()} & {*b.tolist()})
-
-
-def test_kernels_are_right_without_the_compiler() -> None:
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    folder = Path(__file__).parents[2]
-    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_order_of_a_users_keys_is_published() -> None:

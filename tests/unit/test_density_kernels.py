@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -183,12 +180,3 @@ def digests() -> dict[str, list[str]]:
 def test_every_machine_has_the_same_functions_equals_oracle() -> None:
     """The bits of projections and columns were written down once; they may never change."""
     assert digests() == json.loads(VECTORS.read_text())
-
-
-def test_kernels_are_right_without_the_compiler() -> None:
-    """The same comparisons in a process where numba compiles nothing and every warning is an error."""
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    folder = Path(__file__).parents[2]
-    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -114,14 +109,6 @@ def test_rows_reaching_equals_oracle(rows: int) -> None:
     kernels.rows_reaching(table, prints, row_keys, 2.0, counts)
     values = hashing_oracle.row_values(table.tolist(), prints.tolist(), row_keys.tolist())
     assert counts.tolist() == [sum(value >= 2 for value in line) for line in values]
-
-
-def test_kernels_are_right_without_the_compiler() -> None:
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    folder = Path(__file__).parents[2]
-    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("key_bits", [64, 63, 33, 24, 20, 16, 12, 9, 8])

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -115,15 +110,6 @@ def test_median_equals_oracle(rows: int, size: int) -> None:
         assert medians.tolist() == [oracle.median(line) for line in values.tolist()]
         np.testing.assert_array_equal(countsketch.median_of_rows(values / 8), medians / 8)
         np.testing.assert_array_equal(values, before)
-
-
-def test_kernels_are_right_without_the_compiler() -> None:
-    """The same comparisons with oracles, in a process where numba compiles nothing and every warning is an error."""
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "equals_oracle"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    folder = Path(__file__).parents[2]
-    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_a_kernel_compiles_where_nothing_can_be_cached() -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -208,15 +203,6 @@ def test_orders_inside_a_group_are_uniform() -> None:
     _, counts = np.unique(order @ [9, 3, 1], return_counts=True)
     assert len(counts) == 6
     assert np.sum((counts - 1000) ** 2) / 1000 < 60
-
-
-def test_kernels_are_right_without_the_compiler() -> None:
-    """The same comparisons with oracles, in a process where numba compiles nothing and every warning is an error."""
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "oracle or Identifiers"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    folder = Path(__file__).parents[2]
-    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 class TestIdentifiers:

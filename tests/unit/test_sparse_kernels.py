@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -141,12 +136,3 @@ def test_posterior_equals_oracle(columns: int, rate: float) -> None:
                 tail,
             )
             assert found[i] == pytest.approx(expected, rel=1e-9)
-
-
-def test_kernels_are_right_without_the_compiler() -> None:
-    """The same comparisons with oracles, in a process where numba compiles nothing and every warning is an error."""
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "oracle"]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    folder = Path(__file__).parents[2]
-    result = subprocess.run(tests, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
