@@ -208,8 +208,8 @@ def page(
         "# Histograms beside OpenDP, PipelineDP and Tumult",
         "",
         "How many keys each names, and the root mean square error of their counts, at equal (ε, δ): means of "
-        "three releases at ε = 0.1, where few are named, and one from 1 on. `python -m benchmarks histogram` writes this "
-        "page. At record level the threshold is in brackets. At user level a rival's cap of keys a user is the best of "
+        "three releases at ε = 0.1, where few are named, and one from 1 on. `python -m benchmarks histogram` writes "
+        "this page. At record level the threshold is in brackets. At user level a rival's cap of keys a user is the best of "
         "1, 10, 30 and 100 for its number of keys, chosen after the fact (in brackets), and its error includes what "
         "the cap cut; ours is told 100 beforehand.",
         "",
