@@ -209,9 +209,9 @@ def page(
         "",
         "How many keys each names, and the root mean square error of their counts, at equal (ε, δ): means of "
         "three releases at ε = 0.1, where few are named, and one from 1 on. `python -m benchmarks histogram` writes "
-        "this page. At record level the threshold is in brackets. At user level a rival's cap of keys a user is the best of "
-        "1, 10, 30 and 100 for its number of keys, chosen after the fact (in brackets), and its error includes what "
-        "the cap cut; ours is told 100 beforehand.",
+        "this page. At record level the threshold is in brackets. At user level a rival's cap of keys a user is the "
+        "best of 1, 10, 30 and 100 for its number of keys, chosen after the fact (in brackets), and its error includes "
+        "what the cap cut; ours is told 100 beforehand.",
         "",
         "Tumult Core's partition selection gets all of ε, and gives noisy counts with the names. Tumult Analytics, the "
         "library for users, gives names alone by `get_groups`; here it gets half of ε for them, and half for a count "
