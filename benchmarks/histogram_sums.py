@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.histogram import data_sets
-from benchmarks.histogram_rivals import EPSILONS, Integers
+from benchmarks.histogram_rivals import SEEDS, Integers
 from dpsketch.privacy import per_record
 from dpsketch.sketches.histogram import Histogram
 
@@ -37,7 +37,7 @@ def run() -> list[dict[str, Any]]:
         keys = np.flatnonzero(counts)
         sketch = Histogram(unit=per_record(), key_type="int")
         sketch.update(keys, counts=counts[keys])
-        for epsilon in EPSILONS:
+        for epsilon in SEEDS:
             for form in ("truncated", "gaussian"):
                 noisy, best, offered, named = [], [], 0, 0
                 for _ in range(RELEASES):

@@ -95,7 +95,12 @@ def write(results: dict[str, Any], page: Path = PAGE, readme: Path = README, fig
         apart = results.get("apart", {}).get("growth")
         draw_growth(series, figures / "benchmarks-growth.png", "" if apart is None else f"Measured apart: {apart}")
     replace(page, table(results))
-    replace(readme, sentences(rows, results["machine"]))
+    try:
+        claims = sentences(rows, results["machine"])
+    except KeyError as missing:  # an interrupted run, or a benchmark that failed
+        print(f"README.md stays as it was: {missing} is not among the results.")
+    else:
+        replace(readme, claims)
 
 
 def shares(rows: Rows) -> list[tuple[str, float, float | None]]:

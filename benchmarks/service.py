@@ -25,7 +25,7 @@ from typing import Any
 
 from dpsketch import local
 
-SECONDS = 30.0
+SECONDS = 20.0
 CONNECTIONS = 128
 BATCH_CONNECTIONS = 8
 BATCH = 1000

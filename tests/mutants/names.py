@@ -74,6 +74,14 @@ BOUNDS = [
         "a file's counts carry less noise than its guarantee needs",
     ),
     Mutant(
+        "gaussian-ruled-out-too-soon",
+        f"{_HISTOGRAM}/thresholds.py",
+        "return keys * math.log1p(-beyond) < math.log1p(-delta) * (1 + 1e-9)",
+        "return keys * math.log1p(-beyond) < math.log1p(-delta) * 1e-2",
+        "tests/unit/test_histogram_thresholds.py -k could_be_forced",
+        "a histogram's threshold is higher than another law allows",
+    ),
+    Mutant(
         "bound-not-applied",
         f"{_HISTOGRAM}/entries.py",
         "sums, rest = content.sums(asked, self.counted)",

@@ -136,6 +136,22 @@ USERS = [
         "the norm of a user's own sketch is rounded down in a small run",
     ),
     Mutant(
+        "plain-clipped-of-a-block",
+        "_compiled/bounding.py",
+        "        clipped += _add_some(",
+        "        clipped = _add_some(",
+        _BOUNDED,
+        "a small run tells of the last users alone that they were clipped",
+    ),
+    Mutant(
+        "plain-ranks-cut-short",
+        "_compiled/bounding.py",
+        "if (ranks[sorting[tied]] != ranks[sorting[tied + 1]]).any():",
+        "if False:",
+        f"{_PLAIN} all_bits_of_their_rank",
+        "a user's keys are ordered by some bits of their rank in a small run, and equal ones are not put together",
+    ),
+    Mutant(
         "plain-users-met-unseen",
         "_compiled/bounding.py",
         "inside = places < len(long)",

@@ -63,6 +63,16 @@ def test_another_result_changes_every_output(tmp_path: Path) -> None:
         assert (tmp_path / f"benchmarks-{name}.png").stat().st_size > 5_000
 
 
+def test_results_that_lack_a_claim_leave_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (page.PAGE, page.README):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    rows = [row for row in RESULTS["rows"] if row["benchmark"] != "noise"]
+    page.write(RESULTS | {"rows": rows}, tmp_path / page.PAGE.name, tmp_path / "README.md", tmp_path)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == page.README.read_text(encoding="utf-8")
+    assert "### noise" not in block(tmp_path / page.PAGE.name)
+    assert "'noise'" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("now", "told"), [(0.91, False), (0.89, True), (None, False)])
 def test_a_ratio_that_fell_by_a_tenth_is_told(now: float | None, told: bool) -> None:
     row = {"benchmark": "noise", "name": "Laplace", "ratio": now}

@@ -7,6 +7,8 @@ this takes less time than to load the compiler.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -40,19 +42,10 @@ def gather_seconds(cells: Cells, *more: object) -> float:
 
 
 def read_seconds(
-    cells: Cells,
-    signs: Signs,
-    bases: Floats,
-    offsets: Shorts,
-    variances: Shorts,
-    own: float,
-    residuals: Floats,
-    spreads: Floats,
-    least: float,
-    freedoms: Floats,
-    *more: object,
+    cells: Cells, signs: Signs, bases: Floats, offsets: Shorts, variances: Shorts, own: float, *more: Any
 ) -> float:
     """Return about how long :func:`read` takes."""
+    _, _, _, freedoms, *_ = more
     return (1 if own == 1.0 else 2) * _READ_SECONDS * cells.size * len(freedoms)
 
 
