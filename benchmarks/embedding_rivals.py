@@ -17,7 +17,15 @@ import numpy.typing as npt
 from benchmarks.peers import run_peer
 from dpsketch.accounting import gaussian_mu
 
-__all__ = ["DELTA", "PASSES", "Data", "diffprivlib", "gradient_descent", "locality_sensitive_quantisation"]
+__all__ = [
+    "DELTA",
+    "PASSES",
+    "Data",
+    "diffprivlib",
+    "gradient_descent",
+    "locality_sensitive_quantisation",
+    "noisy_gradients",
+]
 
 Data = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
@@ -27,17 +35,22 @@ _RATE = 1.0  # beside classes over records; the best of 0.3, 1 and 2.5 on CLINC1
 
 
 def gradient_descent(data: Data, epsilon: float, draw: int) -> float:
-    """Return the accuracy of logistic regression by noisy gradients: DP-SGD whose every batch is all records.
+    """Return the accuracy of logistic regression by noisy gradients: DP-SGD whose every batch is all records."""
+    rate = _RATE * (int(data[1].max()) + 1) / len(data[0])
+    return noisy_gradients(data, epsilon, draw, PASSES[epsilon], rate)[0]
+
+
+def noisy_gradients(data: Data, epsilon: float, draw: int, passes: int, rate: float) -> tuple[float, float]:
+    """Return the accuracy of the last weights, and that of the mean of all steps' weights.
 
     A record's gradient is clipped to 1; so many passes have noise of √passes times one release's, which is exact for
     Gaussian noise.
     """
     X, y, Z, u = (each.astype(np.float32) if each.ndim == 2 else each for each in data)
-    classes, passes = int(y.max()) + 1, PASSES[epsilon]
     sigma = math.sqrt(passes) / gaussian_mu(epsilon, DELTA)
     rng = np.random.default_rng(draw)
-    weights = np.zeros((classes, X.shape[1]), np.float32)
-    rate = np.float32(_RATE * classes / len(X))
+    weights = np.zeros((int(y.max()) + 1, X.shape[1]), np.float32)
+    total = np.zeros_like(weights)
     for _ in range(passes):
         shares = X @ weights.T
         shares -= shares.max(axis=1, keepdims=True)
@@ -46,8 +59,10 @@ def gradient_descent(data: Data, epsilon: float, draw: int) -> float:
         shares[np.arange(len(y)), y] -= 1
         shares /= np.maximum(1, np.linalg.norm(shares, axis=1, keepdims=True))
         noise = rng.standard_normal(weights.shape, np.float32) * np.float32(sigma)
-        weights -= rate * (shares.T @ X + noise)
-    return float(np.mean((Z @ weights.T).argmax(axis=1) == u))
+        weights -= np.float32(rate) * (shares.T @ X + noise)
+        total += weights
+    last, mean = (float(np.mean((Z @ each.T).argmax(axis=1) == u)) for each in (weights, total))
+    return last, mean
 
 
 def locality_sensitive_quantisation(features: int, *, pure: bool) -> Callable[[Data, float, int], float]:

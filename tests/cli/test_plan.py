@@ -77,6 +77,14 @@ def test_programs_read_a_plan_and_use_its_shape(dpsketch: Runner, kind: str) -> 
     assert found["budget"] == {"epsilon": 1.0, "delta": 1e-6, "rho": None}
 
 
+@pytest.mark.parametrize(("dim", "features"), [(2, "series"), (3, "series"), (4, None), (10, None), (384, None)])
+def test_a_density_of_few_coordinates_is_a_series_and_of_more_race(
+    dpsketch: Runner, dim: int, features: str | None
+) -> None:
+    found = dpsketch("plan", "density", "--dim", dim, *BUDGET, "--records", 10_003, "--json").json
+    assert found["shape"].get("features") == features
+
+
 def test_a_proposed_shape_is_what_run_takes(dpsketch: Runner, tmp_path: Any) -> None:
     (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 20)
     shape = dpsketch("plan", "heavy", *BUDGET, *DATA, "--key-bytes", 8, "--json").json["shape"]
