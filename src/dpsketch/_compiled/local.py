@@ -59,8 +59,10 @@ def _refused(word: np.uint64, alternatives: np.uint64) -> bool:
 
 
 @kernel
-def _choose_subset(own: Words, cap: int, word: np.uint64, chosen: Words) -> int:
-    """Fill in at most ``cap`` distinct keys of a larger set, those of smallest priority; return how many."""
+def _capped(own: Words, cap: int, word: np.uint64, chosen: Words) -> Words:
+    """Return a set of keys, or of one above the cap those distinct ones of smallest priority, in room for them."""
+    if len(own) <= cap:
+        return own
     order = np.empty(len(own), np.uint64)
     for j in range(len(own)):
         order[j] = _priority(own[j], word)
@@ -73,7 +75,7 @@ def _choose_subset(own: Words, cap: int, word: np.uint64, chosen: Words) -> int:
             chosen[kept] = own[j]
             last = order[j]
             kept += 1
-    return kept
+    return chosen[:kept]
 
 
 @kernel
@@ -109,9 +111,7 @@ def subset_hashing(
     occupied = np.empty(cap, np.int64)
     chosen = np.empty(cap, np.uint64)
     for i in todo:
-        own = prints[offsets[i] : offsets[i + 1]]
-        if len(own) > cap:
-            own = chosen[: _choose_subset(own, cap, words[i, 2], chosen)]
+        own = _capped(prints[offsets[i] : offsets[i + 1]], cap, words[i, 2], chosen)
         key = keys[seeds[i]]
         b = 0
         for j in range(len(own)):
@@ -184,9 +184,7 @@ def subset_direct(
     members = np.empty(cap, np.int64)
     chosen = np.empty(cap, np.uint64)
     for i in todo:
-        own = items[offsets[i] : offsets[i + 1]]
-        if len(own) > cap:
-            own = chosen[: _choose_subset(own, cap, words[i, 2], chosen)]
+        own = _capped(items[offsets[i] : offsets[i + 1]], cap, words[i, 2], chosen)
         b = 0
         for j in range(len(own)):
             item = np.int64(own[j])
