@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import lzma
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,13 @@ def test_a_json_array_of_several_blocks(tmp_path: Path) -> None:
 def test_a_spreadsheet_gets_a_sentence_that_says_how_to_convert(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04")
     assert "Save the sheet as CSV" in refused(tmp_path / "t.xlsx")
+
+
+def test_a_compression_that_is_not_read_gets_one_that_says_which_are(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.xz").write_bytes(lzma.compress(csv().encode()))
+    said = refused(tmp_path / "t.csv.xz")
+    assert ".gz, .bz2, .zst and .zip are" in said
+    assert "xz -dc FILE | gzip > FILE.gz" in said
 
 
 def test_a_file_is_not_read_twice_through_its_folder(tmp_path: Path) -> None:

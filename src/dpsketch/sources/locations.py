@@ -45,6 +45,8 @@ _SUFFIXES: dict[str, Format] = {
     ".arrows": "arrow",
 }
 _COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+# Not read: endings, with the program that unpacks each.
+_OTHER_COMPRESSIONS = {".xz": "xz", ".lz4": "lz4"}
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 # Letters alone could begin a header row: such a mark counts only with the control byte that follows it.
 _MAGIC: tuple[tuple[str, re.Pattern[bytes]], ...] = (
@@ -259,6 +261,12 @@ def _named(path: Path, place: str, head: bytes) -> tuple[Format, Compression | N
         raise SourceError(
             f"{place} is a spreadsheet, whose cells have no declared types. Save the sheet as CSV in UTF-8; or in "
             "Python: update(pandas.read_excel(…), key=…)."
+        )
+    if suffix in _OTHER_COMPRESSIONS:
+        program = _OTHER_COMPRESSIONS[suffix]
+        raise SourceError(
+            f"{place} is compressed in a way that is not read; {', '.join(_COMPRESSIONS)} and .zip are. Compress it "
+            f"anew, as with {program} -dc FILE | gzip > FILE.gz, or pipe it in, named -, from {program} -dc FILE."
         )
     if suffix not in _SUFFIXES:
         holds = magic(head)
