@@ -18,7 +18,9 @@ import pytest
 
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Payment, chain
+from dpsketch.ledger import connection as connection_module
 from dpsketch.ledger.connection import Connection, PostgresConnection
+from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.store import Store
 from dpsketch.privacy import PureCost, per_record
 
@@ -172,6 +174,72 @@ def test_a_transaction_that_failed_is_never_taken_for_committed(postgresql_url: 
         ledger._store.write(dataset, work)
     assert ledger.spent(dataset).releases == 0
     assert ledger.charge(dataset, [PureCost(0.5)], unit=per_record()).id == 1
+
+
+def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_url: str) -> None:
+    """A server, database or role may be set to answer a COMMIT before it is written; more than that is left alone."""
+
+    def kept(setting: str) -> object:
+        store = Store(f"{postgresql_url}?options=-csynchronous_commit%3D{setting}")
+        return store.write("durable", lambda connection: connection.rows("SHOW synchronous_commit"))
+
+    assert [kept(each) for each in ("off", "local", "on", "remote_apply")] == [
+        [("on",)], [("local",)], [("on",)], [("remote_apply",)],
+    ]  # fmt: skip
+
+
+def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
+    store = Store(postgresql_url)
+    names = [f"{uuid.uuid4()}" for _ in range(12)]
+
+    def work(connection: Connection) -> object:
+        for name in names:
+            connection.insert(TABLES.sources, source=name, dataset="pooled")
+        return connection.rows("SELECT count(*) FROM pg_prepared_statements")
+
+    assert store.write("pooled", work) == [(0,)]
+
+
+def test_whoever_waits_for_a_lock_gives_up_where_the_session_was_shared(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a pooler what was set for one session does not hold for the next statement's."""
+    monkeypatch.setattr(connection_module, "_PATIENCE", 0.2)
+    real = PostgresConnection._execute
+
+    def shared(self: PostgresConnection, statement: str, values: Any = ()) -> Any:
+        if statement.startswith("SET "):
+            return None
+        return real(self, statement, values)
+
+    monkeypatch.setattr(PostgresConnection, "_execute", shared)
+    dataset = f"held {uuid.uuid4()}"
+    ledger = Ledger(f"{postgresql_url}?options=-cstatement_timeout%3D1500")
+    with (
+        closing(PostgresConnection(Store(postgresql_url)._options)) as other,
+        other.writing(dataset),
+        pytest.raises(LedgerError, match="lock timeout"),
+    ):
+        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_keeps_a_ledger(postgresql_url: str, encoding: str) -> None:
+    import psycopg
+
+    name = f"encoded_{uuid.uuid4().hex}"
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    ledger = Ledger(postgresql_url.rpartition("/")[0] + f"/{name}")
+    for expected in (1, 2):
+        assert ledger.charge("naïve", [PureCost(0.25)], unit=per_record(), note="né").id == expected
+    assert ledger.datasets() == ["naïve"]
+    assert ledger.verify() == []
+    if encoding == "LATIN1":
+        with pytest.raises(LedgerError, match="could not be used"):
+            ledger.charge("文字", [PureCost(0.25)], unit=per_record())
 
 
 def test_a_charge_that_breaks_off_leaves_nothing_in_postgresql(postgresql_url: str) -> None:

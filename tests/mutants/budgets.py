@@ -233,10 +233,8 @@ LEDGER = [
     Mutant(
         "ledger-server-locked-late",
         "ledger/connection.py",
-        '        self._execute("SELECT pg_advisory_lock(?)", [_lock_key(dataset)])\n'
-        '        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n            yield\n',
-        '        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n'
-        '            self._execute("SELECT pg_advisory_lock(?)", [_lock_key(dataset)])\n            yield\n',
+        '        self._lock(dataset)\n        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n',
+        '        with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n            self._lock(dataset)\n',
         f"{_SESSIONS} overtaken",
         "whoever waits for a dataset sees it as it was before the wait",
     ),
@@ -247,6 +245,14 @@ LEDGER = [
         "BEGIN ISOLATION LEVEL READ COMMITTED",
         f"{_SESSIONS} lost_a_race",
         "sessions that a pooler shares spend one budget twice",
+    ),
+    Mutant(
+        "ledger-server-forgets",
+        "ledger/connection.py",
+        "            self._execute(_DURABLE)\n",
+        "",
+        f"{_SESSIONS} crash_of_the_server",
+        "a server that answers before it writes forgets a charge, and the budget is spent twice",
     ),
     Mutant(
         "ledger-server-undone",

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+from dpsketch.cli.delivery import _origin
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Payment, book
 from dpsketch.ledger.connection import Connection, SqliteConnection
@@ -145,7 +146,8 @@ SERVERS = [
     "postgresql://host:5433/budget?host=a,b", "postgresql:///budget?host=a,b&port=1,2",
     "postgresql:///budget?host=a:1&host=b:2", "postgresql:///budget?user=you&password=secret",
     "postgresql://me@host/budget?options=-csearch_path%3Dours", "postgresql://host/budget?application_name=",
-    "postgresql://host?dbname=budget", "postgresql://host/a/b",
+    "postgresql://host?dbname=budget", "postgresql://host/a/b", "postgresql:///budget?host=:5433",
+    "postgresql://host/budget?host=:", "postgresql://host:5433/budget?host=a&host=b", "postgresql:///budget?host=a,b,c",
 ]  # fmt: skip
 
 
@@ -153,7 +155,7 @@ SERVERS = [
 def test_a_url_leads_to_the_database_that_it_always_led_to(url: str) -> None:
     """Ledgers were once opened by SQLAlchemy, which says here what a URL means to PostgreSQL's driver."""
     _, wanted = PGDialect_psycopg().create_connect_args(make_url(url).set(drivername="postgresql+psycopg"))
-    assert Store(url)._options == {name: str(value) for name, value in wanted.items() if str(value).strip(",")}
+    assert Store(url)._options == {name: str(value) for name, value in wanted.items()}
 
 
 @pytest.mark.parametrize("url", SERVERS)
@@ -380,3 +382,81 @@ def test_what_decides_a_charge_is_read_under_its_lock(
     monkeypatch.setattr(book, "read_state", state)
     ledger.charge("web", [HALF], unit=RECORD)
     assert seen == [(1,), (1,)]
+
+
+def test_a_name_that_is_used_up_twice_by_one_charge_is_used_up_once(ledger: Ledger) -> None:
+    assert ledger.charge("web", [HALF], unit=RECORD, once=["a", "b", "a"]).id == 1
+    with pytest.raises(ReleaseRefused, match="was charged before"):
+        ledger.charge("other", [HALF], unit=RECORD, once=["a"])
+
+
+def test_more_names_than_a_statement_holds_are_looked_for(ledger: Ledger) -> None:
+    names = [str(number) for number in range(1200)]
+    ledger.charge("web", [HALF], unit=RECORD, once=names[-1:])
+    with pytest.MonkeyPatch.context() as patch:
+        real = SqliteConnection._execute
+
+        def limited(self: SqliteConnection, statement: str, values: Any = ()) -> Any:
+            if len(values) > 999:
+                raise sqlite3.OperationalError("too many SQL variables")
+            return real(self, statement, values)
+
+        patch.setattr(SqliteConnection, "_execute", limited)
+        with pytest.raises(ReleaseRefused, match="was charged before"):
+            ledger.charge("web", [HALF], unit=RECORD, once=names)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE dpsketch_dataset SET rows = 'x'",
+        "UPDATE dpsketch_dataset SET name = x'776562'",
+        "UPDATE dpsketch_entry SET dataset = x'776562' WHERE id = 1",
+    ],
+)
+def test_a_row_of_another_type_is_named_and_never_used(ledger: Ledger, path: Path, change: str) -> None:
+    """A column of SQLite takes any type, whatever it was declared as."""
+    ledger.charge("web", [HALF], unit=RECORD)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+        connection.commit()
+    assert ledger.verify()
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [HALF], unit=RECORD)
+
+
+def test_a_reader_that_was_overtaken_reads_again(ledger: Ledger) -> None:
+    """As one is whom PostgreSQL ends to resolve a deadlock, or a server that follows another one."""
+    ledger.charge("web", [HALF], unit=RECORD)
+
+    class Overtaken(sqlite3.OperationalError):
+        sqlstate = "40001"
+
+    failures = [Overtaken("canceling statement due to conflict with recovery")] * 2
+    real = SqliteConnection.has_table
+
+    def has_table(self: SqliteConnection, table: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return real(self, table)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteConnection, "has_table", has_table)
+        assert ledger.datasets() == ["web"]
+
+
+def test_numbers_that_no_database_holds_are_refused_in_words(ledger: Ledger) -> None:
+    charge = ledger.charge("web", [HALF], unit=RECORD)
+    for number in (2**63, -1):
+        with pytest.raises(InvalidInput, match="a charge has"):
+            Charge.from_json({"dataset": "web", "id": number, "digest": charge.digest})
+    with pytest.raises(InvalidInput, match="day"):
+        ledger.record_day(charge, 2**63, "ab")
+
+
+def test_a_release_may_go_to_a_file_whose_name_is_no_text(ledger: Ledger) -> None:
+    payment = Payment(ledger, "binding", _origin(Path("out\udcff.dps"), "key url"))
+    assert payment.charge("web", [HALF], unit=RECORD).id == 1
+    (entry,) = ledger.history("web")
+    assert entry.origin is not None
+    assert entry.origin.output == "out\\udcff.dps"

@@ -124,7 +124,9 @@ def _origin(output: Path, columns: str) -> Origin:
         who = getpass.getuser()
     except (KeyError, OSError):  # a container may run under a number that has no name
         who = ""
-    return Origin(str(output), columns, who)
+    # A file's name may hold bytes that are no text, which no database takes.
+    told = (each.encode(errors="backslashreplace").decode() for each in (str(output), columns, who))
+    return Origin(*told)
 
 
 def _elsewhere(output: Path, data: bytes, payment: Payment, full: OSError) -> Spool:

@@ -53,11 +53,11 @@ class Address(NamedTuple):
             **{name: values[0] for name, values in stated.items()},
         }
         listed = ",".join(hosts)
-        if listed:
+        if hosts:
             given["host"] = listed
-        if any(ports) or "," in listed:  # the port of the address is its own host's
-            given["port"] = ",".join(ports)
-        return {name: value for name, value in given.items() if value}
+        if any(ports) or "," in listed:  # the port of the address is its own host's, and that of PGPORT nobody's
+            given["port"] = ",".join(ports) or "," * listed.count(",")
+        return {name: value for name, value in given.items() if value or (name == "host" and hosts)}
 
 
 def parse(url: str) -> Address:

@@ -185,9 +185,10 @@ class Ledger:
         binding, origin = self._binding, self._origin
         _check_charge(dataset, costs)
         _check_text(note, "a note", longest=1000)
-        named = sorted(set(partials))
-        for name in [*once, *named]:
+        partials = list(partials)
+        for name in [*once, *partials]:
             _check_text(name, "a name of what is released once or as a part", longest=200)
+        named, single = sorted(set(partials)), sorted(set(once))
 
         def work(connection: Connection) -> tuple[Charge, bool]:
             state = read_state(connection, dataset)
@@ -207,8 +208,7 @@ class Ledger:
                         if origin is not None:
                             delivery.put_origin(connection, charge, origin)
                         return charge, True
-            if once:
-                singles.refuse_charged(connection, once)
+            singles.refuse_charged(connection, single)
             known = set() if part is None else members.refuse_other_part(connection, dataset, part, named)
             if state.total is not None and not fits(state.charged(costs, part), state.total):
                 raise BudgetExceeded(preview_of(dataset, state, costs, part).words)
@@ -218,8 +218,7 @@ class Ledger:
                 delivery.bind(connection, charge, binding)
             if origin is not None:
                 delivery.put_origin(connection, charge, origin)
-            if once:
-                singles.add(connection, charge, once)
+            singles.add(connection, charge, single)
             if part is not None:
                 members.add(connection, charge, part, [name for name in named if name not in known])
             return charge, False
@@ -245,7 +244,7 @@ class Ledger:
         LedgerError
             The stream was charged to another ledger.
         """
-        number = whole_number("day", day, low=1)
+        number = whole_number("day", day, low=1, high=2**63 - 1)
         self._store.write(charge.dataset, lambda connection: days.put(connection, charge, number, publication))
 
     def last_day(self, charge: Charge) -> tuple[int, str] | None:

@@ -112,7 +112,7 @@ def append(
 
 def read_names(connection: Connection) -> list[str]:
     """Return the datasets' names, in order."""
-    return sorted(connection.distinct(TABLES.datasets, "name"))
+    return sorted(connection.distinct(TABLES.datasets, "name"), key=str)
 
 
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
@@ -167,7 +167,7 @@ def read_state(connection: Connection, dataset: str) -> State | None:
 def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Problem]:
     """Return everything in the ledger that is not as it was written, and every charge that it does not hold."""
     heads = {row["name"]: row for row in connection.select(TABLES.datasets)}
-    names = sorted({*heads, *connection.distinct(TABLES.entries, "dataset")})
+    names = sorted({*heads, *connection.distinct(TABLES.entries, "dataset")}, key=str)
     problems: list[Problem] = []
     digests: dict[tuple[str, int], str] = {}
     for name in names:
@@ -208,6 +208,8 @@ def _chain_problems(name: str, rows: list[dict[str, Any]]) -> list[Problem]:
 
 
 def _end_problems(name: str, rows: list[dict[str, Any]], count: int, head: str) -> list[Problem]:
+    if not isinstance(count, int):
+        return [Problem(name, None, "has a number of rows that was altered.")]
     rows = [row for row in rows if isinstance(row["id"], int)]
     found = rows[-1]["id"] + 1 if rows else 0
     if found < count:

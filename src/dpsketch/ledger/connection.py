@@ -25,6 +25,8 @@ __all__ = ["Connection", "PostgresConnection", "SqliteConnection"]
 
 # So long, in seconds, a change waits for the one before it.
 _PATIENCE = 120
+# A server may be set to answer a COMMIT before it has written it, and would forget a charge in a crash.
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 
 
 class Connection(ABC):
@@ -175,8 +177,11 @@ class PostgresConnection(Connection):
         import psycopg
         from psycopg.conninfo import make_conninfo
 
-        # Committing at once is the driver's word for issuing no BEGIN and no COMMIT of its own.
-        self._session = psycopg.connect(make_conninfo(**options), autocommit=True)
+        # Text is text whatever the database is encoded in: of one that does not say, the driver would give bytes.
+        place = make_conninfo(**{**options, "client_encoding": "utf8"})
+        # Committing at once is the driver's word for issuing no BEGIN and no COMMIT of its own. A prepared statement
+        # would be left to the next client of a pooler.
+        self._session = psycopg.connect(place, autocommit=True, prepare_threshold=None)
 
     @classmethod
     def errors(cls) -> type[Exception]:
@@ -194,21 +199,26 @@ class PostgresConnection(Connection):
     @contextmanager
     def writing(self, dataset: str) -> Iterator[None]:
         """Lock the dataset, then begin."""
-        self._execute(f"SET lock_timeout = '{_PATIENCE}s'")
         if not self._has_all_tables():
             # Two sessions that create one table at a time trip over each other, IF NOT EXISTS or not.
-            self._execute("SELECT pg_advisory_lock(?)", [_lock_key("")])
+            self._lock("")
             self._make_tables()
             self._execute("SELECT pg_advisory_unlock(?)", [_lock_key("")])
         # A transaction sees what was committed before its first statement, so the lock has to come before it. The
         # lock ends with the session, whatever ends the session.
-        self._execute("SELECT pg_advisory_lock(?)", [_lock_key(dataset)])
+        self._lock(dataset)
         with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):
+            self._execute(_DURABLE)
             yield
 
     def has_table(self, table: Table) -> bool:
         """Say whether the database has a table where the session looks for tables."""
         return self.rows("SELECT to_regclass(?)", table.name) != [(None,)]
+
+    def _lock(self, dataset: str) -> None:
+        # In one statement: behind a pooler two may go to two sessions, and the second would wait without end.
+        lock = "SELECT set_config('lock_timeout', ?, false), pg_advisory_lock(?)"
+        self._execute(lock, [f"{_PATIENCE * 1000:.0f}", _lock_key(dataset)])
 
     def _commit(self) -> None:
         # PostgreSQL answers the COMMIT of a transaction that failed with a ROLLBACK, and calls that no error.

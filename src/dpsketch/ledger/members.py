@@ -23,22 +23,18 @@ MEMBERS = Annex(
     doubted="the ledger's record of what was released as which part",
 )
 
-# So many names are looked for at a time; a database takes some thousands.
-_AT_ONCE = 500
-
 
 def refuse_other_part(connection: Connection, dataset: str, part: str, names: Sequence[str]) -> set[str]:
     """Refuse partials that were released as another part; return those that were released as this one."""
     known: set[str] = set()
-    for start in range(0, len(names), _AT_ONCE):
-        for row in MEMBERS.trusted(connection, dataset=dataset, name=list(names[start : start + _AT_ONCE])):
-            if row["part"] != part:
-                raise ReleaseRefused(
-                    f"this sketch, or one that is merged into it, was released as part {row['part']!r} of dataset "
-                    f"{dataset!r} (row {row['id']}), and parts must share no record. Nothing was charged. Release it "
-                    "as that part, or without a part, which then counts for all of them."
-                )
-            known.add(row["name"])
+    for row in MEMBERS.trusted_among(connection, "name", names, dataset=dataset):
+        if row["part"] != part:
+            raise ReleaseRefused(
+                f"this sketch, or one that is merged into it, was released as part {row['part']!r} of dataset "
+                f"{dataset!r} (row {row['id']}), and parts must share no record. Nothing was charged. Release it "
+                "as that part, or without a part, which then counts for all of them."
+            )
+        known.add(row["name"])
     return known
 
 

@@ -33,7 +33,7 @@ def add(connection: Connection, charge: Charge, names: Sequence[str]) -> None:
 
 def refuse_charged(connection: Connection, names: Sequence[str]) -> None:
     """Refuse what a charge to any dataset has used up."""
-    for row in SINGLES.trusted(connection, name=list(names)):
+    for row in SINGLES.trusted_among(connection, "name", names):
         raise ReleaseRefused(
             f"this sketch, or a copy of it, was charged before, as row {row['id']} of dataset {row['dataset']!r}, and "
             "is private for one release only. Nothing was charged. If nothing of that release was written, repeat its "

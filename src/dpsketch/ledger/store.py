@@ -3,7 +3,10 @@
 SQLite: a write-ahead log with full synchronisation, and ``BEGIN IMMEDIATE``, so that one process changes the file at a
 time and a committed charge survives a power cut. PostgreSQL: a session's advisory lock on the dataset, taken before a
 ``SERIALIZABLE`` transaction begins, so that waiting processes see what the one before them wrote; what the lock does
-not order (a pooler that shares sessions, say) the isolation level refuses, and is tried again.
+not order (a pooler that shares sessions, say) the isolation level refuses, and is tried again. The lock ends with its
+session: a pooler must give a client a session for as long as it is there, or the next one waits for a lock that nobody
+holds any more, and gives up. Each commit is written to the disk before it is answered, also where the server's settings
+say otherwise.
 
 Nothing is kept open between calls: a process that forks or dies leaves no lock and no connection behind.
 """
@@ -69,12 +72,7 @@ class Store:
         """Run ``work`` alone on a dataset, in one transaction; everything it wrote is undone if it raises."""
         if self.file is not None:
             _make_folder(self.file)
-        for attempt in range(_TRIES):
-            try:
-                return self._guarded(lambda: self._write_once(dataset, work))
-            except _TryAgain:
-                time.sleep(random.uniform(0.0, 0.01 * 2 ** min(attempt, 6)))
-        raise LedgerError(f"the ledger {self} is too busy: {_TRIES} attempts were overtaken. Nothing was charged.")
+        return self._tried(lambda: self._write_once(dataset, work))
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
         """Run ``work`` on one state of the ledger; return ``empty`` where no ledger was written yet."""
@@ -83,7 +81,15 @@ class Store:
                 return empty
         except OSError as error:
             raise LedgerError(f"the ledger {self} could not be used: {error.strerror}.") from None
-        return self._guarded(lambda: self._read_once(work, empty))
+        return self._tried(lambda: self._read_once(work, empty))
+
+    def _tried(self, run: Callable[[], T]) -> T:
+        for attempt in range(_TRIES):
+            try:
+                return self._guarded(run)
+            except _TryAgain:
+                time.sleep(random.uniform(0.0, 0.01 * 2 ** min(attempt, 6)))
+        raise LedgerError(f"the ledger {self} is too busy: {_TRIES} attempts were overtaken. Nothing was charged.")
 
     def _guarded(self, run: Callable[[], T]) -> T:
         """Turn the database's errors into the ledger's, without statements or parameters."""

@@ -102,7 +102,7 @@ class Charge:
     def from_json(cls, value: dict[str, Any]) -> Charge:
         """Rebuild a charge from :meth:`to_json`."""
         match value:
-            case {"dataset": str(dataset), "id": int(row), "digest": str(digest)}:
+            case {"dataset": str(dataset), "id": int(row), "digest": str(digest)} if 0 <= row < 2**63:
                 return cls(dataset, row, digest)
         raise InvalidInput("a charge has a dataset, an id and a digest.")
 
