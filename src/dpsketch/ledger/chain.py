@@ -34,6 +34,8 @@ __all__ = ["Link", "State", "append", "find_problems", "read_entries", "read_nam
 # The layout of a dataset's rows: with parts it is the second one, which versions that know no parts refuse.
 _FORMAT = 1
 _FORMAT_OF_PARTS = 2
+# So many missing rows in a row are named.
+_MOST_TOLD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ def _chain_problems(name: str, rows: list[dict[str, Any]]) -> list[Problem]:
         if not isinstance(row["id"], int):
             problems.append(Problem(name, None, "has a row whose number was altered."))
             continue
-        problems += [Problem(name, gap, "is missing: it was deleted.") for gap in range(expected, row["id"])]
+        problems += _told(name, expected, row["id"], "is missing: it was deleted.")
         unbroken = row["id"] == expected
         if row["digest"] != row_digest(row):
             problems.append(Problem(name, row["id"], "was altered or moved: its digest is not that of its content."))
@@ -213,12 +215,17 @@ def _end_problems(name: str, rows: list[dict[str, Any]], count: int, head: str) 
     rows = [row for row in rows if isinstance(row["id"], int)]
     found = rows[-1]["id"] + 1 if rows else 0
     if found < count:
-        return [Problem(name, gap, "is missing: it was deleted.") for gap in range(found, count)]
+        return _told(name, found, count, "is missing: it was deleted.")
     if found > count:
-        return [Problem(name, extra, "was added by something else than a ledger.") for extra in range(count, found)]
+        return _told(name, count, found, "was added by something else than a ledger.")
     if rows and rows[-1]["digest"] != head:
         return [Problem(name, rows[-1]["id"], "is not the row that the dataset ended with: it was replaced.")]
     return []
+
+
+def _told(name: str, first: int, end: int, what: str) -> list[Problem]:
+    """Tell the same of each row from one to another; of a number that somebody wrote there may follow billions."""
+    return [Problem(name, row, what) for row in range(first, min(end, first + _MOST_TOLD))]
 
 
 def _entry(row: dict[str, Any], written: bool | None, origin: Origin | None) -> Entry:
