@@ -65,8 +65,8 @@ LEAST_SCALE = 1e-4
 _UNEXPLAINED = 8.0
 _FEW, _SHARE = 8, 0.01
 _STANDS_OUT = 5.0
-# Cells of keys that are fewer than this are not worth a thread.
-_FEW_CELLS = 1 << 14
+# Cells of keys that are fewer than this are not worth a thread, and keys to be read in all ways that are fewer.
+_FEW_CELLS, _FEW_READ = 1 << 14, 1 << 10
 # The variance of keys that are not listed is looked for so near to what it was, in parts of the noise's.
 _NEAR = 0.1
 # Keys whose cells are worked out at a time. Of more keys than these they are not kept: to hash again costs less.
@@ -354,7 +354,7 @@ class Exchange:
             silent = Messages.silent(len(places[part]), len(self._counters))
             return read_off(places[part], signs[part], silent, 1.0, *self.left, *_READINGS)
 
-        tried = threads.run([partial(attempt, part) for part in threads.parts(len(places), CHUNK)])
+        tried = threads.run([partial(attempt, part) for part in threads.parts(len(places), _FEW_READ)])
         values, variances = (np.concatenate(each, axis=1) for each in zip(*tried, strict=True))
         best: tuple[float, int] | None = None
         for number, read in enumerate(values):
