@@ -50,9 +50,9 @@ def real_number(name: str, value: Any) -> float:
     >>> real_number("grid", np.float32(0.5)), real_number("grid", np.int64(1))
     (0.5, 1)
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, float | int | Real):  # the usual two are told at once
         raise InvalidInput(f"{name} must be a number, not {type(value).__name__}.")
-    if isinstance(value, Integral):
+    if not isinstance(value, float) and isinstance(value, int | Integral):
         whole = int(value)
         if whole.bit_length() > 1023:
             raise InvalidInput(f"{name} must be in the range of 64-bit floats.")

@@ -78,6 +78,8 @@ def cut_of_records(
 
     Whoever knows what is counted of them in all says so: nothing is added up again where no weight is too heavy.
     """
+    if weights is None and counted is not None:
+        return Cut(counted // grid.one, 0, 0, counted, counted)
     times = np.ones(1, np.int64) if counts is None else _kept(np.asarray(counts).astype(np.int64), kept)
     records = n if counts is None else _total(times)
     if weights is None:
