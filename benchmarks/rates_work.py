@@ -21,7 +21,7 @@ import pyarrow as pa
 import dpsketch as dps
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 
-RUNS = 8
+RUNS = 16
 Work = Callable[[], Any]
 
 
