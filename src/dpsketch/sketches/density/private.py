@@ -39,7 +39,8 @@ __all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity", "written_point
 
 DensityEstimator = Literal["mean", "median_of_means"]
 
-_CELLS = 1 << 20  # counters read at a time
+_CELLS = 1 << 20  # features computed at a time
+_COUNTERS = 1 << 16  # read at a time: what is worked out of them stays in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -319,7 +320,7 @@ class PrivateDensity(DrawnRelease):
 
     def _cells(self, batch: VectorBatch | SetBatch) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Read the counters of a batch of points, some points at a time; of features, what each row answers."""
-        step = max(1, _CELLS // self.spec.rows)
+        step = max(1, _COUNTERS // self.spec.rows)
         if self.spec.feature_map is not None:
             for part, features in self._features(batch):
                 # Each row's features have a length of its own in the same place for all points.
