@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dpsketch as dps
+from benchmarks import page
 from benchmarks.embedding_rivals import DELTA, Data, noisy_gradients
 from benchmarks.embeddings import NAMES, PAGE, RACE, fourier, load, ours
 from benchmarks.kernel_sums import bandwidth, forms, points
@@ -170,8 +171,7 @@ def main() -> None:
             KEPT.write_text(text + "\n", encoding="utf-8")
     if asked.write:
         made = table([Reason(**each) for name in measures for each in kept[name]])
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(f"{page.split(START)[0]}{START}\n{made}\n{END}{page.split(END)[1]}", encoding="utf-8")
+        page.replace(PAGE, made, START, END)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dpsketch as dps
+from benchmarks import page
 from benchmarks.embeddings import EPSILONS, NAMES, STORED
 from benchmarks.kernel_sums import DELTA, bandwidth, forms, points
 
@@ -148,9 +149,7 @@ def main() -> None:
     made = table([*accuracies(), *sums])
     print(made)
     if asked.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(START)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n{made}\n{END}{after}", encoding="utf-8")
+        page.replace(PAGE, made, START, END)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from unittest import mock
 import numpy as np
 
 import dpsketch as dps
+from benchmarks import page
 from benchmarks.embedding_rivals import DELTA
 from benchmarks.embeddings import NAMES, PAGE, load
 from dpsketch.arrays import Floats
@@ -250,9 +251,7 @@ def main() -> None:
             kept = {each: found[each] for each in measures if each in found}
             KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if asked.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(START)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n{table(found)}\n{END}{after}", encoding="utf-8")
+        page.replace(PAGE, table(found), START, END)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
+from benchmarks import page
 from benchmarks.embedding_rivals import (
     DELTA,
     Data,
@@ -290,14 +291,8 @@ def main() -> None:
     elif not asked.write:
         measure(forms, EPSILONS, None, STORED)
     else:
-        page = PAGE.read_text(encoding="utf-8")
-        for start, end, made in (
-            (START, END, table(json.loads(STORED.read_text(encoding="utf-8")))),
-            (RIVALS_START, RIVALS_END, compared(json.loads(COMPARED.read_text(encoding="utf-8")))),
-        ):
-            before, after = page.split(start)[0], page.split(end)[1]
-            page = f"{before}{start}\n{made}\n{end}{after}"
-        PAGE.write_text(page, encoding="utf-8")
+        page.replace(PAGE, table(json.loads(STORED.read_text(encoding="utf-8"))), START, END)
+        page.replace(PAGE, compared(json.loads(COMPARED.read_text(encoding="utf-8"))), RIVALS_START, RIVALS_END)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 import dpsketch as dps
+from benchmarks import page
 from benchmarks.embeddings import load
 from dpsketch import kernels
 
@@ -130,9 +131,7 @@ def main() -> None:
     asked = options.parse_args()
     made = table(measure(asked.draws), asked.draws)
     if asked.write:
-        page = PAGE.read_text()
-        before, after = page.split(START)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n{made}\n{END}{after}")
+        page.replace(PAGE, made, START, END)
 
 
 if __name__ == "__main__":

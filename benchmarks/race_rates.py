@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import page
+
 ROUNDS, ROWS, DIM, POINTS, ASKED, RUNS = 7, 1000, 384, 2000, 300, 2
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "embeddings.md"
@@ -84,8 +86,7 @@ def main() -> None:
     made = table(before, now)
     print(made)
     if asked.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(f"{page.split(START)[0]}{START}\n{made}\n{END}{page.split(END)[1]}", encoding="utf-8")
+        page.replace(PAGE, made, START, END)
 
 
 if __name__ == "__main__":
