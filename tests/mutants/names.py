@@ -386,6 +386,14 @@ VOTES = [
 
 QUANTILES = [
     Mutant(
+        "names-in-the-order-of-records",
+        "sketches/histogram/keytable.py",
+        "np.lexsort((high.byteswap(), low.byteswap()))",
+        "np.lexsort(((high & np.uint64(2**56 - 1)).byteswap(), low.byteswap()))",
+        "tests/unit/test_keytable.py -k ordered_by_their_bytes",
+        "names that zeros alone tell apart are published in the order in which they came",
+    ),
+    Mutant(
         "quantiles-sensitivity-of-the-median",
         "sketches/quantiles/mechanism.py",
         "return 2 * max(share, 1 - share)",

@@ -87,4 +87,12 @@ STATEMENTS = [
         "tests/statistical/test_ranges_accuracy.py -k hardly_more",
         "intervals are too short where noise is hardly more than none",
     ),
+    Mutant(
+        "spark-errors-quoted",
+        "spark/merge.py",
+        "return run(lambda: merge_parts(map(_part, rows), disjoint_users=disjoint_users))",
+        "return merge_parts(map(_part, rows), disjoint_users=disjoint_users)",
+        "tests/unit/test_spark_driver.py",
+        "an error while parts are merged on the driver is told with its text, which may quote a record",
+    ),
 ]

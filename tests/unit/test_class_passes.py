@@ -184,6 +184,14 @@ def test_directions_move_half_as_far_where_class_sums_are_short_beside_their_noi
             dps.DensityClassifier.load(tmp_path / "forged.dps")
 
 
+def test_one_pass_takes_no_step(tmp_path: Path) -> None:
+    """Whatever the noise, a model that corrects nothing is the one that its file holds."""
+    points, codes = vectors(1)[0].repeat(200, axis=0), np.arange(200) % CLASSES
+    fitted = model(epsilon=1.0, passes=1).fit(points, codes)
+    fitted.save(tmp_path / "model.dps")
+    assert fitted.sums_.step == dps.DensityClassifier.load(tmp_path / "model.dps").sums_.step
+
+
 @pytest.mark.parametrize("deviation", [0.0, 1e-200])
 def test_a_forged_file_of_sums_without_noise_is_refused(deviation: float, tmp_path: Path) -> None:
     """Its classes have no length to divide by; no budget is large enough for noise that never shows."""

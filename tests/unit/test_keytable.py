@@ -488,20 +488,20 @@ def test_texts_are_ordered_by_their_bytes(longest: int) -> None:
     """Short ones are ordered by their identities: prefixes, zeros at the end, and all fifteen bytes decide."""
     texts = [
         "",
-        "\\0",
-        "\\0\\0",
+        "\0",
+        "\0\0",
         "a",
-        "a\\0",
-        "a\\0b",
+        "a\0",
+        "a\0b",
         "b",
         "é",
-        "\\uffff",
+        "\uffff",
         "😀",
         "y" * 8,
-        "y" * 8 + "\\0",
+        "y" * 8 + "\0",
         "y" * 14 + "z",
     ]
     texts += ["y" * longest, "y" * 7 + "z", "z" * 8 + "a", "z" * 8]
     table = KeyTable()
-    table.count(texts)
+    table.count(texts[::-1])
     assert [table.names([number])[0] for number in table.order()] == sorted(texts, key=str.encode)

@@ -57,7 +57,7 @@ def merged(
         rows = run(lambda: parts.collect())
         _refuse_failures(rows)
         ordered = sorted(rows, key=lambda row: int(row["number"]))
-        return merge_parts(map(_part, ordered), disjoint_users=disjoint_users)
+        return _merged_here(ordered, disjoint_users)
     if count is not None and count > _MOST_PARTS:
         return _only(run(lambda: _tree(parts, count, _MOST_PARTS, disjoint_users).collect()))
     return _merge_kept(parts, width, disjoint_users)
@@ -74,11 +74,16 @@ def _merge_kept(parts: DataFrame, width: int | None, disjoint_users: bool) -> Pa
             rows = run(lambda: parts.select("number", size, "failure", *small).collect())
         _refuse_failures(rows)
         if all(row["part"] is not None for row in rows):
-            return merge_parts(map(_part, rows), disjoint_users=disjoint_users)
+            return _merged_here(rows, disjoint_users)
         fan_in = max(2, min(_MOST_PARTS, _MOST_BYTES // max(row["size"] for row in rows)))
         return _only(run(lambda: _tree(parts, len(rows), fan_in, disjoint_users).collect()))
     finally:
         run(lambda: parts.unpersist())
+
+
+def _merged_here(rows: list[Row], disjoint_users: bool) -> Part | None:
+    """Merge parts on the driver; an error that is not ours has its text withheld, as on the executors."""
+    return run(lambda: merge_parts(map(_part, rows), disjoint_users=disjoint_users))
 
 
 def _only(rows: list[Row]) -> Part | None:

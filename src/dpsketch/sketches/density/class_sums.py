@@ -292,7 +292,7 @@ class PrivateClassSums:
             permit.add_noise,
             passes,
         )
-        return replace(stepped, corrections=found)
+        return self if found is None else replace(stepped, corrections=found)
 
     def _directions(self) -> Floats:
         """Return where the classes lie, from their sums and corrections; about of length 1 where noise is small."""
