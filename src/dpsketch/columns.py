@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpsketch.canonical import is_canonical
 from dpsketch.errors import InvalidInput
 
-__all__ = ["as_column", "has_schema", "uncountable"]
+__all__ = ["as_column", "has_schema", "uncountable", "valid_rows"]
 
 # Arrow's conversion of a list imports pandas where it is installed, which takes as long as a million keys.
 _SHORT_LIST = 10_000
@@ -57,6 +57,23 @@ def as_column(keys: Any) -> pa.ChunkedArray:
     if column is None:
         raise InvalidInput(f"keys is a {type(keys).__name__} of a type that Arrow does not know. Convert it to text.")
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def valid_rows(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which rows of an array of numbers or texts are not null; Arrow's own booleans import pandas to be read.
+
+    Examples
+    --------
+    >>> valid_rows(pa.array(["a", None, "b"]).slice(1))
+    array([False,  True])
+    """
+    bits = array.buffers()[0]
+    if bits is None:
+        return np.full(len(array), not array.null_count)
+    byte, first = divmod(array.offset, 8)
+    count = first + len(array)
+    packed = np.frombuffer(bits, np.uint8, -(-count // 8), byte)
+    return np.unpackbits(packed, count=count, bitorder="little")[first:].view(np.bool_)
 
 
 def has_schema(keys: Any) -> bool:

@@ -25,7 +25,7 @@ from dpsketch._compiled.splitmix import mix
 from dpsketch._compiled.xxh64 import hash_integers, hash_slices
 from dpsketch.arrays import read_only
 from dpsketch.canonical import canonical, is_canonical
-from dpsketch.columns import as_column, has_schema, uncountable
+from dpsketch.columns import as_column, has_schema, uncountable, valid_rows
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.lazy import arrow_compute as pc
 
@@ -316,7 +316,4 @@ def dictionary_codes(array: pa.DictionaryArray) -> npt.NDArray[Any]:
 
 
 def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    if array.null_count == 0:
-        return None
-    valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return valid
+    return valid_rows(array) if array.null_count else None

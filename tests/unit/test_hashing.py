@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from dpsketch._compiled.countsketch import cells
 from dpsketch._compiled.xxh64 import hash_slices
+from dpsketch.columns import valid_rows
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys
 from oracles import hashing as oracle
@@ -389,3 +390,16 @@ def test_a_slice_of_a_dictionary_has_the_fingerprints_of_its_rows(index: pa.Data
         assert nulls == (coded.kept is not None) or length < 5
         if coded.kept is not None:
             assert coded.kept.tolist() == plain.kept.tolist()
+
+
+@given(
+    st.lists(st.sampled_from([None, 1, 2]), max_size=40),
+    st.integers(0, 20),
+    st.sampled_from([pa.int64(), pa.string(), pa.large_string(), pa.float64(), pa.null()]),
+)
+def test_rows_that_are_not_null_are_those_that_arrow_names(values: list[Any], start: int, kind: pa.DataType) -> None:
+    """Of slices that begin anywhere in a byte, of arrays without a bitmap, and of nothing but nulls."""
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    cells = [None if value is None or pa.types.is_null(kind) else str(value) if texts else value for value in values]
+    array = pa.array(cells, kind).slice(start)
+    assert valid_rows(array).tolist() == array.is_valid().to_pylist()

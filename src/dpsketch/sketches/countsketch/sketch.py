@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.canonical import is_canonical
+from dpsketch.columns import valid_rows
 from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec
@@ -200,5 +201,5 @@ def _tally(keys: pa.DictionaryArray) -> tuple[pa.Array, npt.NDArray[np.int64], i
     """Return a dictionary's values, how many rows have each, and how many are null."""
     codes = dictionary_codes(keys)
     if keys.indices.null_count:
-        codes = codes[keys.indices.is_valid().to_numpy(zero_copy_only=False)]
+        codes = codes[valid_rows(keys.indices)]
     return keys.dictionary, np.bincount(codes, minlength=len(keys.dictionary)), len(keys) - len(codes)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch.arrays import Integers, Words, read_only
-from dpsketch.hashing import text_buffers
+from dpsketch.columns import valid_rows
+from dpsketch.hashing import dictionary_codes, text_buffers
 
 __all__ = [
     "NO_BYTES",
@@ -64,10 +65,10 @@ def kept_of(array: pa.Array) -> Mask | None:
     coded = pa.types.is_dictionary(array.type)
     rows = array.indices if coded else array  # Arrow itself cannot say which rows of a dictionary of nulls are valid
     if rows.null_count:
-        valid = rows.is_valid().to_numpy(zero_copy_only=False)
+        valid = valid_rows(rows)
     if coded and array.dictionary.null_count:
-        values = array.dictionary.is_valid().to_numpy(zero_copy_only=False)
-        named: Mask = values[array.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        values = valid_rows(array.dictionary)
+        named: Mask = values[dictionary_codes(array)]
         valid = named if valid is None else named & valid
     return valid
 

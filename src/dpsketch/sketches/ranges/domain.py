@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.columns import valid_rows
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.sketches.weights import GridSpec
@@ -112,8 +113,9 @@ class DomainSpec(GridSpec):
 
 def _numbers(chunk: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Return the values, 0 where one is missing, and where that is."""
-    if pa.types.is_integer(chunk.type) and chunk.null_count == 0:  # fill_null and to_numpy would import pandas
+    if pa.types.is_integer(chunk.type):  # fill_null and to_numpy would import pandas
         kind = np.dtype(chunk.type.to_pandas_dtype())
         values = np.frombuffer(chunk.buffers()[1] or b"", kind, len(chunk), chunk.offset * kind.itemsize)
-        return values, np.zeros(len(chunk), bool)
+        missing = ~valid_rows(chunk)
+        return (np.where(missing, kind.type(0), values) if chunk.null_count else values), missing
     return chunk.fill_null(0).to_numpy(zero_copy_only=False), chunk.is_null().to_numpy(zero_copy_only=False)
