@@ -26,7 +26,7 @@ def draw_ratios(rows: Sequence[tuple[str, float]], path: Path, across: str) -> N
     axes.set_yticks(places, [label for label, _ in rows], fontsize=8)
     axes.set_xscale("log")
     ratios = [ratio for _, ratio in rows]
-    axes.set_xlim(min(0.5, *ratios) / 3, max(2.0, *ratios) * 4)
+    axes.set_xlim(min(0.5, *ratios) / 5, max(2.0, *ratios) * 4)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}×")
     axes.axvline(1, color="black", linewidth=0.9)
     _finish(axes, len(rows), across, path)

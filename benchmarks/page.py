@@ -63,6 +63,7 @@ BOUNDS = {
     ("end_to_end", "distinct strings from Parquet against Arrow alone"): "distinct texts from Parquet: Arrow's reading",
     ("loading", "a table of 1.3 MB: load against its digest"): "load, 1.3 MB: its digest alone",
     ("loading", "a table of 84 MB: load against its digest"): "load, 84 MB: its digest alone",
+    ("spark", "strings, frame against handing over"): "counting a DataFrame on Spark: handing it over",
     ("service", "single reports against validating alone, SQLite"): "reports stored, SQLite: validating alone",
     ("service", "single reports against validating alone, PostgreSQL"): "reports stored, PostgreSQL: validating alone",
 }
@@ -81,6 +82,14 @@ NOTES = {
         "copy and the walk through its metadata remain, about 0.2 ms: after the digest has gone through a megabyte, "
         "little of what walks it is left in the processor's cache. The rows *against reading it and its digest*, and "
         "*against that and Arrow's and JSON's own parsing*, say how near that bound is."
+    ),
+    "spark": (
+        "Of a DataFrame whatever counts in Python first gets its rows from Spark, which count_min_sketch need not. The "
+        "rows of *handing over* say what that alone takes: Spark reads and hashes the texts, and sends the hashes."
+    ),
+    "loop_bound": (
+        "A table that is larger than the processor's cache is counted as fast as memory takes single increments: the "
+        "row *5×4,194,304 against increments row by row* is that bound, and hashing costs what is missing of it."
     ),
 }
 
