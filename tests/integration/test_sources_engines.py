@@ -299,7 +299,7 @@ try:
                              temp_directory=spill, progress=tell):
         if when == "sorted":
             print("now", flush=True)
-                        time.sleep(60)
+            time.sleep(60)
 except KeyboardInterrupt:
     print("stopped", flush=True)
     raise
