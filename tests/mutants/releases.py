@@ -19,6 +19,14 @@ COUNTS = [
         top=True,
     ),
     Mutant(
+        "compiled-noise-of-another-law",
+        "_compiled/normal.py",
+        "points[i] = tail if q[i] > _CENTRAL else centre",
+        "points[i] = centre",
+        "tests/unit/test_normal.py -k same_bits",
+        "large tables are released with noise whose tails are cut short",
+    ),
+    Mutant(
         "counts-fifth-less-noise",
         "noise.py",
         "y *= self.sigma",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from typing import Any, cast
 
 import numpy as np
 from mpmath import mp, mpf
 
+from dpsketch._compiled.normal import near_quantiles
 from dpsketch.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpsketch.normal import scaled_tail, upper_quantiles
 
@@ -27,6 +29,15 @@ def test_blocks_make_no_difference() -> None:
     tails = np.random.default_rng(2).uniform(0, 0.5, 40_000)
     halves = [upper_quantiles(tails[:11]), upper_quantiles(tails[11:])]
     np.testing.assert_array_equal(upper_quantiles(tails), np.concatenate(halves))
+
+
+def test_the_compiled_form_has_the_same_bits() -> None:
+    """Near the middle, on both sides of where one approximation ends and another begins, and far out."""
+    rng = np.random.default_rng(4)
+    ends = 0.075 + np.arange(-50, 51) * 2.0**-56
+    tails = np.concatenate([rng.uniform(0, 0.5, 200_000), 2.0 ** -rng.uniform(1, 64, 50_000), ends, [0.5, 2.0**-64]])
+    compiled = cast(Any, near_quantiles).compiled
+    np.testing.assert_array_equal(upper_quantiles(tails, compiled), upper_quantiles(tails))
 
 
 def test_the_scaled_tail_is_right() -> None:
@@ -50,6 +61,7 @@ def test_gaussian_costs_are_found_from_the_smallest_to_the_largest() -> None:
 def test_neither_noise_nor_accounting_loads_scipy() -> None:
     code = """
 import sys
+from dpsketch._compiled.normal import near_quantiles
 from dpsketch.accounting.gaussian import gaussian_mu
 from dpsketch.noise import RoundedGaussian
 RoundedGaussian(1 / gaussian_mu(1.0, 1e-6)).sample(100)
