@@ -35,9 +35,8 @@ class Entries:
             part = (distinct, units * counts.astype(np.int64))
         else:
             part = _summed(positions, units)
-        settled, values, waiting = self._held
-        self._held = (settled, values, (*waiting, part))
-        if sum(len(each) for each, _ in self._held[2]) > max(_LEAST_WAITING, len(settled)):
+        self._held = (*self._held[:2], (*self._held[2], part))
+        if sum(len(each) for each, _ in self._held[2]) > max(_LEAST_WAITING, len(self._held[0])):
             self._settle()
 
     def arrays(self) -> tuple[Words, Integers]:
