@@ -386,6 +386,14 @@ VOTES = [
 
 QUANTILES = [
     Mutant(
+        "holes-of-another-slice",
+        "columns.py",
+        "byte, first = divmod(array.offset, 8)",
+        "byte, first = divmod(0 * array.offset, 8)",
+        "tests/unit/test_hashing.py -k not_null",
+        "of a slice, rows without a key are counted, and rows with one are not",
+    ),
+    Mutant(
         "names-in-the-order-of-records",
         "sketches/histogram/keytable.py",
         "np.lexsort((high.byteswap(), low.byteswap()))",

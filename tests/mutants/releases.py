@@ -19,6 +19,14 @@ COUNTS = [
         top=True,
     ),
     Mutant(
+        "compiled-noise-halved",
+        "_compiled/normal.py",
+        "points[i] = tail if q[i] > _CENTRAL else centre",
+        "points[i] = 0.5 * (tail if q[i] > _CENTRAL else centre)",
+        f"{_PROMISE}␣and␣counts-record-add",
+        "where the compiler is loaded, a CountSketch is released with half of the noise that it states",
+    ),
+    Mutant(
         "compiled-noise-of-another-law",
         "_compiled/normal.py",
         "points[i] = tail if q[i] > _CENTRAL else centre",
