@@ -33,7 +33,7 @@ from benchmarks.embeddings import NAMES, PAGE, load
 from dpsketch.arrays import Floats
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
-from dpsketch.sketches.account import Account
+from dpsketch.core.account import Account
 from dpsketch.sketches.density import class_passes, class_sums
 from dpsketch.sketches.density.class_sums import Extras, HeldSums, PrivateClassSums, calibrate
 from dpsketch.sketches.density.class_waves import Waves

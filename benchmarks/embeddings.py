@@ -37,7 +37,7 @@ from benchmarks.embedding_rivals import (
     locality_sensitive_quantisation,
 )
 from dpsketch.privacy import Budget
-from dpsketch.sketches.account import Account
+from dpsketch.core.account import Account
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
 from dpsketch.sketches.density.class_sums import Extras
 from dpsketch.sketches.density.embedding import embedding_map

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpsketch import accounting, files, plots
 from dpsketch.compound import compound_keys, parsed_keys
+from dpsketch.core.drawn import Drawn, read_release, release_document
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
 from dpsketch.privacy import Guarantee, Unit
@@ -28,6 +29,7 @@ __all__ = [
     "KeyedRelease",
     "NumberRelease",
     "Release",
+    "SketchRelease",
     "combined_guarantee",
     "refuse_keys",
     "require_keys",
@@ -158,6 +160,37 @@ class Release(ABC):
         files.write(path, self.to_document())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SketchRelease(Release):
+    """A release that a sketch drew: its public spec, and what was drawn. The guarantee is computed from the laws."""
+
+    spec_type: ClassVar[Any]
+
+    spec: Any
+    """The public spec."""
+    drawn: Drawn
+    """The parts of the release, each with its law, and what was paid for them."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised; print it."""
+        return self.drawn.guarantee
+
+    @property
+    def charge(self) -> Charge | None:
+        """The ledger's row, if a ledger was charged."""
+        return self.drawn.charge
+
+    def to_document(self) -> files.Document:
+        """Return the release as a document of the file format."""
+        return release_document(self.kind, self.spec, self.drawn)
+
+    @classmethod
+    def from_document(cls, document: files.Document) -> Self:
+        """Rebuild a release from a decoded file; its guarantee is computed again."""
+        return cls(*read_release(document, cls.spec_type))
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DrawnRelease(Release):
     """A release that a sketch drew: it carries what was promised and paid for it."""
@@ -168,7 +201,7 @@ class DrawnRelease(Release):
     """The ledger's row, where a ledger was charged."""
 
 
-class NumberRelease(DrawnRelease):
+class NumberRelease(Release):
     """A release that states one number, with an interval."""
 
     __slots__ = ()

@@ -13,7 +13,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.privacy import Unit
-from dpsketch.sketches.account import Account
+from dpsketch.core.account import Account
 from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.histogram.choice import AutoBound

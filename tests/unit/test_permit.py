@@ -15,7 +15,7 @@ from dpsketch import files, sketches
 from dpsketch.errors import BudgetExceeded, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, PureCost
-from dpsketch.sketches.account import Account
+from dpsketch.core.account import Account
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
 from dpsketch.sketches.specs import Sensitivity
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpsketch import kernels
 from dpsketch.audit.shown import SEED, Records, Release, Shown, columns_of, mu_of, released, shown
+from dpsketch.core.account import Account
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.density import DensityClassifier, DensitySketch
 from dpsketch.sketches.density.centre import centre_share_of
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut
+from dpsketch.core.account import Account
+from dpsketch.core.laws import Law
+from dpsketch.core.permit import Permit as PaidPermit
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Budget
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Calibration, Permit, obtain
 from dpsketch.sketches.specs import UnitSpec, fingerprint_of, refuse_choice, refuse_mismatch, with_key_columns
@@ -165,6 +168,11 @@ class Accumulator(Partial, Generic[SpecT]):
         return obtain(
             calibration, spec.unit, account, note=f"{self.kind} {fingerprint_of(spec)}", for_tests=self._for_tests
         )
+
+    def _pay(self, spec: Any, laws: Sequence[Law], asked: Budget, account: Account) -> PaidPermit:
+        """Charge a release of this sketch, whose published spec is given, and return the permit to draw its laws."""
+        note = f"{self.kind} {fingerprint_of(spec)}"
+        return PaidPermit.pay(spec, laws, asked, account, note=note, for_tests=self._for_tests)
 
     def _completed(self, document: files.Document) -> files.Document:
         document = super()._completed(document)

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from dpsketch import accounting
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.core.account import Account
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.frames import takes_frames

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 from dpsketch import files
 from dpsketch.bounding import Cut
 from dpsketch.changes import Changeable
+from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.specs import refuse_choice
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, assert_never
 
 from dpsketch import accounting
 from dpsketch.arrays import Integers
+from dpsketch.core.account import Account
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.specs import ReleasePreview, Sensitivity
 
 if TYPE_CHECKING:

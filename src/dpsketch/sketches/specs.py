@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
+from dpsketch.core.codec import decode, encode
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Guarantee, Unit
@@ -46,19 +47,18 @@ class UnitSpec(Spec, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredSpec:
-    """A spec that is written as its fields are: numbers, text, and a unit."""
+    """A spec that is written as its fields are (:mod:`dpsketch.core.codec`)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        columns = values.pop("key_columns", ())
-        stored = {name: value.to_json() if isinstance(value, Unit) else value for name, value in values.items()}
-        return {**stored, "key_columns": list(columns)} if columns else stored
+        values: dict[str, Any] = encode(self)
+        return values
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"])})
+        spec: Self = decode(value, cls)
+        return spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import noise
+from dpsketch.core.account import Account
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import ApproximateCost, Budget, Guarantee
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.addition import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share, SharedNoise, ShareTerms

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_whole, whole_number
@@ -26,6 +27,7 @@ DEFAULT_SEED = 1
 COUNTERS = "the counters"
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class CountSketchSpec(GridSpec, StoredSpec):
     """All that two CountSketches must share to merge. Public.

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.arrays import Floats
 from dpsketch.bounding import CountedUsers
+from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import hold_whole, real_number, whole_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.class_sums import Extras, HeldSums, PrivateClassSums, calibrate
 from dpsketch.sketches.density.class_waves import Waves

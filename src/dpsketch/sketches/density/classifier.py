@@ -16,10 +16,10 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.arrays import Floats
 from dpsketch.bounding import CountedUsers
+from dpsketch.core.account import Account
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular
 from dpsketch.privacy import Budget, Guarantee, PureCost, Unit, per_record
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.density.calibration import TABLE
 from dpsketch.sketches.density.centre import centre_share_of
 from dpsketch.sketches.density.class_answers import ClassAnswers

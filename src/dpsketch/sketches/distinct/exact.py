@@ -12,29 +12,31 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.arrays import Words
 from dpsketch.bounding import CountedUsers, Cut
+from dpsketch.core.account import Account
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Additive, Law, quietest
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.matching import owned_keys
-from dpsketch.sketches.distinct.private import DistinctRelease, read_number
-from dpsketch.sketches.distinct.spec import calibrate_number
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
+from dpsketch.sketches.distinct.private import DistinctRelease
 from dpsketch.sketches.keyed import KeySetPartial
-from dpsketch.sketches.permit import Calibration, ReleasePreview, Share
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, fingerprint_of, hold_key_columns
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, fingerprint_of, hold_key_columns
 from dpsketch.sketches.weights import OnceSpec
 
 __all__ = ["KEYS", "DistinctSet", "DistinctSetSpec", "PrivateDistinctCount"]
 
 
-KEYS = "the number of keys"
+KEYS = "keys"
 _FEW = 1 << 16  # rows that are worth putting in order with the others
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class DistinctSetSpec(OnceSpec, StoredSpec):
     """All that two exact distinct counts must share to merge. Public.
@@ -63,25 +65,26 @@ class DistinctSetSpec(OnceSpec, StoredSpec):
         """Bytes before anything is counted; eight more for each key, or sixteen for each pair of a user and a key."""
         return 0
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """How far one unit moves the number: by ``max_keys``, which is 1 for a record.
+    def tables(self) -> tuple[Table, ...]:
+        """Return the number of keys, which one unit moves by ``max_keys``, that is 1 for a record."""
+        return (Table(KEYS, (1,), Move.heaped(1, self.unit.max_keys)),)
 
-        Replacing is no worse than adding: both streams have the keys of what they share, and at most so many more.
-        """
-        return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))
+    def laws(self, budget: Budget) -> tuple[Additive]:
+        """Return the quieter of Laplace and Gaussian noise on the number of keys."""
+        return (quietest(budget, self.unit.neighbours, self.tables()[0]),)
 
-    def calibrate(self, budget: Budget) -> Calibration:
-        """Calibrate the noise on the number of keys."""
-        return calibrate_number(budget, Share(KEYS, self.sensitivity))
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release would promise, and its standard error."""
-        calibrated = self.calibrate(Budget(epsilon, delta, rho))
-        error = math.sqrt(calibrated.law(KEYS).variance)
-        return ReleasePreview(calibrated.guarantee(self.unit), error, error)
+        budget = Budget(epsilon, delta, rho)
+        (law,) = self.laws(budget)
+        error = math.sqrt(law.noise.variance)
+        return ReleasePreview(promise(self, Receipt(budget, (law,))), error, error)
 
 
 class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
@@ -188,12 +191,10 @@ class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCo
         self._gather()
 
     def _release(self, budget: Budget, account: Account) -> PrivateDistinctCount:
-        calibrated = self._spec.calibrate(budget)
+        spec = replace(self._spec, key_type=None)
         number = np.array([self._number], np.int64)  # before the charge: what cannot be counted costs nothing
-        permit = self._obtain(calibrated, account)
-        noisy = int(permit.add_noise(number, KEYS)[0])
-        spec, law = replace(self._spec, key_type=None), calibrated.law(KEYS)
-        return PrivateDistinctCount(spec, noisy, law, guarantee=permit.guarantee(), charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        return PrivateDistinctCount(spec, permit.draw_all({KEYS: number}))
 
     def _to_document(self) -> files.Document:
         columns = zip(_columns(self._spec), self._gather().T, strict=True)
@@ -215,23 +216,22 @@ class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCo
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateDistinctCount(DistinctRelease):
-    """A released exact distinct count: public, for ever.
-
-    Attributes
-    ----------
-    spec : DistinctSetSpec
-        The public spec.
-    count : int
-        The noisy number of keys: all that was released.
-    noise : Noise
-        The law of the noise in it.
-    """
+    """A released exact distinct count."""
 
     kind: ClassVar[str] = "distinct-set"
+    spec_type: ClassVar[Any] = DistinctSetSpec
 
     spec: DistinctSetSpec
-    count: int
-    noise: Noise
+
+    @property
+    def count(self) -> int:
+        """The noisy number of keys: all that was released."""
+        return int(self.drawn.table(KEYS)[0])
+
+    @property
+    def noise(self) -> Noise:
+        """The noise in :attr:`count`."""
+        return self.drawn.noise(KEYS)
 
     @property
     def value(self) -> float:
@@ -247,16 +247,6 @@ class PrivateDistinctCount(DistinctRelease):
         """Return an interval for the number of distinct keys."""
         reach = _reach(self.noise, (1 - probability("confidence", confidence)) / 2)
         return float(max(0, self.count - reach)), float(max(0, self.count + reach))
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        return release_document(self, self.spec, {}, count=self.count, noise=self.noise.to_json())
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        drawn = read_number(document, "count", DistinctSetSpec)
-        return cls(*drawn, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _columns(spec: DistinctSetSpec) -> tuple[str, ...]:

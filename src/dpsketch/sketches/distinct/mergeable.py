@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files
 from dpsketch.arrays import Words
-from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Derived, Drawn, Part
+from dpsketch.core.laws import Arrays, Law
+from dpsketch.core.move import Table
+from dpsketch.errors import ReleaseRefused
+from dpsketch.files import Array
 from dpsketch.noise import random_id, random_words
 from dpsketch.normal import normal_quantile
-from dpsketch.numbers import probability
-from dpsketch.privacy import Cost, PureCost, Unit
-from dpsketch.release import combined_guarantee
+from dpsketch.numbers import hold_whole, probability
+from dpsketch.privacy import Cost, Neighbours, PureCost, Unit
 from dpsketch.sketches.distinct.private import DistinctRelease
-from dpsketch.sketches.distinct.spec import LEVELS, DistinctSpec
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
-from dpsketch.sketches.partials import ids_array, stored_ids
+from dpsketch.sketches.distinct.spec import BITS, LEVELS, DistinctSpec
+from dpsketch.sketches.partials import ids_array
 from dpsketch.sketches.specs import refuse_mismatch
 
-__all__ = ["BITS", "Flips", "PrivateDistinctBitmap", "flip_threshold"]
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
 
-
-BITS = "the bits"
+__all__ = ["Coins", "Flips", "MergedFlips", "PrivateDistinctBitmap", "flip_threshold"]
 
 _BITS = np.arange(LEVELS, dtype=np.uint64)
 
@@ -43,12 +46,27 @@ def flip_threshold(epsilon: float, unit: Unit) -> int:
     return min(2**63, math.ceil(inverse * 2**63 * (1 + 2.0**-48)) + 1)
 
 
+@stored
 @dataclass(frozen=True, slots=True)
-class Flips:
+class Flips(Law):
     """Randomised response on every bit: ones become fair coins, zeros ones with probability ``threshold``/2⁶⁴."""
 
+    table: Table
+    neighbours: Neighbours
     threshold: int
-    epsilon: float
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "threshold", low=1, high=2**63)
+
+    @property
+    def name(self) -> str:
+        """The name of the bits."""
+        return self.table.name
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The bits."""
+        return (self.table,)
 
     @property
     def probability(self) -> float:
@@ -60,10 +78,65 @@ class Flips:
         """The mechanism in a phrase."""
         return f"a bitmap whose ones are fair coins and whose zeros are ones with probability {self.probability:.4g}"
 
-    @property
+    def slots(self) -> Mapping[str, Any]:
+        """Return the coins."""
+        return {"coins": Coins(self.threshold)}
+
     def costs(self) -> tuple[Cost, ...]:
-        """What drawing the bits costs."""
-        return (PureCost(self.epsilon),)
+        """Return the loss of the bits that one unit changes, rounded up; :func:`flip_threshold` has the proof."""
+        loss = -math.log(2 * self.probability)
+        if self.neighbours == "replace":
+            loss += math.log(2 - 2 * self.probability)
+        return (PureCost(self.table.move.cells * loss * (1 + 2.0**-49)),)
+
+    def draw(self, state: Words, handle: Handle) -> Arrays:
+        """Return the bitmap with its bits flipped, and a random name by which the release is known."""
+        return {"bitmap": handle.draw("coins", state), "ids": ids_array({random_id()})}
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is a bitmap, and one name."""
+        return are_bits(arrays, self.table) and len(arrays["ids"]) == 1
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class MergedFlips(Derived):
+    """The exclusive or of several bitmaps with flipped bits."""
+
+    flips: tuple[Flips, ...]
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The laws of the bitmaps."""
+        return self.flips
+
+    @property
+    def probability(self) -> float:
+        """The probability with which a bit that is set in no bitmap is a one."""
+        found = 0.0
+        for each in self.flips:
+            found += each.probability - 2 * found * each.probability
+        return found
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is a bitmap, and one name for each that was merged."""
+        return len(self.flips) > 1 and are_bits(arrays, self.flips[0].table) and len(arrays["ids"]) == len(self.flips)
+
+
+def are_bits(arrays: Arrays, table: Table) -> bool:
+    """Say whether these are a bitmap of a table's size and a list of names."""
+    if set(arrays) != {"bitmap", "ids"} or table.shape is None:
+        return False
+    bitmap, ids = arrays["bitmap"], arrays["ids"]
+    good = isinstance(bitmap, np.ndarray) and bitmap.dtype == np.uint64 and bitmap.shape == table.shape[:1]
+    return good and isinstance(ids, list) and len(set(ids)) == len(ids) and all(len(each) == 16 for each in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """The coins that flip bits: a one becomes a one with probability ½, a zero with probability ``threshold``/2⁶⁴."""
+
+    threshold: int
 
     def draw(self, bitmap: Words) -> Words:
         """Return a bitmap with its bits flipped."""
@@ -79,29 +152,28 @@ class Flips:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateDistinctBitmap(DistinctRelease):
-    """A released bitmap: public; merges with others of the same spec into one of the union.
-
-    Attributes
-    ----------
-    spec : DistinctSpec
-        The public spec.
-    bitmap : numpy.ndarray
-        The flipped bits, a word a bucket, read-only.
-    flip : float
-        The probability with which a zero became a one; ones are fair coins.
-    ids : frozenset of str
-        A random name of this release, or those of the releases it was merged of; drawn when it was made, and public.
-    """
+    """A released bitmap, which merges with others of the same spec into one of the union."""
 
     kind: ClassVar[str] = "distinct-bitmap"
+    spec_type: ClassVar[Any] = DistinctSpec
 
     spec: DistinctSpec
-    bitmap: Words
-    flip: float
-    ids: frozenset[str] = field(default_factory=lambda: frozenset({random_id()}))
 
-    def __post_init__(self) -> None:
-        self.bitmap.flags.writeable = False
+    @property
+    def bitmap(self) -> Words:
+        """The flipped bits, one word a bucket."""
+        return cast(Words, self.drawn.parts[BITS].arrays["bitmap"])
+
+    @property
+    def flip(self) -> float:
+        """The probability with which a zero became a one; ones are fair coins."""
+        law: Any = self.drawn.parts[BITS].law
+        return float(law.probability)
+
+    @property
+    def ids(self) -> frozenset[bytes]:
+        """A random name of each release that it was merged of."""
+        return frozenset(cast(list[bytes], self.drawn.parts[BITS].arrays["ids"]))
 
     @property
     def value(self) -> float:
@@ -149,23 +221,7 @@ class PrivateDistinctBitmap(DistinctRelease):
             raise ReleaseRefused(
                 "cannot merge: one release is in both, and the bits that it set would cancel out. Merge each once."
             )
-        stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
-        flip = self.flip + other.flip - 2 * self.flip * other.flip
-        return PrivateDistinctBitmap(
-            self.spec, self.bitmap ^ other.bitmap, flip, self.ids | other.ids, guarantee=stated
-        )
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        return release_document(self, self.spec, {"bitmap": self.bitmap, "ids": ids_array(self.ids)}, flip=self.flip)
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec = DistinctSpec.from_json(document.header["spec"])
-        bitmap, flip = document.arrays["bitmap"], document.header["flip"]
-        known = isinstance(bitmap, np.ndarray) and bitmap.dtype == np.uint64 and bitmap.shape == (spec.buckets,)
-        if not known or not isinstance(flip, float) or not 0 < flip <= 0.5:
-            raise FileRefused("the file's bitmap is not what its spec prescribes.")
-        ids = stored_ids(document, "ids")
-        return cls(spec, np.array(bitmap), flip, ids, guarantee=read_guarantee(document), charge=read_charge(document))
+        receipts = self.drawn.receipts + other.drawn.receipts
+        law = MergedFlips(tuple(law for each in receipts for law in each.laws if isinstance(law, Flips)))
+        arrays: dict[str, Array] = {"bitmap": self.bitmap ^ other.bitmap, "ids": sorted(self.ids | other.ids)}
+        return PrivateDistinctBitmap(self.spec, Drawn.of(self.spec, receipts, {BITS: Part(law, arrays)}))

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, assert_never
+from typing import Any, ClassVar, assert_never
 
-from dpsketch import files
-from dpsketch.errors import FileRefused
-from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_from_json
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability
-from dpsketch.release import NumberRelease
-from dpsketch.sketches.distinct.spec import DistinctSpec
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
-from dpsketch.sketches.specs import StoredSpec, fingerprint_of
+from dpsketch.release import NumberRelease, SketchRelease
+from dpsketch.sketches.distinct.spec import ONES, DistinctSpec
+from dpsketch.sketches.specs import fingerprint_of
 
-if TYPE_CHECKING:
-    from dpsketch.sketches.distinct.exact import DistinctSetSpec
-
-__all__ = ["DistinctRelease", "PrivateDistinct", "read_number"]
-
-SpecT = TypeVar("SpecT", bound=StoredSpec)
+__all__ = ["DistinctRelease", "PrivateDistinct"]
 
 
-class DistinctRelease(NumberRelease):
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctRelease(NumberRelease, SketchRelease):
     """A release that states a number of distinct keys, with an interval."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def spec(self) -> DistinctSpec | DistinctSetSpec:
-            """The public spec."""
 
     @property
     def subject(self) -> str:
@@ -50,23 +35,22 @@ class DistinctRelease(NumberRelease):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateDistinct(DistinctRelease):
-    """A released distinct count: public, for ever.
-
-    Attributes
-    ----------
-    spec : DistinctSpec
-        The public spec.
-    ones : int
-        The noisy number of ones in the bitmap: all that was released.
-    noise : Noise
-        The law of the noise in it.
-    """
+    """A released distinct count."""
 
     kind: ClassVar[str] = "distinct"
+    spec_type: ClassVar[Any] = DistinctSpec
 
     spec: DistinctSpec
-    ones: int
-    noise: Noise
+
+    @property
+    def ones(self) -> int:
+        """The noisy number of ones in the bitmap: all that was released."""
+        return int(self.drawn.table(ONES)[0])
+
+    @property
+    def noise(self) -> Noise:
+        """The noise in :attr:`ones`."""
+        return self.drawn.noise(ONES)
 
     @property
     def value(self) -> float:
@@ -99,21 +83,3 @@ class PrivateDistinct(DistinctRelease):
             return distinct
 
         return end(-1), end(1)
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        return release_document(self, self.spec, {}, ones=self.ones, noise=self.noise.to_json())
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        drawn = read_number(document, "ones", DistinctSpec)
-        return cls(*drawn, guarantee=read_guarantee(document), charge=read_charge(document))
-
-
-def read_number(document: files.Document, name: str, spec: type[SpecT]) -> tuple[SpecT, int, Noise]:
-    """Read the spec of a release, the noisy number that it has under a name, and the law of its noise."""
-    number = document.header[name]
-    if type(number) is not int:
-        raise FileRefused("the file's count is not one that dpsketch writes.")
-    return spec.from_json(document.header["spec"]), number, noise_from_json(document.header["noise"])

@@ -10,17 +10,16 @@ import numpy as np
 from dpsketch import files
 from dpsketch._compiled.distinct import mark
 from dpsketch.bounding import Cut, bound, cut_of_users
+from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.exact import DistinctSet
-from dpsketch.sketches.distinct.mergeable import BITS, Flips, PrivateDistinctBitmap, flip_threshold
+from dpsketch.sketches.distinct.mergeable import Flips, PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
 from dpsketch.sketches.keyed import KeySetPartial
-from dpsketch.sketches.permit import Calibration, Part
 from dpsketch.sketches.specs import fingerprint_of, stated_unit
 
 if TYPE_CHECKING:
@@ -128,13 +127,10 @@ class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
         self._bitmap |= other._bitmap
 
     def _release(self, budget: Budget, account: Account) -> PrivateDistinct:
-        calibrated = self._spec.calibrate(budget)
-        permit = self._obtain(calibrated, account)
-        ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
-        noisy = int(permit.add_noise(ones, ONES)[0])
-        stated = permit.guarantee(caveat=self._counted.caveat)
         spec = replace(self._spec, key_type=None)
-        return PrivateDistinct(spec, noisy, calibrated.law(ONES), guarantee=stated, charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
+        return PrivateDistinct(spec, permit.draw_all({ONES: ones}, caveat=self._counted.caveat))
 
     def release_mergeable(
         self,
@@ -156,15 +152,10 @@ class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
         --------
         At ε = 1 the relative error is about 2.5/√buckets, and about 1.1·√buckets keys where there are few.
         """
-        spent = float(Budget(epsilon, delta).epsilon or 0)
-        flips = Flips(flip_threshold(spent, self._spec.unit), spent)
-        calibrated = Calibration((Part(BITS, flips),), flips.costs, spent, 0.0, None, flips.words)
-        permit = self._obtain(calibrated, self._account(ledger, dataset, part))
-        bitmap = permit.draw(BITS, self._bitmap)
-        stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateDistinctBitmap(
-            replace(self._spec, key_type=None), bitmap, flips.probability, guarantee=stated, charge=permit.charge
-        )
+        spec, spent = replace(self._spec, key_type=None), float(Budget(epsilon, delta).epsilon or 0)
+        flips = Flips(spec.tables()[1], spec.unit.neighbours, flip_threshold(spent, spec.unit))
+        permit = self._pay(spec, (flips,), Budget(spent, 0), self._account(ledger, dataset, part))
+        return PrivateDistinctBitmap(spec, permit.draw_all(self._bitmap, caveat=self._counted.caveat))
 
     def _to_document(self) -> files.Document:
         return files.Document("distinct", True, {"spec": self._spec.to_json()}, {"bitmap": self._bitmap})

@@ -9,22 +9,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Additive, Law, quietest
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
-from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, hold_key_columns
 from dpsketch.sketches.weights import OnceSpec
 
-__all__ = ["DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec", "calibrate_number"]
+__all__ = ["BITS", "DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec"]
 
 DEFAULT_SEED = 1
 LEVELS = 64
-ONES = "the number of ones"
+ONES, BITS = "ones", "bits"
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class DistinctSpec(OnceSpec, StoredSpec):
     """All that two distinct sketches must share to merge. Public.
@@ -61,18 +65,18 @@ class DistinctSpec(OnceSpec, StoredSpec):
         """Bytes of the bitmap. Where the unit is a user, eight more for each user counted."""
         return 8 * self.buckets
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """How far one unit moves the number of ones: by ``max_keys``.
+    def tables(self) -> tuple[Table, ...]:
+        """Return the number of ones, of which C keys set at most C, and the bits themselves."""
+        keys = self.unit.max_keys
+        return Table(ONES, (1,), Move.heaped(1, keys)), Table(BITS, (self.buckets, LEVELS), Move.each(keys, 1))
 
-        Adding C keys sets at most C bits. Replacing is no worse: both streams have the ones of what they share, and at
-        most C more.
-        """
-        return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))
+    def laws(self, budget: Budget) -> tuple[Additive]:
+        """Return the quieter of Laplace and Gaussian noise on the number of ones."""
+        return (quietest(budget, self.unit.neighbours, self.tables()[0]),)
 
-    def calibrate(self, budget: Budget) -> Calibration:
-        """Calibrate the noise on the number of ones."""
-        return calibrate_number(budget, Share(ONES, self.sensitivity))
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
 
     def preview(
         self,
@@ -84,9 +88,10 @@ class DistinctSpec(OnceSpec, StoredSpec):
     ) -> ReleasePreview:
         """Say what a release would promise, and its standard error at a guessed number of ``distinct`` keys."""
         distinct = real_number("distinct", distinct)
-        calibrated = self.calibrate(Budget(epsilon, delta, rho))
-        noise = calibrated.law(ONES)
-        return ReleasePreview(calibrated.guarantee(self.unit), math.sqrt(noise.variance), self.error(distinct, noise))
+        budget = Budget(epsilon, delta, rho)
+        (law,) = self.laws(budget)
+        error = self.error(distinct, law.noise)
+        return ReleasePreview(promise(self, Receipt(budget, (law,))), math.sqrt(law.noise.variance), error)
 
     def ones(self, distinct: float) -> float:
         """Return the mean number of ones after so many distinct keys."""
@@ -116,20 +121,6 @@ class DistinctSpec(OnceSpec, StoredSpec):
     def _log_missed(self) -> npt.NDArray[np.float64]:
         """The logarithm of the probability that a key misses a given bit, for each level."""
         return np.log1p(-np.ldexp(1.0, -np.arange(1, LEVELS + 1)) / self.buckets)
-
-
-def calibrate_number(budget: Budget, number: Share) -> Calibration:
-    """Calibrate the noise on one number.
-
-    For (ε, δ) it is the quieter of discrete Laplace, which is ε-private without a δ, and Gaussian noise.
-    """
-    calibrated = additive(budget, number)
-    match budget.cost:
-        case ApproximateCost(asked, _):
-            pure = additive(Budget(asked, 0), number)
-            return pure if pure.law(number.name).variance <= calibrated.law(number.name).variance else calibrated
-        case PureCost() | ZcdpCost():
-            return calibrated
 
 
 def _root(function: Any) -> float:

@@ -14,9 +14,9 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, codes_of
+from dpsketch.core.account import Account
 from dpsketch.hashing import dictionary_codes, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise, noise_from_json
@@ -63,6 +64,7 @@ class TreeNoise:
         return cls(**{name: noise_from_json(law) for name, law in value.items()})
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class HeavyHittersSpec(GridSpec, StoredSpec):
     """All that two HeavyHitters sketches must share to merge. Public.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Budget, Unit
@@ -21,6 +22,7 @@ _BYTES_A_KEY = 96
 _GUESSED_KEYS = 10_000
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class HistogramSpec(GridSpec, StoredSpec):
     """All that two histograms must share to merge. Public.

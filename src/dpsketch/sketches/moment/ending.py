@@ -7,8 +7,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dpsketch import files
+from dpsketch.core.account import Account
 from dpsketch.privacy import Budget
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.estimators import Estimator
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpsketch import files
 from dpsketch.errors import FileRefused
 from dpsketch.privacy import Guarantee
-from dpsketch.release import NumberRelease
+from dpsketch.release import DrawnRelease, NumberRelease
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
 from dpsketch.sketches.moment.spec import MomentSpec
@@ -22,7 +22,7 @@ __all__ = ["PrivateMoment", "significant"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment(NumberRelease):
+class PrivateMoment(NumberRelease, DrawnRelease):
     """A released moment: public, for ever.
 
     Attributes

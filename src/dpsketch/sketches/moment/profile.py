@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
+from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.release import DrawnRelease, refuse_keys
 from dpsketch.results import Estimates
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.documents import read_charge, read_guarantee
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
 from dpsketch.sketches.moment.ending import EndingSketch

@@ -11,10 +11,10 @@ import numpy as np
 from dpsketch import files
 from dpsketch._compiled.moment import VARIATES_PER_BLOCK
 from dpsketch.bounding import CountedUsers
+from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
 from dpsketch.sketches.moment.batches import Prepared, of_records, of_users
 from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpsketch import files
 from dpsketch._compiled.heavy import add_units
+from dpsketch.core.account import Account
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.quantiles.private import PrivateQuantiles

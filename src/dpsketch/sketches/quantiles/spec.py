@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Self, assert_never
 
 from dpsketch import accounting
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
@@ -32,6 +33,7 @@ _TYPICAL = 1.5
 _MOST_QUANTILES = 4096
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class QuantileSpec(DomainSpec, StoredSpec):
     """All that two sketches of named quantiles must share to merge. Public.

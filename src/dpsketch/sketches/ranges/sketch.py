@@ -12,9 +12,9 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
+from dpsketch.core.account import Account
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.spec import DENSE, TOTAL

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import hold_whole, probability, real_number
@@ -59,6 +60,7 @@ class RankError:
     confidence: float
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class RangeSketchSpec(DomainSpec, StoredSpec):
     """All that two RangeSketches must share to merge. Public.

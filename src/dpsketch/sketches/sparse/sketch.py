@@ -10,10 +10,10 @@ import numpy as np
 from dpsketch import files
 from dpsketch.arrays import Integers, Words
 from dpsketch.bounding import Bounded
+from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.account import Account
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.keyed import WeighedSketch
 from dpsketch.sketches.sparse.entries import Entries

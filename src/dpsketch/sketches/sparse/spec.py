@@ -10,6 +10,7 @@ import numpy as np
 
 from dpsketch._compiled import sparse as kernels
 from dpsketch.arrays import Words
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole
@@ -28,6 +29,7 @@ LARGEST_DOMAIN = 2**64
 LEAST_TEXT_DOMAIN = 2**40
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class SparseHistogramSpec(GridSpec, StoredSpec):
     """All that two sparse histograms must share to merge. Public, and so chosen from public knowledge only.

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_whole
@@ -23,6 +24,7 @@ DEFAULT_SEED = 1
 _BYTES_A_BUCKET = 64
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class VoteHistogramSpec(OnceSpec, StoredSpec):
     """All that two histograms in bounded memory must share to merge. Public.

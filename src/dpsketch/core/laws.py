@@ -1,0 +1,208 @@
+"""What a law is, and the law that most parts follow: additive integer noise on a table."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+import numpy as np
+
+from dpsketch import accounting
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Distance, Table
+from dpsketch.files import Array
+from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
+
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
+
+__all__ = ["Additive", "Arrays", "Law", "Sampler", "additive", "additive_cost", "are_integers", "noise_for", "quietest"]
+
+# The arrays that a law publishes, by name.
+Arrays = Mapping[str, Array]
+
+# A trillionth more noise than needed outweighs every rounding here and in the sum of the shares.
+_MARGIN = 1 + 1e-12
+
+
+class Sampler(Protocol):
+    """A mechanism that draws by itself: a selection, flipped bits, a projection under a secret."""
+
+    def draw(self, *data: Any) -> Any:
+        """Return what may be published of the data. Called by a handle only."""
+
+
+class Law(ABC):
+    """How one part of a release is drawn. A subclass is a frozen dataclass whose fields decide its cost.
+
+    A law never receives a cost, and cannot choose its noise while it draws: it asks a handle for one of its
+    :meth:`slots` by name.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str:
+            """The name of the part, in the release and in its file."""
+
+        @property
+        def neighbours(self) -> Neighbours:
+            """The neighbour relation that its cost is for."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The law in a phrase."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[Table, ...]:
+        """The tables whose moves its cost relies on."""
+
+    @property
+    def pieces(self) -> int:
+        """How many times each slot is drawn at most: once a day in a stream."""
+        return 1
+
+    @abstractmethod
+    def slots(self) -> Mapping[str, Any]:
+        """Return what it draws with, by name: noise, a :class:`Sampler`, or a family of noises by member."""
+
+    @abstractmethod
+    def costs(self) -> tuple[Cost, ...]:
+        """Return what drawing it costs, computed from its fields."""
+
+    @abstractmethod
+    def draw(self, state: Any, handle: Handle) -> Arrays:
+        """Return what is published of a sensitive state."""
+
+    @abstractmethod
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether it may have drawn these arrays: anyone may have written a file."""
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Additive(Law):
+    """Fresh integer noise on every cell of a table.
+
+    Attributes
+    ----------
+    table : Table
+        The table.
+    neighbours : {"add_remove", "replace"}
+        The neighbour relation.
+    noise : Noise
+        The noise of one cell.
+
+    Privacy
+    -------
+    A rounded Gaussian on integers is a rounding of the continuous Gaussian mechanism's output, so that noise of
+    standard deviation σ on a table of L2 distance Δ is a Gaussian mechanism with μ = Δ/σ. Discrete Laplace noise of
+    scale s costs Δ₁/s. Several tables compose: μ² adds up, also if a table depends on what was drawn of another (Dong,
+    Roth and Su 2022), and so does ε.
+    """
+
+    table: Table
+    neighbours: Neighbours
+    noise: Noise
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self.table.name
+
+    @property
+    def words(self) -> str:
+        """The noise in a phrase."""
+        return self.noise.words
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The only table."""
+        return (self.table,)
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise."""
+        return {"noise": self.noise}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return Δ₂/σ for Gaussian noise, Δ₁/scale for Laplace noise."""
+        return (additive_cost(self.noise, self.table.between(self.neighbours)),)
+
+    def draw(self, state: Mapping[str, Any], handle: Handle) -> Arrays:
+        """Return the table of this name with noise."""
+        return {"table": handle.add(state[self.table.name], "noise")}
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is one array of integers, of the table's shape."""
+        return set(arrays) == {"table"} and are_integers(arrays, "table", self.table.shape)
+
+
+def are_integers(arrays: Arrays, name: str, shape: tuple[int, ...] | None) -> bool:
+    """Say whether an array of a part holds signed integers and has a shape, without making it wide."""
+    narrow = getattr(arrays, "narrow", arrays.get)
+    array = narrow(name)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or shape not in (None, array.shape):
+        return False
+    return array.dtype != np.uint64 or not array.size or int(array.max()) < 2**63
+
+
+def additive_cost(noise: Noise, distance: Distance) -> Cost:
+    """Return what noise on tables that lie so far apart costs."""
+    match noise:
+        case RoundedGaussian(sigma):
+            return GaussianCost(distance.l2 / sigma)
+        case DiscreteLaplace(epsilon, sensitivity):
+            return PureCost(epsilon * distance.l1 / sensitivity)
+        case never:
+            assert_never(never)
+
+
+def additive(budget: Budget, neighbours: Neighbours, shares: Mapping[Table, float]) -> tuple[Additive, ...]:
+    """Return the least noise on tables that are released together, each with a share of one budget.
+
+    Parameters
+    ----------
+    budget : Budget
+        (ε, δ) with δ > 0 gives rounded Gaussian noise by the analytic calibration (Balle and Wang 2018), (ε, 0)
+        discrete Laplace noise, ρ rounded Gaussian noise.
+    neighbours : {"add_remove", "replace"}
+        The neighbour relation.
+    shares : mapping of Table to float
+        Each table's share of μ² for Gaussian noise, of ε for Laplace noise; together at most 1.
+    """
+    return tuple(
+        Additive(table, neighbours, noise_for(budget, table.between(neighbours), share))
+        for table, share in shares.items()
+    )
+
+
+def quietest(budget: Budget, neighbours: Neighbours, table: Table) -> Additive:
+    """Return noise on one table: of Laplace and Gaussian noise the one with the smaller variance."""
+    found = additive(budget, neighbours, {table: 1.0})
+    if isinstance(budget.cost, ApproximateCost):
+        found += additive(Budget(budget.cost.epsilon, 0.0), neighbours, {table: 1.0})
+    return min(reversed(found), key=lambda law: law.noise.variance)
+
+
+def noise_for(budget: Budget, distance: Distance, share: float = 1.0) -> Noise:
+    """Return the least noise that a share of a budget allows on tables that lie so far apart; σ is rounded up."""
+    match budget.cost:
+        case PureCost(epsilon):
+            return DiscreteLaplace(epsilon if share == 1 else epsilon * share / _MARGIN, distance.l1)
+        case ApproximateCost(epsilon, delta):
+            mu = accounting.gaussian_mu(epsilon, delta)
+        case ZcdpCost(rho):
+            mu = accounting.zcdp_mu(rho)
+        case never:
+            assert_never(never)
+    if share == 1:
+        return RoundedGaussian(math.nextafter(distance.l2 / mu, math.inf))
+    return RoundedGaussian(distance.l2 / (mu * math.sqrt(share)) * _MARGIN)

@@ -1,0 +1,357 @@
+"""A kind that does something wrong is refused: each test writes a kind, or a law, for one wrong thing.
+
+The core promises that no kind can print a guarantee that its draws do not have. Wrong numbers in a kind's own tables
+are found by ``test_moves``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.core.account import Account
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise, read_release, release_document
+from dpsketch.core.laws import Additive, Arrays, Law, additive
+from dpsketch.core.move import Move, Table
+from dpsketch.core.permit import Handle, Permit
+from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.privacy import Budget, Cost, GaussianCost, Neighbours, PureCost, Unit
+
+BUDGETS = [Budget(1.0, 1e-6), Budget(1.0, 0), Budget(rho=0.1)]
+ASKED = BUDGETS[0]
+
+
+@stored
+@dataclass(frozen=True)
+class TwoTables:
+    """The public spec of a kind with two tables."""
+
+    unit: Unit
+
+    def tables(self) -> tuple[Table, ...]:
+        return Table("left", (2, 3), Move.each(2, 1, signed=True)), Table("right", (4,), Move.heaped(3, 3))
+
+    def laws(self, budget: Budget) -> tuple[Law, ...]:
+        left, right = self.tables()
+        return additive(budget, self.unit.neighbours, {left: 0.25, right: 0.75})
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        return "two tables"
+
+
+KIND = TwoTables(dps.per_record())
+STATE = {"left": np.zeros((2, 3), np.int64), "right": np.zeros(4, np.int64)}
+
+
+def paid(*laws: Law, asked: Budget = ASKED, kind: Any = KIND) -> Permit:
+    return Permit.pay(kind, laws or kind.laws(asked), asked, Account(), note="a test")
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Wrong(Additive):
+    """A law that draws in a wrong way."""
+
+    way: str = "right"
+
+    def draw(self, state: Mapping[str, Any], handle: Handle) -> Arrays:
+        table = state[self.table.name]
+        match self.way:
+            case "twice":
+                handle.add(table, "noise")
+                return {"table": handle.add(table, "noise")}
+            case "in two pieces":
+                handle.add(table, "noise", piece=1)
+                return {"table": handle.add(table, "noise", piece=2)}
+            case "another slot":
+                return {"table": handle.add(table, "quieter")}
+            case "a member of no family":
+                return {"table": handle.add(table, "noise", member=3)}
+            case "not at all":
+                return {"table": table}
+        return {"table": handle.add(table, "noise")}
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Chosen(Law):
+    """Noise that is chosen by an earlier part: a family of two, of which the wider one is for two cells."""
+
+    table: Table
+    neighbours: Neighbours
+    member: int
+
+    name = "chosen"
+    words = "noise of a family"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.table,)
+
+    def slots(self) -> Mapping[str, Any]:
+        return {"noise": {1: DiscreteLaplace(1.0, 3), 2: DiscreteLaplace(1.0, 6)}}
+
+    def costs(self) -> tuple[Cost, ...]:
+        return (PureCost(1.0),)
+
+    def draw(self, state: Mapping[str, Any], handle: Handle) -> Arrays:
+        return {"table": handle.add(state[self.table.name], "noise", member=self.member)}
+
+    def fits(self, arrays: Arrays) -> bool:
+        return True
+
+
+def wrong(way: str) -> Wrong:
+    law = KIND.laws(ASKED)[0]
+    assert isinstance(law, Additive)
+    return Wrong(law.table, law.neighbours, law.noise, way)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_the_guarantee_is_composed_from_what_was_drawn(budget: Budget) -> None:
+    drawn = paid(asked=budget).draw_all(STATE)
+    assert drawn.guarantee.epsilon == pytest.approx(
+        budget.epsilon or dps.accounting.compose(drawn.guarantee.costs, delta=1e-6)
+    )
+    costs = [cost for law in KIND.laws(budget) for cost in law.costs()]
+    (charged,) = drawn.guarantee.costs
+    if isinstance(charged, GaussianCost):
+        assert charged.mu**2 == pytest.approx(sum(cost.mu**2 for cost in costs))
+    else:
+        assert charged.epsilon == pytest.approx(sum(cost.epsilon for cost in costs))
+    assert drawn.guarantee.holds
+
+
+def test_noise_is_not_drawn_before_it_is_paid_for() -> None:
+    with pytest.raises(ReleaseRefused, match="paid for"):
+        Permit()
+    with pytest.raises(ReleaseRefused, match="paid for"):
+        Handle()
+
+
+def test_nothing_is_drawn_that_the_ledger_refuses(tmp_path: Path) -> None:
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("web", epsilon=0.5, delta=1e-6, unit=KIND.unit)
+    with pytest.raises(BudgetExceeded):
+        Permit.pay(KIND, KIND.laws(ASKED), ASKED, Account(ledger, "web"), note="a test")
+
+
+def test_a_law_is_drawn_once() -> None:
+    permit = paid()
+    permit.draw_all(STATE)
+    with pytest.raises(ReleaseRefused, match="drawn before"):
+        permit.draw(permit.laws[0], STATE)
+
+
+@pytest.mark.parametrize("way", ["twice", "in two pieces"])
+def test_a_law_does_not_draw_its_noise_twice(way: str) -> None:
+    law = wrong(way)
+    with pytest.raises(ReleaseRefused, match="drawn before"):
+        paid(law).draw(law, STATE)
+
+
+def test_a_law_that_was_not_paid_for_is_not_drawn() -> None:
+    permit = paid()
+    first = permit.laws[0]
+    assert isinstance(first, Additive)
+    with pytest.raises(ReleaseRefused, match="not paid for"):
+        permit.draw(replace(first, noise=RoundedGaussian(0.1)), STATE)
+
+
+def test_a_law_does_not_draw_other_noise_than_it_states() -> None:
+    law = wrong("another slot")
+    with pytest.raises(ReleaseRefused, match="no slot"):
+        paid(law).draw(law, STATE)
+    law = wrong("a member of no family")
+    with pytest.raises(ReleaseRefused, match="no family"):
+        paid(law).draw(law, STATE)
+
+
+def test_a_bound_outside_the_family_is_not_drawn() -> None:
+    table = KIND.tables()[1]
+    for member in (1, 2):
+        law = Chosen(table, "add_remove", member)
+        paid(law, asked=Budget(1.0, 0)).draw_all(STATE)
+    law = Chosen(table, "add_remove", 3)
+    with pytest.raises(ReleaseRefused, match="no such member"):
+        paid(law, asked=Budget(1.0, 0)).draw_all(STATE)
+
+
+def test_a_law_that_draws_nothing_promises_nothing() -> None:
+    law = wrong("not at all")
+    with pytest.raises(ReleaseRefused, match="not drawn"):
+        paid(law).draw_all(STATE)
+
+
+def test_a_forgotten_part_promises_nothing() -> None:
+    permit = paid()
+    left = permit.draw(permit.laws[0], STATE)
+    with pytest.raises(ReleaseRefused, match="not drawn"):
+        permit.guarantee()
+    with pytest.raises(ReleaseRefused, match="a part for each"):
+        permit.drawn({"left": left})
+
+
+def test_a_cost_cannot_be_stated() -> None:
+    """No law takes a cost, and half the noise costs twice as much."""
+    law = KIND.laws(ASKED)[0]
+    assert isinstance(law, Additive)
+    with pytest.raises(TypeError):
+        Additive(law.table, law.neighbours, law.noise, costs=(PureCost(0.1),))  # type: ignore[call-arg]
+    assert isinstance(law.noise, RoundedGaussian)
+    quieter = replace(law, noise=RoundedGaussian(law.noise.sigma / 2))
+    assert quieter.costs()[0].mu == pytest.approx(2 * law.costs()[0].mu)  # type: ignore[union-attr]
+    with pytest.raises(ReleaseRefused, match="cost more"):
+        paid(quieter, KIND.laws(ASKED)[1])
+
+
+def test_a_law_for_a_lighter_table_or_another_relation_is_refused() -> None:
+    law = KIND.laws(ASKED)[0]
+    assert isinstance(law, Additive)
+    lighter = replace(law, table=replace(law.table, move=Move.each(1, 1, signed=True)))
+    with pytest.raises(ReleaseRefused, match="another table"):
+        paid(lighter)
+    with pytest.raises(ReleaseRefused, match="another neighbour relation"):
+        paid(law, kind=TwoTables(dps.per_record(neighbours="replace")))
+
+
+def test_two_laws_of_one_name_are_refused() -> None:
+    law = KIND.laws(ASKED)[0]
+    with pytest.raises(ReleaseRefused, match="name of its own"):
+        paid(law, law)
+
+
+def test_a_draw_from_a_seed_is_never_a_guarantee() -> None:
+    with seeded_noise_for_tests_only(1):
+        drawn = paid().draw_all(STATE)
+    assert not drawn.guarantee.holds
+
+
+def test_an_interrupted_draw_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    permit = paid()
+    with monkeypatch.context() as patch:
+        patch.setattr(RoundedGaussian, "sample", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            permit.draw(permit.laws[0], STATE)
+    with pytest.raises(ReleaseRefused, match="drawn before"):
+        permit.draw(permit.laws[0], STATE)
+
+
+def written() -> files.Document:
+    return release_document("two", KIND, paid().draw_all(STATE))
+
+
+def test_a_file_comes_back_with_the_same_guarantee() -> None:
+    document = files.decode(files.encode(written()), allow_sensitive=False)
+    spec, drawn = read_release(document, TwoTables)
+    assert spec == KIND
+    assert drawn.guarantee == promise(KIND, Receipt(ASKED, KIND.laws(ASKED)))
+    assert np.array_equal(drawn.table("left"), written().arrays["left__table"]) or drawn.table("left").shape == (2, 3)
+
+
+FORGERIES: dict[str, Any] = {
+    "less noise": lambda header: header["receipts"][0]["laws"][0]["noise"].update(sigma=0.1),
+    "a lighter table": lambda header: header["receipts"][0]["laws"][0]["table"]["move"].update(squared=1),
+    "another relation": lambda header: header["receipts"][0]["laws"][0].update(neighbours="replace"),
+    "another unit": lambda header: header["spec"]["unit"].update(neighbours="replace"),
+    "a smaller ε": lambda header: header["receipts"][0]["asked"].update(epsilon=0.5),
+    "a smaller ε in words": lambda header: header["guarantee"].update(epsilon=0.5),
+    "a cost": lambda header: header["receipts"][0]["laws"][0].update(costs=[]),
+    "a law of another class": lambda header: header["receipts"][0]["laws"][0].update(type="Unit"),
+    "no law": lambda header: header["receipts"][0].update(laws=[]),
+    "one law less": lambda header: header["receipts"][0]["laws"].pop(),
+    "a law twice": lambda header: header["receipts"][0]["laws"].append(header["receipts"][0]["laws"][0]),
+    "no receipt": lambda header: header.update(receipts=[]),
+    "an unknown class": lambda header: header["spec"].update(type="Nothing"),
+    "noise that is no number": lambda header: header["receipts"][0]["laws"][0]["noise"].update(sigma="much"),
+    "a derived part of no law": lambda header: header["derived"].update(left=header["spec"]),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_law_is_refused(forgery: str) -> None:
+    import json
+
+    document = written()
+    header = json.loads(json.dumps(document.header))
+    FORGERIES[forgery](header)
+    with pytest.raises(FileRefused):
+        read_release(replace(document, header=header), TwoTables)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"left__table": np.zeros((2, 3), np.int64)},
+        {"left__table": np.zeros((3, 2), np.int64), "right__table": np.zeros(4, np.int64)},
+        {"left__table": np.zeros((2, 3)), "right__table": np.zeros(4, np.int64)},
+        {"left__table": np.full((2, 3), 2**63, np.uint64), "right__table": np.zeros(4, np.int64)},
+        {"left__table": np.zeros((2, 3), np.int64), "right__table": np.zeros(4, np.int64), "more": np.zeros(1)},
+    ],
+)
+def test_arrays_that_no_law_drew_are_refused(arrays: dict[str, Any]) -> None:
+    with pytest.raises(FileRefused):
+        read_release(replace(written(), arrays=arrays), TwoTables)
+
+
+# Moves.
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_neighbours_differ_by_no_more_than_follows_from_a_move(signed: bool) -> None:
+    """All pairs of contributions of a small table, against the bound; the bound is reached."""
+    values = range(-2, 3) if signed else range(3)
+    units = [np.array([a, b, c]) for a in values for b in values for c in values]
+    move = Move(3, 5, 2, 2, signed)
+    units = [unit for unit in units if move.admits(unit)]
+    apart = move.between("replace")
+    differences = [first - second for first in units for second in units]
+    assert max(int(np.abs(each).sum()) for each in differences) <= apart.l1
+    assert max(int((each**2).sum()) for each in differences) <= apart.squared
+    assert max(int(np.abs(each).max()) for each in differences) <= apart.most
+    assert max(int(np.count_nonzero(each)) for each in differences) <= apart.cells
+    if signed:
+        assert max(int((each**2).sum()) for each in differences) == apart.squared
+
+
+def test_one_cell_that_never_decreases_moves_once() -> None:
+    move = Move.heaped(1, 7)
+    assert move.between("replace", one_cell=True) == move.between("add_remove")
+    assert move.between("replace").squared == 2 * 49
+    signed = Move.heaped(1, 7, signed=True)
+    assert signed.between("replace", one_cell=True).squared == 4 * 49
+
+
+@pytest.mark.parametrize(
+    ("contribution", "admitted"),
+    [
+        ([1, 1, 0], True),
+        ([2, 0, 0], True),
+        ([1, 1, 1], False),
+        ([3, 0, 0], False),
+        ([2, 1, 0], True),
+        ([-1, 0, 0], False),
+    ],
+)
+def test_a_contribution_is_held_to_its_move(contribution: list[int], admitted: bool) -> None:
+    assert Move(3, 5, 2, 2).admits(np.array(contribution)) is admitted
+
+
+def test_a_move_is_whole() -> None:
+    with pytest.raises(InvalidInput):
+        Move(0, 1, 1, 1)
+    with pytest.raises(InvalidInput):
+        Move(1.5, 1, 1, 1)  # type: ignore[arg-type]
