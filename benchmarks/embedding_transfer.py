@@ -31,9 +31,9 @@ from benchmarks import page
 from benchmarks.embedding_rivals import DELTA
 from benchmarks.embeddings import NAMES, PAGE, load
 from dpsketch.arrays import Floats
+from dpsketch.core.account import Account
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
-from dpsketch.core.account import Account
 from dpsketch.sketches.density import class_passes, class_sums
 from dpsketch.sketches.density.class_sums import Extras, HeldSums, PrivateClassSums, calibrate
 from dpsketch.sketches.density.class_waves import Waves

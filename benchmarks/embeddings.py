@@ -36,8 +36,8 @@ from benchmarks.embedding_rivals import (
     gradient_descent,
     locality_sensitive_quantisation,
 )
-from dpsketch.privacy import Budget
 from dpsketch.core.account import Account
+from dpsketch.privacy import Budget
 from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
 from dpsketch.sketches.density.class_sums import Extras
 from dpsketch.sketches.density.embedding import embedding_map

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-import dpsketch as dps
 from benchmarks.coverage.measuring import RELEASES, Answer, Case
 from dpsketch import local
 
@@ -97,23 +96,6 @@ def mining() -> Iterator[Case]:
     yield Case("SVIM", f"{PEOPLE:,} people, {ITEMS} keys each, ε = 4", BUDGET, RELEASES, trial)
 
 
-def tables(delta: float) -> Iterator[Case]:
-    def trial(seed: int) -> Iterator[Answer]:
-        protocol = dps.LocalCountSketch(
-            rows=3, width=32, max_keys=2, key_type="int", epsilon=8.0, delta=delta, seed=seed
-        )
-        held = np.random.default_rng(seed).integers(0, 10, (300, 1)) + np.array([0, 10])
-        collector = protocol.collector()
-        for keys in held:
-            collector.add(protocol.report(keys))
-        truth = np.bincount(held.ravel(), minlength=100)
-        yield Answer.of("estimate", truth, collector.collected().estimate(np.arange(100)))
-
-    yield Case(
-        "LocalCountSketch", "300 people, 2 keys each, ε = 8", "δ > 0" if delta else "δ = 0", RELEASES // 5, trial
-    )
-
-
 def cases() -> Iterator[Case]:
     """All cases of this family."""
     for name, protocol in SETS.items():
@@ -123,5 +105,3 @@ def cases() -> Iterator[Case]:
     yield from sizes()
     yield from strings()
     yield from mining()
-    for delta in (1e-6, 0.0):
-        yield from tables(delta)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from dpsketch.sketches.continual.sketch import ContinualSketch as ContinualSketch
     from dpsketch.sketches.countsketch import ContinualCountSketch as ContinualCountSketch
     from dpsketch.sketches.countsketch import CountSketch as CountSketch
-    from dpsketch.sketches.countsketch import LocalCountSketch as LocalCountSketch
     from dpsketch.sketches.countsketch import PanPrivateCountSketch as PanPrivateCountSketch
     from dpsketch.sketches.countsketch import PrivateCountSketch as PrivateCountSketch
     from dpsketch.sketches.countsketch import Share as Share
@@ -95,7 +94,6 @@ __all__ = [
     "InvalidInput",
     "Ledger",
     "LedgerError",
-    "LocalCountSketch",
     "MomentProfile",
     "MomentSketch",
     "MomentSketchAsPublished",
@@ -161,8 +159,7 @@ if not TYPE_CHECKING:
             "sketches.continual.series": "PrivateSeries",
             "sketches.continual.sketch": "ContinualSketch",
             "sketches.countsketch": (
-                "ContinualCountSketch CountSketch LocalCountSketch PanPrivateCountSketch "
-                "PrivateCountSketch Share merge_releases"
+                "ContinualCountSketch CountSketch PanPrivateCountSketch PrivateCountSketch Share merge_releases"
             ),
             "sketches.density": "DensityClassifier DensitySketch PrivateDensity",
             "sketches.distinct": (

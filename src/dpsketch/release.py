@@ -243,7 +243,7 @@ class NumberRelease(Release):
         return plots.bars(statement(self.subject, self.value, self.interval(), 0.95), words)
 
 
-class KeyedRelease(DrawnRelease):
+class KeyedRelease(Release):
     """A release that is asked about keys."""
 
     __slots__ = ()

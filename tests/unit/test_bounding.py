@@ -18,7 +18,8 @@ from dpsketch._compiled import bounding as kernels
 from dpsketch.bounding import Bounded, CountedUsers, bound, point_fingerprints
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
+from dpsketch.core.move import sqrt_up
+from dpsketch.sketches.countsketch.clipping import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
 from sensitive import everything

@@ -21,12 +21,11 @@ from dpsketch.sketches.countsketch import (
     PanPrivateCountSketch,
     PrivateCountSketch,
 )
-from dpsketch.sketches.countsketch.local_model import LocalCountSketch
 from dpsketch.sketches.countsketch.parties import merge_releases
 from dpsketch.sketches.countsketch.shares import Share
 
 __all__ = [
-    "continual", "count_min", "local_report", "pan_private", "record", "record_rho", "record_user_as_record",
+    "continual", "count_min", "pan_private", "record", "record_rho", "record_user_as_record",
     "replaced", "shares", "user", "user_pure", "worst_user_keys",
 ]  # fmt: skip
 
@@ -134,28 +133,6 @@ def record_user_as_record(noise: float = 1.0) -> Mechanism:
     sketches = empty, _records([1, 2, *keys], rows=3)
     return additive(
         "counts-user-taken-as-record", "a user added, as if a record", sketches, _parts, Budget.gaussian(noise)
-    )
-
-
-def local_report(noise: float = 1.0) -> Mechanism:
-    """One person's noisy sketch: two people whose keys share cells, with opposite signs."""
-    budget = Budget.gaussian(noise)
-
-    def protocol(asked: Asked) -> LocalCountSketch:
-        return LocalCountSketch(rows=3, width=2, max_keys=4, key_type="int", seed=SEED, **asked)
-
-    drawn = protocol(budget.spent)
-    keys = worst_user_keys(drawn.spec, 4)
-    opposite = worst_user_keys(drawn.spec, 4, opposite_to=keys[0])
-    bare = protocol(Asked(epsilon=1e6, delta=1e-6))
-    moved = (bare.report(opposite) - bare.report(keys)).ravel().astype(np.float64)
-    return Mechanism(
-        "counts-local",
-        "a person whose keys are in the cells of the other's, with opposite signs",
-        claim_of(protocol(budget.claimed).guarantee),
-        repeated(lambda: drawn.report(keys).ravel()),
-        repeated(lambda: drawn.report(opposite).ravel()),
-        {"likelihood ratio": known(lambda tables: tables @ moved), "learned": linear_discriminant},
     )
 
 

@@ -17,7 +17,6 @@ from dpsketch.privacy import Neighbours, Unit
 from dpsketch.sketches.comparison import CountMinForComparison
 from dpsketch.sketches.continual.choice import DesignName
 from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
-from dpsketch.sketches.countsketch.local_model import LocalCountSketch
 from dpsketch.sketches.countsketch.parties import merge_releases
 from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.distinct import DistinctSet, DistinctSketch
@@ -82,7 +81,7 @@ def _share(unit: Unit, records: Records) -> Release:
 
     def release(asked: Any) -> Shown:
         made = sketch.release(**asked, share=Share(2, 1.0, 0))
-        grid = made.spec.grid
+        grid = made.step
         return Shown(
             made.table.ravel() * grid, made.guarantee, [(made.table.size, grid * math.sqrt(made.noise[0].variance))]
         )
@@ -96,7 +95,7 @@ def _merged(unit: Unit, records: Records) -> Release:
 
     def release(asked: Any) -> Shown:
         shares = [sketch.release(**asked, share=Share(4, 0.5, party)) for party, sketch in enumerate(parties)]
-        together, grid = shares[0].table + shares[1].table, shares[0].spec.grid
+        together, grid = shares[0].table + shares[1].table, shares[0].step
         spread = grid * math.sqrt(2 * shares[0].noise[0].variance)
         return Shown(
             together.ravel() * grid,
@@ -111,19 +110,6 @@ def _count_min(unit: Unit, records: Records) -> Release:
     sketch = CountMinForComparison(rows=3, width=4, unit=unit, seed=SEED)
     sketch.update([key for key, _, _ in records])
     return released(sketch, lambda made: [(made.table, made.noise)])
-
-
-def _report(unit: Unit, records: Records) -> Release:
-    """Report, by themselves, what one person holds."""
-    keys, weights = [key for key, _, _ in records], [weight for _, _, weight in records]
-
-    def release(asked: Any) -> Shown:
-        protocol = LocalCountSketch(
-            rows=3, width=2, max_keys=unit.max_keys, max_weight=unit.max_weight, key_type="int", seed=SEED, **asked
-        )
-        return shown(protocol.guarantee, (protocol.report(keys, weights=weights), protocol.noise))
-
-    return release
 
 
 def _heavy(unit: Unit, records: Records) -> Release:
@@ -234,11 +220,6 @@ _NO_USERS = "hiding a user would take state for each user, so that users are ref
 KINDS: dict[str, Kind] = {
     "counts": Kind(_counts, keys=400),
     "counts-rho": Kind(_zero_concentrated, laws=("gaussian",)),
-    "counts-local": Kind(
-        _report, levels=("user",), relations=("replace",), rest=[],
-        absent={"first": "a report is of one person alone"},
-        refused="a report is of a person, all of whose keys may be replaced",
-    ),
     "count-min": Kind(
         _count_min, levels=("record",), weight=1.0, absent={"clipped": "its records all weigh 1"},
         refused="it is kept for comparison, and takes records alone",

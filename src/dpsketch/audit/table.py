@@ -27,7 +27,6 @@ SHIPPED: dict[str, Callable[..., Mechanism]] = {
     "counts-replace-laplace": partial(counts.replaced, "laplace"),
     "counts-user": counts.user,
     "counts-user-laplace": counts.user_pure,
-    "counts-local": counts.local_report,
     "count-min": counts.count_min,
     "pan-private-before": partial(counts.pan_private, "before"),
     "pan-private-after": partial(counts.pan_private, "after"),

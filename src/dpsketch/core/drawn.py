@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from dpsketch import accounting, files
 from dpsketch.core.codec import decode, encode, stored
-from dpsketch.core.laws import Additive, Arrays, Law
+from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
@@ -151,10 +151,10 @@ class Drawn:
         return self.parts[name].arrays["table"]
 
     def noise(self, name: str) -> Noise:
-        """Return the noise in one cell of an additive part."""
-        law = self.parts[name].law
-        assert isinstance(law, Additive)
-        return law.noise
+        """Return the noise in one cell of a table."""
+        law: Any = self.parts[name].law
+        noise: Noise = law.noise
+        return noise
 
 
 def composed(laws: Iterable[Law]) -> tuple[Cost, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsketch import accounting
 from dpsketch.core.codec import stored
-from dpsketch.core.move import Distance, Table
+from dpsketch.core.move import Distance, Sensitivity, Table
 from dpsketch.files import Array
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
@@ -65,9 +65,8 @@ class Law(ABC):
     def tables(self) -> tuple[Table, ...]:
         """The tables whose moves its cost relies on."""
 
-    @property
-    def pieces(self) -> int:
-        """How many times each slot is drawn at most: once a day in a stream."""
+    def pieces(self, slot: str) -> int:
+        """Return how many times a slot is drawn at most: once, or once a day in a stream."""
         return 1
 
     @abstractmethod
@@ -136,7 +135,7 @@ class Additive(Law):
         """Return Δ₂/σ for Gaussian noise, Δ₁/scale for Laplace noise."""
         return (additive_cost(self.noise, self.table.between(self.neighbours)),)
 
-    def draw(self, state: Mapping[str, Any], handle: Handle) -> Arrays:
+    def draw(self, state: Any, handle: Handle) -> Arrays:
         """Return the table of this name with noise."""
         return {"table": handle.add(state[self.table.name], "noise")}
 
@@ -154,7 +153,7 @@ def are_integers(arrays: Arrays, name: str, shape: tuple[int, ...] | None) -> bo
     return array.dtype != np.uint64 or not array.size or int(array.max()) < 2**63
 
 
-def additive_cost(noise: Noise, distance: Distance) -> Cost:
+def additive_cost(noise: Noise, distance: Distance | Sensitivity) -> Cost:
     """Return what noise on tables that lie so far apart costs."""
     match noise:
         case RoundedGaussian(sigma):
@@ -192,7 +191,7 @@ def quietest(budget: Budget, neighbours: Neighbours, table: Table) -> Additive:
     return min(reversed(found), key=lambda law: law.noise.variance)
 
 
-def noise_for(budget: Budget, distance: Distance, share: float = 1.0) -> Noise:
+def noise_for(budget: Budget, distance: Distance | Sensitivity, share: float = 1.0) -> Noise:
     """Return the least noise that a share of a budget allows on tables that lie so far apart; σ is rounded up."""
     match budget.cost:
         case PureCost(epsilon):

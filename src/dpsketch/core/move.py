@@ -12,10 +12,10 @@ import numpy as np
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import hold_whole
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Neighbours
 
-__all__ = ["Distance", "Move", "Table", "sqrt_up"]
+__all__ = ["Distance", "Move", "Sensitivity", "Table", "sqrt_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,27 @@ class Distance:
     def l2(self) -> float:
         """The L2 norm, rounded up."""
         return sqrt_up(self.squared)
+
+    def scaled(self, times: int) -> Distance:
+        """Return the distance of tables that are multiplied by a whole number."""
+        return Distance(times * self.l1, times**2 * self.squared, self.cells, times * self.most)
+
+    def beside(self, other: Distance) -> Distance:
+        """Return the distance of two tables together."""
+        cells, most = self.cells + other.cells, max(self.most, other.most)
+        return Distance(self.l1 + other.l1, self.squared + other.squared, cells, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far all that a stream publishes of two neighbouring datasets lies apart: L1 and L2 norms, upper bounds."""
+
+    l1: int
+    l2: float
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "l1", low=0)
+        hold_real(self, "l2")
 
 
 @stored

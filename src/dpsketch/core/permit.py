@@ -117,7 +117,7 @@ class Permit:
         """
         if self._laws.get(law.name) != law:
             raise ReleaseRefused(f"{law.name}: this law was not paid for, and must not be drawn.")
-        before = {slot: len(self._pieces(law, slot)) for slot in law.slots()}
+        before = {slot: len(self._pieces(law, slot)) for slot in law.slots() if law.pieces(slot) == 1}
         found = law.draw(state, Handle._of(self, law))
         for slot, count in before.items():
             if len(self._pieces(law, slot)) == count:
@@ -128,13 +128,17 @@ class Permit:
         """Return what was paid for and drawn so far."""
         return Receipt(self._receipt.asked, self.laws, caveat, not self._for_tests, self.charge)
 
+    def promised(self, *, caveat: str | None = None) -> Guarantee:
+        """Return what the laws come to once all of them are drawn, as a stream states it before its last day."""
+        return promise(self._plan, self.receipt(caveat=caveat))
+
     def guarantee(self, *, caveat: str | None = None) -> Guarantee:
         """Return what the laws come to; refuse as long as a slot of one was never drawn."""
         for law in self.laws:
             for slot in law.slots():
                 if not self._pieces(law, slot):
                     raise ReleaseRefused(f"{law.name}: {slot} was not drawn, and nothing can be promised without.")
-        return promise(self._plan, self.receipt(caveat=caveat))
+        return self.promised(caveat=caveat)
 
     def drawn(self, parts: Mapping[str, Arrays], *, caveat: str | None = None) -> Drawn:
         """Return what was drawn as a release: every law has a part, and every part a law."""
@@ -153,7 +157,7 @@ class Permit:
         if declared is None:
             raise ReleaseRefused(f"{law.name} has no slot {slot}: what was not paid for is not drawn.")
         pieces = self._pieces(law, slot)
-        if piece in pieces or len(pieces) >= law.pieces:
+        if piece in pieces or len(pieces) >= law.pieces(slot):
             raise ReleaseRefused(f"{law.name}: {slot} was drawn before. It was paid for once, and is drawn once.")
         if isinstance(declared, Mapping):
             if member not in declared:

@@ -19,7 +19,7 @@ from dpsketch.plan.values import Amount, Guess, Proposal, Shape
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch import CountSketch
 from dpsketch.sketches.countsketch.prediction import Prediction
-from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
+from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.heavy.predict import CellLaw
 from dpsketch.sketches.heavy.predict import Prediction as SearchPrediction
@@ -71,7 +71,7 @@ def _count_error(amount: Amount, counts: Floats) -> Callable[[Table], float]:
 
     def error(table: Table) -> float:
         spec = CountSketchSpec(table.rows, table.width, amount.unit)
-        noise = spec.calibrate(Budget(**amount.budget)).law(COUNTERS)
+        noise = spec.laws(Budget(**amount.budget))[0].noise
         law = CellLaw.of(noise, spec.grid, counts, table.width)
         many = law.error / math.sqrt(table.rows)
         return many if table.rows > _FEW_ROWS else max(many, _median_error(law, table.rows))
@@ -139,8 +139,8 @@ def plan_heavy(
         return spec_of(table).predict(threshold=asked, counts=counts, **amount.budget)
 
     smallest = spec_of(Table(_ROWS[2], WIDTHS[0]))
-    dense = smallest.memory - 8 * smallest.tables * smallest.rows * smallest.width
-    most_cells = (memory - dense) // (8 * smallest.tables)
+    dense = smallest.memory - 8 * smallest.sketched * smallest.rows * smallest.width
+    most_cells = (memory - dense) // (8 * smallest.sketched)
     tables, _ = screen(lambda table: predict(table, threshold or 1.0).error, _ROWS[2:], most_cells, target_error)
     spec = spec_of(tables[0])
     # Where no threshold is asked for, the lowest that can be told from noise.
@@ -203,14 +203,14 @@ def _plan_tree(
         return spec_of(table).predict_rank_error(records=guess.records, span=float(guess.keys), **amount.budget).typical
 
     smallest = spec_of(Table(_ROWS[2], WIDTHS[0]))
-    cells = smallest.tables * smallest.rows * smallest.width
+    cells = smallest.sketched * smallest.rows * smallest.width
     rows, most_cells = _ROWS[2:3], smallest.rows * smallest.width
-    if smallest.tables:
-        rows, most_cells = _ROWS[2:], (memory - (smallest.memory - 8 * cells)) // (8 * smallest.tables)
+    if smallest.sketched:
+        rows, most_cells = _ROWS[2:], (memory - (smallest.memory - 8 * cells)) // (8 * smallest.sketched)
     tables, _ = screen(error, rows, most_cells, target_error)
     spec = spec_of(tables[0])
     shape: Shape = {"bits": bits, **({"start": start} if start else {})}
-    if spec.tables:
+    if spec.sketched:
         shape |= {"rows": spec.rows, "width": spec.width}
     return Proposal(
         kind="ranges",

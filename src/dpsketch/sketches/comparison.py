@@ -22,6 +22,8 @@ import numpy.typing as npt
 from dpsketch import accounting
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.core.account import Account
+from dpsketch.core.drawn import DELTA_FOR_RHO
+from dpsketch.core.permit import Permit
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise
@@ -30,7 +32,6 @@ from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Sensitive
-from dpsketch.sketches.permit import DELTA_FOR_RHO, obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
@@ -91,10 +92,11 @@ class CountMinForComparison(Sensitive):
         for the same budget: discrete Laplace for δ = 0 (Melis et al.), else rounded Gaussian. Replacing a record moves
         different cells or none, so the CountSketch's bound, for opposite signs in one cell, is more than enough.
         """
-        calibrated = self._spec.calibrate(Budget(epsilon, delta, rho))
-        permit = obtain(calibrated, self._spec.unit, Account(), note="Count-Min, for comparison")
-        noisy = permit.add_noise(self._table, COUNTERS)
-        return PrivateCountMinForComparison(self._spec, noisy, calibrated.law(COUNTERS), permit.guarantee())
+        budget = Budget(epsilon, delta, rho)
+        permit = Permit.pay(self._spec, self._spec.laws(budget), budget, Account(), note="Count-Min, for comparison")
+        drawn = permit.draw_all({COUNTERS: self._table})
+        table, noise = drawn.table(COUNTERS), drawn.noise(COUNTERS)
+        return PrivateCountMinForComparison(self._spec, table, noise, drawn.guarantee)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 from dpsketch.core.codec import decode, encode
+from dpsketch.core.move import Sensitivity
 from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Guarantee, Unit
 
 __all__ = [
@@ -59,18 +59,6 @@ class StoredSpec:
         """Rebuild a spec from :meth:`to_json`."""
         spec: Self = decode(value, cls)
         return spec
-
-
-@dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """How far one unit can move a sketch's integer table, in the L1 and L2 norms (upper bounds)."""
-
-    l1: int
-    l2: float
-
-    def __post_init__(self) -> None:
-        hold_whole(self, "l1", low=0)
-        hold_real(self, "l2")
 
 
 @dataclass(frozen=True, slots=True)

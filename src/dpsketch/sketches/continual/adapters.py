@@ -1,7 +1,7 @@
 """What a stream asks of a kind: how its day is counted, what its tables are, and what a window of them answers.
 
-A kind has an adapter in its own folder, named by its row in the table of kinds. It knows the kind's sensitivity on one
-day and its release; it knows nothing of days, noise or state.
+A kind has an adapter in its own folder, named by its row in the table of kinds. It knows the kind's tables and its
+release; it knows nothing of days, noise or state. To a permit it is the stream's plan.
 """
 
 from __future__ import annotations
@@ -9,13 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Table
+from dpsketch.core.permit import Permit
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.privacy import Unit
 from dpsketch.release import typed_keys
 from dpsketch.results import Estimates
 from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.law import Published, Seizable
+from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.stream import SeizableStream, Stream
 from dpsketch.sketches.kinds import KINDS
 
@@ -62,25 +67,40 @@ class Adapter(ABC):
         sketch: Accumulator[Any] = KINDS[self.kind].sensitive.from_spec(self.spec)
         return sketch
 
-    @abstractmethod
-    def portions(self) -> tuple[Portion, ...]:
-        """Return the tables of a day, and how far one unit, added on one day, moves each."""
+    @property
+    def unit(self) -> Unit:
+        """Whose presence a release hides."""
+        unit: Unit = self.spec.unit
+        return unit
 
-    def layout(self, *, pure: bool) -> Layout:
-        """Return what a day's vector is made of."""
-        return Layout.balanced(self.portions(), pure=pure)
+    def shares(self) -> dict[Table, float]:
+        """Return the tables of a day, each with its share of the budget."""
+        shares: dict[Table, float] = self.spec.shares()
+        return shares
 
-    def stored_layout(self, scales: Any) -> Layout:
-        """Return the layout of a file, which may have been written by anyone."""
-        return Layout.stored(self.portions(), scales)
+    def tables(self) -> tuple[Table, ...]:
+        """Return the tables of a day."""
+        return tuple(self.shares())
 
-    def stream_class(self, design: Design) -> type[Stream]:
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
+
+    def law_class(self, design: Design) -> type[Published]:
+        """Return the law of its publications."""
+        return Seizable if design.keeps_noise else Published
+
+    def stream(self, permit: Permit) -> Stream:
         """Return what publishes it."""
-        return SeizableStream if design.keeps_noise else Stream
+        return SeizableStream(permit) if isinstance(permit.laws[0], Seizable) else Stream(permit)
 
     @abstractmethod
     def counted(self, today: Any) -> dict[Any, Any]:
         """Return the exact tables of a day. Sensitive."""
+
+    def joined(self, layout: Layout, tables: Any) -> Any:
+        """Return a day's vector of its exact tables. Sensitive."""
+        return layout.joined(tables)
 
     def records(self, records: Any) -> Any:
         """Return records as the day's sketch takes them."""
@@ -104,7 +124,7 @@ class Adapter(ABC):
         (key,) = typed_keys([text], getattr(self.spec, "key_type", None), key_type)
         return key
 
-    def words(self, asked: Any) -> str:
+    def question_words(self, asked: Any) -> str:
         """Return a question in words, for a picture."""
         return repr(asked)
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from dpsketch.arrays import Floats, Integers
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Sensitivity, sqrt_up
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import whole_number
 from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design
-from dpsketch.sketches.countsketch.clipping import sqrt_up
-from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["Blocks"]
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class Blocks(Design):
     """Blocks of each of some sizes, every one published once.
@@ -74,8 +75,8 @@ class Blocks(Design):
         """Return the bound over all blocks that one unit is in."""
         unit = contribution.within(horizon)
         squared = sum(unit.days * min(unit.days, -(-size // unit.apart)) for size in self.sizes)
-        l1 = unit.times * unit.days * len(self.sizes) * unit.l1
-        return Sensitivity(l1, sqrt_up(unit.moved * squared))
+        l1 = unit.days * len(self.sizes) * unit.distance.l1
+        return Sensitivity(l1, sqrt_up(unit.distance.squared * squared))
 
     def published(self, day: int) -> int:
         """Return how many blocks are complete after so many days."""
@@ -104,15 +105,6 @@ class Blocks(Design):
                 self._spread(weights, level, start // self.sizes[level], 1.0, 0.0, first - 1, last)
                 start += self.sizes[level]
         return weights
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the design as JSON-ready values."""
-        return {"name": self.name, "sizes": list(self.sizes)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a design from :meth:`to_json`."""
-        return cls(value["sizes"])
 
     def _place(self, level: int, index: int) -> int:
         """Return the place of a block among all that are published."""

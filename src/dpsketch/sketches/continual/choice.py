@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import InvalidInput
 from dpsketch.privacy import Budget, PureCost
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
 from dpsketch.sketches.continual.pan_private import PanPrivate
 from dpsketch.sketches.continual.recurrence import Recurrence
 
-__all__ = ["DAILY", "DesignName", "Objective", "choose_design", "design_from_json"]
+__all__ = ["DAILY", "DesignName", "Objective", "choose_design"]
 
 Objective = Literal["balanced", "totals", "windows"]
 DesignName = Literal["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
@@ -115,27 +115,12 @@ def choose_design(
             raise InvalidInput(f"design is {names}, or left out to be chosen; not {name!r}.")
 
 
-def design_from_json(value: Any) -> Design:
-    """Rebuild a design from its ``to_json``; a file may have been written by anyone."""
-    match value:
-        case {"name": "banded", "bands": _, **rest} if not rest:
-            return Banded.from_json(value)
-        case {"name": "pan-private", "bands": _, **rest} if not rest:
-            return PanPrivate.from_json(value)
-        case {"name": "recurrence", "rates": _, "gains": _, "scale": _, "guard": _, **rest} if not rest:
-            return Recurrence.from_json(value)
-        case {"name": "blocks", "sizes": _, **rest} if not rest:
-            return Blocks.from_json(value)
-        case _:
-            raise FileRefused("the file's design is not one that dpsketch writes.")
-
-
 def _candidates(contribution: Contribution, horizon: int | None, objective: Objective) -> list[Design]:
     windows = objective == "windows"
     found: list[Filter] = [Banded(_WINDOWS) if windows else _recurrence(contribution, horizon, objective)]
     if contribution.days > 1 and contribution.apart > 1:
         found.append(_square_root(contribution.apart))
-    return [DAILY, *(design for design in found if design.limit >= _HEAVY_RECORDS * _step(contribution))]
+    return [DAILY, *(design for design in found if design.limit >= _HEAVY_RECORDS * contribution.step)]
 
 
 def _judge(contribution: Contribution, horizon: int | None, objective: Objective) -> Any:
@@ -159,17 +144,12 @@ def _recurrence(contribution: Contribution, horizon: int | None, objective: Obje
     rates, gains = table[next((known for known in table if days <= known), max(table))]
     scale, guard = _PRECISION[next(known for known in _PRECISION if days <= known)]
     # The coarser a unit's own step, the coarser the floors may be, and the larger the counts that fit.
-    coarser = _step(contribution).bit_length() - 1
+    coarser = contribution.step.bit_length() - 1
     guard = max(_LEAST_GUARD, guard - max(0, coarser - (scale - _LEAST_SCALE)))
     scale = max(_LEAST_SCALE, scale - coarser)
     shift = _GAIN_BITS - scale - guard
     held = (gain >> shift if shift > 0 else gain << -shift for gain in gains)
     return Recurrence(rates, tuple(max(1, gain) for gain in held), scale, guard)
-
-
-def _step(contribution: Contribution) -> int:
-    """Return how far a unit moves a cell."""
-    return math.isqrt(contribution.squared // contribution.cells)
 
 
 def _square_root(bands: int) -> Banded:

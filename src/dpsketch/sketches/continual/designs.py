@@ -17,15 +17,15 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpsketch.arrays import Floats, Integers, read_only
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Distance, Sensitivity, sqrt_up
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.sketches.countsketch.clipping import sqrt_up
-from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["LONGEST", "ROOM", "Banded", "Contribution", "Design", "Filter", "listed", "rising"]
 
@@ -43,44 +43,27 @@ class Contribution:
 
     Attributes
     ----------
-    l1, squared, cells : int
-        Of one day's table: the L1 norm, the squared L2 norm and the number of cells that one unit can move.
+    distance : Distance
+        How far one day's tables of two neighbouring datasets lie apart.
     days, apart : int
-        A unit is in at most so many days, each at least so many after the one before (1: on the very next).
-    replaced : bool
-        Whether neighbours differ by one unit replaced, which may move everything twice, rather than added or removed.
-    most : int
-        The most by which one unit moves a single cell of one day's table; the whole L1 norm where it is not stated.
-    moved : int
-        The squared L2 norm by which neighbours differ on one day: ``squared``, or up to four times that where a unit is
-        replaced; so much where it is not stated. Twice that is enough where nothing counts downwards.
+        A unit is in at most ``days`` days, each at least ``apart`` days after the one before (1: on the next day).
+    step : int
+        By about how much one unit moves a cell; a design must have room for many of them.
     """
 
-    l1: int
-    squared: int
-    cells: int
+    distance: Distance
     days: int = 1
     apart: int = 1
-    replaced: bool = False
-    most: int = 0
-    moved: int = 0
+    step: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("l1", "squared", "cells", "days", "apart"):
+        for name in ("days", "apart", "step"):
             hold_whole(self, name, low=1)
-        object.__setattr__(self, "most", whole_number("most", self.most, low=0) or self.l1)
-        moved = whole_number("moved", self.moved, low=0) or self.times**2 * self.squared
-        object.__setattr__(self, "moved", moved)
 
     def within(self, horizon: int) -> Contribution:
-        """Return this for so many days: nobody is in more of them than fit."""
+        """Return this for a number of days: nobody is in more of them than fit."""
         days = min(self.days, -(-horizon // self.apart))
         return replace(self, days=days)
-
-    @property
-    def times(self) -> int:
-        """How often one unit's change may come: twice where it is replaced."""
-        return 2 if self.replaced else 1
 
 
 class Design(ABC):
@@ -124,10 +107,6 @@ class Design(ABC):
     @abstractmethod
     def weights(self, first: int, last: int) -> Floats:
         """Return the weights of all tables published by day ``last`` whose sum is days ``first`` to ``last``."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Return the design as JSON-ready values."""
 
     def errors(self, horizon: int, window: int | None = None) -> Floats:
         """Return the variance of totals, or of windows of so many days, for noise of variance 1 in what is published.
@@ -185,6 +164,7 @@ class Filter(Design):
         return errors
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class Banded(Filter):
     """Each day's table enters the publications of as many days as there are bands; of one band, of its own day.
@@ -245,8 +225,8 @@ class Banded(Filter):
                 held = column[i * unit.apart : i * unit.apart + len(self.bands)]
                 held += np.array(self.bands[: len(held)], np.int64)
             squared = sum(int(each) ** 2 for each in column)
-        l1 = unit.times * unit.days * unit.l1 * sum(self.bands)
-        return Sensitivity(l1, sqrt_up(unit.moved * squared))
+        l1 = unit.days * unit.distance.l1 * sum(self.bands)
+        return Sensitivity(l1, sqrt_up(unit.distance.squared * squared))
 
     def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
         """Publish Σ c_j·x_{t−j}. Today's cells are held to what fits, which brings neighbours no further apart."""
@@ -266,15 +246,6 @@ class Banded(Filter):
     def response(self, days: int) -> Floats:
         """Return the total's response: the sums of 1/c(z)."""
         return _banded_response(self.bands, days)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the design as JSON-ready values."""
-        return {"name": self.name, "bands": list(self.bands)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a design from :meth:`to_json`."""
-        return cls(tuple(listed(value["bands"], "bands")))
 
 
 def rising() -> InvalidInput:

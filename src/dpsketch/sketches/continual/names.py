@@ -26,150 +26,44 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self, TypeGuard
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
-from dpsketch import accounting, files
+from dpsketch import files
 from dpsketch.arrays import Floats, Integers
-from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.noise import Noise, RoundedGaussian, random_id
-from dpsketch.privacy import ApproximateCost, Budget, Cost, Guarantee
-from dpsketch.sketches.continual.designs import Contribution, Design, Filter
+from dpsketch.core.codec import encode
+from dpsketch.core.permit import Permit
+from dpsketch.errors import FileRefused
+from dpsketch.noise import random_id
+from dpsketch.sketches.continual.designs import Filter
+from dpsketch.sketches.continual.law import PUBLICATIONS, Found
 from dpsketch.sketches.continual.publications import Publications
-from dpsketch.sketches.continual.stream import PUBLICATIONS, Stream, Terms, unpaid
+from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.permit import Calibration, Part, Permit
 
-__all__ = ["Finding", "NamedStream", "not_of_days", "read_keys", "stored_keys"]
-
-
-# The part of δ for names; the rest is for counts.
-_NAMES_SHARE = 0.1
-# A hair more noise, and a hair higher thresholds, than all roundings here come to.
-_MARGIN = 1 + 1e-9
-# By so much, far less than that hair, another machine's logarithms may differ from those that calibrated a stream.
-_ROUNDING = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The mechanism: noise on every key's publications, and thresholds.
-
-    Attributes
-    ----------
-    noise : RoundedGaussian
-        In every publication of every key.
-    epsilon, delta : float
-        What all days together cost.
-    looks : float
-        The probability δ_T/(n·ℓ) of one look.
-    most : int
-        W, what one unit adds to one key in all.
-    """
-
-    noise: RoundedGaussian
-    epsilon: float
-    delta: float
-    looks: float
-    most: int
-
-    @classmethod
-    def calibrated(cls, epsilon: float, delta: float, design: Filter, unit: Contribution, horizon: int) -> Self:
-        """Return the noise and the thresholds that a budget asks for."""
-        names = delta * _NAMES_SHARE
-        mu = accounting.gaussian_mu(epsilon, (delta - names) / _MARGIN)
-        sigma = design.sensitivity(unit, horizon).l2 / mu * _MARGIN
-        held = unit.within(horizon)
-        # A key gets at most what one unit adds to all of them on each of its days.
-        touched = held.cells * held.days
-        looks = names / (held.times * horizon * touched)
-        return cls(RoundedGaussian(sigma), epsilon, delta, looks, held.most * held.days)
-
-    @property
-    def words(self) -> str:
-        """The mechanism in a phrase."""
-        return f"{self.noise.words} in each publication of each key, whose name is shown once its total stands out"
-
-    @property
-    def costs(self) -> tuple[Cost, ...]:
-        """What drawing it costs."""
-        return (ApproximateCost(self.epsilon, self.delta),)
-
-    def draw(self, *data: Any) -> Integers:
-        """Return publications with fresh noise. Called by a permit only."""
-        (table,) = data
-        noisy: Integers = table.copy()
-        days = noisy.reshape(math.prod(table.shape[:-1]), table.shape[-1])  # there may be no key yet
-        for row in days:  # one after the other: a draw takes several times its room
-            row += self.noise.sample(len(row))
-        return noisy
-
-    def threshold(self, design: Filter, day: int) -> float:
-        """Return T_t."""
-        weights = design.weights(1, day)
-        rounding = (0.5 + design.stray) * float(np.abs(weights).sum())
-        spread = self.noise.sigma * math.sqrt(float(np.sum(weights**2)))
-        return (self.most + rounding + spread * -float(ndtri(self.looks))) * _MARGIN
+__all__ = ["NamedStream", "not_of_days", "read_keys", "stored_keys"]
 
 
 class NamedStream(Stream):
     """The publications of keys that are found on the way. Sensitive: keys that did not pass are in it."""
 
-    __slots__ = ("_finding", "_names", "_nonces", "_passed", "_places", "_salt")
+    __slots__ = ("_names", "_nonces", "_passed", "_places", "_salt")
 
-    def __init__(self, terms: Terms, permit: Permit) -> None:
-        super().__init__(terms, permit)
-        self._finding = _finding(permit.calibration)
+    def __init__(self, permit: Permit) -> None:
+        super().__init__(permit)
         self._names: list[Any] = []
         self._places: dict[Any, int] = {}
         self._passed: Integers = np.zeros(0, np.int64)  # on which day a key did; 0 for not yet
         self._salt = random_id()
         self._nonces: list[bytes] = []  # one a day, by which copies that went on apart are told
 
-    @classmethod
-    def calibrated(cls, budget: Budget, terms: Terms) -> Calibration:
-        """Return the noise and the thresholds that a budget asks for."""
-        design, cost = terms.design, budget.cost
-        if not isinstance(cost, ApproximateCost) or not _serves(design):
-            raise InvalidInput(
-                "names that are on no public list need epsilon= with delta > 0, and no design of blocks, nor one whose "
-                "state may be seized, which would show them. Else give a public list: keys=[…]."
-            )
-        finding = Finding.calibrated(cost.epsilon, cost.delta, design, terms.contribution, terms.horizon)
-        return _calibration(finding, terms.horizon, f"{finding.words}, {design.words}")
-
-    @classmethod
-    def stated(cls, promise: Guarantee, law: Noise, terms: Terms) -> Calibration:
-        """Return the calibration that a file claims, its thresholds worked out anew; refuse one that does not pay.
-
-        Its noise may be more than is needed, and less by roundings only: a stream goes on where it was calibrated by
-        another library of logarithms.
-        """
-        design = terms.design
-        if _serves(design) and isinstance(law, RoundedGaussian) and 0 < promise.delta < 1 and promise.rho is None:
-            asked = Finding.calibrated(promise.epsilon, promise.delta, design, terms.contribution, terms.horizon)
-            if law.sigma >= asked.noise.sigma * (1 - _ROUNDING) and promise.costs == asked.costs:
-                return _calibration(replace(asked, noise=law), terms.horizon, promise.mechanism)
-        raise unpaid()
-
-    @classmethod
-    def drawn(cls, design: Design, day: int) -> list[tuple[str, Hashable]]:
-        """Return all that may have been drawn by a day."""
-        return [(PUBLICATIONS, (t, earlier)) for t in range(1, day + 1) for earlier in (False, True)]
-
-    @classmethod
-    def noise_of(cls, calibration: Calibration) -> Noise:
-        """Return the noise in each cell of what is published."""
-        return _finding(calibration).noise
-
     @property
-    def law(self) -> RoundedGaussian:
-        """The noise in each cell of a publication."""
-        return self._finding.noise
+    def law(self) -> Found:
+        """What is published, and under which noise and thresholds."""
+        assert isinstance(self._law, Found)
+        return self._law
 
     @property
     def found(self) -> list[Any]:
@@ -186,13 +80,12 @@ class NamedStream(Stream):
     def ceiling(self) -> tuple[float, float]:
         """The threshold of today that the total of a key which was not found did not pass, and its noise."""
         weights = self._filter.weights(1, max(1, self._day))
-        threshold = self._finding.threshold(self._filter, max(1, self._day))
-        return threshold, math.sqrt(self.law.variance * float(np.sum(weights**2)))
+        return self.law.threshold(max(1, self._day)), math.sqrt(self.law.noise.variance * float(np.sum(weights**2)))
 
     @property
     def _filter(self) -> Filter:
-        assert isinstance(self._design, Filter)
-        return self._design
+        assert isinstance(self.design, Filter)
+        return self.design
 
     def _shown(self, day: int | None = None) -> list[int]:
         """Return the places of the keys that had passed by a day, in the order of the keys."""
@@ -216,7 +109,7 @@ class NamedStream(Stream):
     def name(self) -> str:
         """What tells this stream from others. Public."""
         charge = self._permit.charge
-        terms = [self._salt, self._design.to_json(), self._horizon, None if charge is None else charge.digest]
+        terms = [self._salt, encode(self._law), None if charge is None else charge.digest]
         return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:32]
 
     def end_day(self, today: Any) -> None:
@@ -226,11 +119,10 @@ class NamedStream(Stream):
         self._nonces.append(bytes.fromhex(random_id()))
         self._welcome([name for name in today if name not in self._places])
         counts = np.array([today.get(name, 0) for name in self._names], np.int64)
-        permit = self._permit
-        for _, table in self._design.step(self._state, counts, self._day):
-            self._tables.append(permit.draw(PUBLICATIONS, table, piece=(self._day, False)))
+        steps = self.design.step(self._state, counts, self._day)
+        self._tables += self._drawn([(PUBLICATIONS, (self._day, False), table) for _, table in steps])
         total = self._total(self._filter.weights(1, self._day))
-        passes = (self._passed == 0) & (total > self._finding.threshold(self._filter, self._day))
+        passes = (self._passed == 0) & (total > self.law.threshold(self._day))
         self._passed[passes] = self._day
 
     def _welcome(self, new: list[Any]) -> None:
@@ -240,10 +132,11 @@ class NamedStream(Stream):
         for name in new:
             self._places[name] = len(self._names)
             self._names.append(name)
-        permit, nothing = self._permit, np.zeros(len(new), np.int64)
+        nothing = np.zeros(len(new), np.int64)
         self._state = np.concatenate([self._state, np.zeros((len(self._state), len(new)), np.int64)], axis=1)
         self._passed = np.concatenate([self._passed, nothing])
-        earlier = permit.draw(PUBLICATIONS, np.zeros((self._day - 1, len(new)), np.int64), piece=(self._day, True))
+        before = np.zeros((self._day - 1, len(new)), np.int64)
+        (earlier,) = self._drawn([(PUBLICATIONS, (self._day, True), before)])
         self._tables = [np.concatenate(pair) for pair in zip(self._tables, earlier, strict=True)]
 
     def _total(self, weights: Floats) -> Floats:
@@ -258,9 +151,9 @@ class NamedStream(Stream):
         Without marks: while no key is found there is nothing to tell copies by.
         """
         self._refuse_before_the_first()
-        shown, noise = self._shown(), self._finding.noise
+        shown, noise = self._shown(), self.law.noise
         tables, none = [table[shown] for table in self._tables], np.zeros(0, np.uint64)
-        return Publications(self.name, self._design, self._day, noise, tables, none, self.found, self.ceiling)
+        return Publications(self.name, self.design, self._day, noise, tables, none, self.found, self.ceiling)
 
     def arrays(self) -> dict[str, files.Array]:
         """Return what a file keeps of the stream, in the order of the keys, which tells nothing. Sensitive."""
@@ -275,7 +168,7 @@ class NamedStream(Stream):
         names, salt = read_keys(document), document.arrays.get("salt")
         if not isinstance(salt, list) or len(salt) != 1 + day or not all(isinstance(each, bytes) for each in salt):
             raise not_of_days()
-        self._state = integer_array(document, "state", (self._design.buffers, len(names)))
+        self._state = integer_array(document, "state", (self.design.buffers, len(names)))
         self._refuse_other_state()
         self._tables = list(integer_array(document, "published", (day, len(names))))
         self._passed = integer_array(document, "passed", (len(names),))
@@ -305,19 +198,3 @@ def read_keys(document: files.Document) -> list[Any]:
 def not_of_days() -> FileRefused:
     """Return the refusal of a file whose days or keys no stream has published."""
     return FileRefused("the file's days and keys are not those of a stream.")
-
-
-def _serves(design: Design) -> TypeGuard[Filter]:
-    """Say whether keys can be found under a design."""
-    return isinstance(design, Filter) and not design.keeps_noise
-
-
-def _finding(calibration: Calibration) -> Finding:
-    law = calibration.part(PUBLICATIONS).law
-    assert isinstance(law, Finding)
-    return law
-
-
-def _calibration(finding: Finding, horizon: int, words: str) -> Calibration:
-    part = Part(PUBLICATIONS, finding, pieces=2 * horizon)
-    return Calibration((part,), finding.costs, finding.epsilon, finding.delta, None, words)

@@ -35,12 +35,14 @@ from typing import ClassVar
 import numpy as np
 
 from dpsketch.arrays import Integers
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Sensitivity
 from dpsketch.sketches.continual.designs import Banded, Contribution
-from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["PanPrivate"]
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class PanPrivate(Banded):
     """Bands, kept as sums for the coming days, which a stream starts from noise.

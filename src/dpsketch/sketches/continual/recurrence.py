@@ -7,16 +7,16 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from dpsketch.arrays import Floats, Integers, read_only
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Sensitivity, sqrt_up
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.sketches.continual.designs import ROOM, Contribution, Filter, listed, rising
-from dpsketch.sketches.countsketch.clipping import sqrt_up
-from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["Recurrence"]
 
@@ -27,6 +27,7 @@ _RATE_ONE = 1 << _RATE_BITS
 _FINE = 192
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class Recurrence(Filter):
     """Every day's table enters all publications that follow, ever less, by a recurrence over few buffers.
@@ -112,13 +113,13 @@ class Recurrence(Filter):
         """Return the filter's bound, for ever, plus that of the floors, for so many days."""
         unit = contribution.within(horizon)
         squared = self.column_squared(unit.days, unit.apart)
-        filtered = sqrt_up(math.ceil(unit.moved * squared))
+        filtered = sqrt_up(math.ceil(unit.distance.squared * squared))
         # A user's cells of all days.
-        touched = unit.times * unit.cells * unit.days
+        touched = unit.distance.cells * unit.days
         stray = self._stray
         floors = sqrt_up(math.ceil(touched * horizon * stray**2))
         reach = 2**self.scale + self._reach / 2**self.guard
-        l1 = math.ceil(unit.times * unit.days * unit.l1 * reach + touched * horizon * stray)
+        l1 = math.ceil(unit.days * unit.distance.l1 * reach + touched * horizon * stray)
         return Sensitivity(l1, math.nextafter(filtered + floors, math.inf))
 
     def column_squared(self, days: int, apart: int) -> Fraction:
@@ -169,26 +170,6 @@ class Recurrence(Filter):
     def response(self, days: int) -> Floats:
         """Return the total's response: the recurrence undone, without its floors."""
         return _recurrence_response(self, days)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the design as JSON-ready values."""
-        return {
-            "name": self.name,
-            "rates": list(self.rates),
-            "gains": list(self.gains),
-            "scale": self.scale,
-            "guard": self.guard,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a design from :meth:`to_json`."""
-        return cls(
-            tuple(listed(value["rates"], "rates")),
-            tuple(listed(value["gains"], "gains")),
-            value["scale"],
-            value["guard"],
-        )
 
 
 @lru_cache(maxsize=4096)

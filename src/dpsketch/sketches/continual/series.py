@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
-from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.release import Release
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
-from dpsketch.sketches.continual.choice import design_from_json
 from dpsketch.sketches.continual.designs import Design
+from dpsketch.sketches.continual.law import Found, Published
 from dpsketch.sketches.continual.names import not_of_days, read_keys, stored_keys
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.publications import Publications, mark_of
-from dpsketch.sketches.continual.stream import Terms, unpaid
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter"]
+__all__ = ["PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter", "stored_law", "stored_receipt"]
 
 _SEIZURE = (
     "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
@@ -56,18 +55,16 @@ class PrivateSeries(Release):
 
     Attributes
     ----------
-    adapter, layout : Adapter, Layout
-        What is counted each day, and what a day's table is made of.
+    adapter : Adapter
+        What is counted each day.
     calendar : Calendar
         Its days.
     published : Publications
         What was published.
-    law : Noise
-        One draw of the noise, in each cell.
+    receipt : Receipt
+        What was paid for the stream.
     guarantee : Guarantee
         What all publications together promise, those still to come included; print it.
-    charge : Charge or None
-        The ledger's row, where a ledger was charged.
 
     Privacy
     -------
@@ -77,15 +74,31 @@ class PrivateSeries(Release):
     kind: ClassVar[str] = "series"
 
     adapter: Adapter
-    layout: Layout
     calendar: Calendar
     published: Publications
-    law: Noise
-    guarantee: Guarantee
-    charge: Charge | None = None
+    receipt: Receipt
+    guarantee: Guarantee = field(init=False)
     # What a window has found out about itself is of use when it is asked again.
     _kept: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
     _turn: Any = field(default_factory=Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guarantee", promise(self.adapter, self.receipt))
+
+    @property
+    def charge(self) -> Charge | None:
+        """The ledger's row, if a ledger was charged."""
+        return self.receipt.charge
+
+    @property
+    def law(self) -> Published:
+        """What is published, and under which noise."""
+        return stored_law(self.receipt)
+
+    @property
+    def layout(self) -> Layout:
+        """What a day's vector is made of."""
+        return Layout(self.law.stacked, self.law.scales)
 
     def __repr__(self) -> str:
         shown = f"{self.days_published} days of {self.counts_kind}, spec {fingerprint_of(self.spec)}"
@@ -159,7 +172,8 @@ class PrivateSeries(Release):
 
     def _release(self, vector: Any, stretch: Any, *, signed: bool = False) -> Any:
         tables, laws = self.layout.split(vector), self.layout.laws(stretch)
-        return self.adapter.release(Window(tables, laws, stretch, self.guarantee, self.charge, self.published, signed))
+        window = Window(tables, laws, stretch, self.receipt, self.guarantee, self.published, signed)
+        return self.adapter.release(window)
 
     def change(
         self, key: Any, later: tuple[int, int], earlier: tuple[int, int], *, confidence: float = 0.95
@@ -235,7 +249,7 @@ class PrivateSeries(Release):
         what = "total so far" if window is None else "each day" if window == 1 else f"the last {window} days"
         words = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         days = np.arange(self.days_published - len(found) + 1, self.days_published + 1, dtype=np.float64)
-        title = f"{self.adapter.words(key)}, {words}"
+        title = f"{self.adapter.question_words(key)}, {words}"
         return plots.curve(days, found.value, found.low, found.high, "day", what, title)
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
@@ -246,22 +260,19 @@ class PrivateSeries(Release):
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
         published, calendar = self.published, self.calendar
-        header = release_header(
-            self.public_spec(),
-            self.guarantee,
-            self.charge,
-            of=self.counts_kind,
-            options=self.adapter.options(),
-            scales=list(self.layout.scales),
-            days=calendar.days,
-            limits=list(calendar.limits),
-            published=published.day,
-            noise=self.law.to_json(),
-            design=self.design.to_json(),
-            stream=published.name,
-            ceiling=None if published.ceiling is None else list(published.ceiling),
+        header = {
+            "spec": self.public_spec(),
+            "of": self.counts_kind,
+            "options": self.adapter.options(),
+            "receipt": receipt_to_json(self.receipt),
+            "guarantee": self.guarantee.to_json(),
+            "days": calendar.days,
+            "limits": list(calendar.limits),
+            "published": published.day,
+            "stream": published.name,
+            "ceiling": None if published.ceiling is None else list(published.ceiling),
             **calendar.to_json(),
-        )
+        }
         arrays: dict[str, files.Array] = {"published": np.array(published.tables, np.int64)}
         if published.names is not None:
             arrays["names"] = stored_keys(published.names)
@@ -271,25 +282,49 @@ class PrivateSeries(Release):
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file: its sensitivity is worked out anew, and must be paid for."""
         header = document.header
-        adapter, layout = stored_adapter(header)
-        unit, design = adapter.spec.unit, design_from_json(header["design"])
-        calendar = Calendar.stored(header, unit)
+        adapter = stored_adapter(header)
+        calendar = Calendar.stored(header, adapter.spec.unit)
         day = whole_number("published", header["published"], low=1, high=calendar.horizon)
-        refuse_users_in(design, unit)
-        terms = Terms(design, layout.contribution(unit, *calendar.limits), calendar.horizon, layout.shape)
-        promise, law, stream = read_guarantee(document), noise_from_json(header["noise"]), adapter.stream_class(design)
-        noise = stream.noise_of(stream.stated(promise, law, terms))
-        if promise.holds and promise.caveat != caveat_of(design, unit, calendar):
-            raise unpaid()  # its words are part of it: of which days, and against what
+        receipt = stored_receipt(header, adapter, calendar)
+        law = stored_law(receipt)
         name, ceiling = header["stream"], _ceiling(header["ceiling"])
         names = None if ceiling is None else read_keys(document)
-        if not isinstance(name, str) or (ceiling is None) is not bool(layout.portions[0].size):
+        if not isinstance(name, str) or (ceiling is None) is isinstance(law, Found):
             raise not_of_days()
-        shape = layout.shape if names is None else (len(names),)
-        tables = list(integer_array(document, "published", (design.published(day), *shape)))
+        shape = law.shape if names is None else (len(names),)
+        tables = list(integer_array(document, "published", (law.design.published(day), *shape)))
         marks = np.array([mark_of(table) for table in tables] if names is None else [], np.uint64)
-        published = Publications(name, design, day, noise, tables, marks, names, ceiling)
-        return cls(adapter, layout, calendar, published, law, promise, read_charge(document))
+        published = Publications(name, law.design, day, law.answer_noise, tables, marks, names, ceiling)
+        return cls(adapter, calendar, published, receipt)
+
+
+def stored_law(receipt: Receipt) -> Published:
+    """Return the only law of a stream's receipt."""
+    (law,) = receipt.laws
+    if not isinstance(law, Published):
+        raise not_of_days()
+    return law
+
+
+def stored_receipt(header: dict[str, Any], adapter: Adapter, calendar: Calendar) -> Receipt:
+    """Read the receipt of a stream; refuse one that is for other days or tables, or that does not pay for its law."""
+    receipt = receipt_from_json(header["receipt"])
+    law, unit = stored_law(receipt), adapter.spec.unit
+    refuse_users_in(law.design, unit)
+    stated = (law.horizon, (law.days, law.apart), law.stacked, type(law))
+    known = (calendar.horizon, calendar.limits, adapter.tables(), adapter.law_class(law.design))
+    # The words are part of a promise: of which days, and against what.
+    if stated != known or receipt.caveat != caveat_of(law.design, unit, calendar):
+        raise _unpaid()
+    try:
+        promise(adapter, receipt)
+    except ReleaseRefused:
+        raise _unpaid() from None
+    return receipt
+
+
+def _unpaid() -> FileRefused:
+    return FileRefused("the file's guarantee is not that of a stream with its noise.")
 
 
 def caveat_of(design: Design, unit: Unit, calendar: Calendar) -> str:
@@ -311,13 +346,13 @@ def refuse_users_in(design: Design, unit: Unit) -> None:
         )
 
 
-def stored_adapter(header: dict[str, Any]) -> tuple[Adapter, Layout]:
+def stored_adapter(header: dict[str, Any]) -> Adapter:
     """Return what a file counts each day."""
     row = KINDS.get(header["of"])
     if row is None or row.daily is None:
         raise FileRefused("the file holds a stream of a kind that this version does not know; a newer one may.")
     adapter: Adapter = row.daily.stored(header["spec"], header["options"])
-    return adapter, adapter.stored_layout(header["scales"])
+    return adapter
 
 
 def _ceiling(stored: Any) -> tuple[float, float] | None:

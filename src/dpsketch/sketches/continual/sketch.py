@@ -21,20 +21,23 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
+from dpsketch.core.permit import Permit
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost
 from dpsketch.results import Estimates
 from dpsketch.sketches.base import Accumulator
+from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
 from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, refuse_users_in
+from dpsketch.sketches.continual.law import Vector
+from dpsketch.sketches.continual.portions import Layout
+from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
-from dpsketch.sketches.continual.stream import SeizableStream, Terms
+from dpsketch.sketches.continual.stream import SeizableStream
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.kinds import KINDS
-from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
@@ -148,19 +151,19 @@ class ContinualSketch(StoredStream):
         unit = sketch.spec.unit
         refuse_choice(unit)
         budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
-        adapter, calendar = row.daily.of(sketch, keys), Calendar.of(unit, days, user_days, days_apart, first_day)
-        layout = adapter.layout(pure=isinstance(budget.cost, PureCost))
-        contribution = layout.contribution(unit, *calendar.limits)
-        chosen = choose_design(budget, contribution, calendar.days, objective=objective, name=design)
+        adapter: Adapter = row.daily.of(sketch, keys)
+        calendar = Calendar.of(unit, days, user_days, days_apart, first_day)
+        layout = Layout.balanced(adapter.shares(), pure=isinstance(budget.cost, PureCost))
+        vector = Vector(layout.tables, layout.scales, unit.neighbours, *calendar.limits)
+        chosen = choose_design(budget, vector.contribution, calendar.days, objective=objective, name=design)
         refuse_users_in(chosen, unit)
-        terms = Terms(chosen, contribution, calendar.horizon, layout.shape)
+        law = adapter.law_class(chosen).calibrated(budget, vector, chosen, calendar.horizon)
         note = (
             f"{adapter.kind} of up to {'any number of' if calendar.days is None else calendar.days} days "
             f"{fingerprint_of(adapter.spec)}"
         )
-        stream = adapter.stream_class(chosen)
-        permit = obtain(stream.calibrated(budget, terms), unit, account, note=note)
-        self._start(adapter, layout, calendar, stream(terms, permit).begin())
+        permit = Permit.pay(adapter, (law,), budget, account, note=note)
+        self._start(adapter, calendar, adapter.stream(permit).begin())
 
     def counts_keys(self, keys: Any) -> bool:
         """Say whether this is the stream's public list of keys, whatever its order."""
@@ -174,9 +177,7 @@ class ContinualSketch(StoredStream):
     @property
     def guarantee(self) -> Guarantee:
         """What all publications together promise."""
-        caveat = caveat_of(self.design, self.spec.unit, self._calendar)
-        permit = self._stream.permit
-        return permit.calibration.guarantee(self.spec.unit, caveat=caveat, for_tests=permit.for_tests)
+        return self._stream.permit.promised(caveat=self._caveat)
 
     @property
     def days(self) -> int | None:
@@ -309,7 +310,7 @@ class ContinualSketch(StoredStream):
             raise
         if at_once is not None:
             self._today._partials = today._partials
-            at_once.take(self._layout.joined(self._adapter.counted(today)))
+            at_once.take(self._adapter.joined(self._layout, self._adapter.counted(today)))
 
     def empty_day(self) -> Any:
         """Return an empty sketch of the kind that a day counts, to be filled elsewhere and merged into today."""
@@ -347,7 +348,7 @@ class ContinualSketch(StoredStream):
         return release
 
     def _end_day(self) -> Any:
-        self._stream.end_day(self._layout.joined(self._adapter.counted(self._today)))
+        self._stream.end_day(self._adapter.joined(self._layout, self._adapter.counted(self._today)))
         done, self._today = self._today, self._adapter.start()
         self._skipped += done.skipped_nulls
         self._today._counted = CountedUsers(user_type=done._counted.user_type)
@@ -366,9 +367,8 @@ class ContinualSketch(StoredStream):
 
     def _series(self) -> PrivateSeries:  # also within a change
         if self._answers is None:
-            published, law = self._stream.published(), self._stream.law
-            stated = (self.guarantee, self.charge)
-            self._answers = PrivateSeries(self._adapter, self._layout, self._calendar, published, law, *stated)
+            receipt = self._stream.permit.receipt(caveat=self._caveat)
+            self._answers = PrivateSeries(self._adapter, self._calendar, self._stream.published(), receipt)
         return self._answers
 
     def total(self) -> Any:

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpsketch import files
+from dpsketch.core.drawn import receipt_to_json
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused
-from dpsketch.noise import noise_from_json
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
-from dpsketch.sketches.continual.choice import design_from_json
-from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in, stored_adapter
-from dpsketch.sketches.continual.stream import Stream, Terms
+from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, stored_adapter, stored_law, stored_receipt
+from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.continual.visits import Visits
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.permit import Permit
 
 __all__ = ["StoredStream"]
 
@@ -50,9 +47,9 @@ class StoredStream(Partial):
         """The name of the kind that a day counts."""
         return self._adapter.kind
 
-    def _start(self, adapter: Adapter, layout: Layout, calendar: Calendar, stream: Stream) -> None:
+    def _start(self, adapter: Adapter, calendar: Calendar, stream: Stream) -> None:
         self._adapter = adapter
-        self._layout = layout
+        self._layout = Layout(stream.law.stacked, stream.law.scales)
         self._calendar = calendar
         self._stream = stream
         self._today: Any = adapter.start()
@@ -64,17 +61,15 @@ class StoredStream(Partial):
     def _to_document(self) -> files.Document:
         stream = self._stream
         today, arrays = self._today_document()
-        header = release_header(
-            self.spec.to_json(),
-            self.guarantee,
-            stream.permit.charge,
-            days=self._calendar.days,
-            published=stream.day,
-            noise=stream.law.to_json(),
+        header = {
+            "spec": self.spec.to_json(),
+            "receipt": receipt_to_json(stream.permit.receipt(caveat=self._caveat)),
+            "days": self._calendar.days,
+            "published": stream.day,
             **today,
-            skipped=self._skipped + self._today.skipped_nulls,
-        )
-        header |= {"design": stream.design.to_json(), **self._calendar.to_json()}
+            "skipped": self._skipped + self._today.skipped_nulls,
+            **self._calendar.to_json(),
+        }
         if self.spec.unit.level == "user":
             header |= {"limits": list(self._calendar.limits), "dropped": self._dropped}
             arrays |= self._visits.arrays()
@@ -83,11 +78,15 @@ class StoredStream(Partial):
     def _today_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
         """Return what a file has of today's sketch, and of what it is one: entries of the header, and arrays."""
         inner = self._today._completed(self._today._to_document())
-        header = {"of": self.counts_kind, "options": self._adapter.options(), "scales": list(self._layout.scales)}
+        header = {"of": self.counts_kind, "options": self._adapter.options()}
         return {**header, "today": inner.header}, {_TODAY + name: array for name, array in inner.arrays.items()}
 
+    @property
+    def _caveat(self) -> str:
+        return caveat_of(self._stream.design, self.spec.unit, self._calendar)
+
     @classmethod
-    def _stored_adapter(cls, document: files.Document) -> tuple[Adapter, Layout]:
+    def _stored_adapter(cls, document: files.Document) -> Adapter:
         """Return what a file counts each day."""
         return stored_adapter(document.header)
 
@@ -113,34 +112,18 @@ class StoredStream(Partial):
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         header = document.header
-        adapter, layout = cls._stored_adapter(document)
+        adapter = cls._stored_adapter(document)
         unit = adapter.spec.unit
         calendar = Calendar.stored(header, unit)
         published = whole_number("published", header["published"], low=0, high=calendar.horizon)
-        design = cls._stored_design(document, calendar.horizon)
-        refuse_users_in(design, unit)
-        terms = Terms(design, layout.contribution(unit, *calendar.limits), calendar.horizon, layout.shape)
-        promise, law, stream = read_guarantee(document), noise_from_json(header["noise"]), adapter.stream_class(design)
-        permit = Permit(
-            stream.stated(promise, law, terms),
-            unit,
-            read_charge(document),
-            drawn=stream.drawn(design, published),
-            for_tests=not promise.holds,
-        )
+        receipt = stored_receipt(header, adapter, calendar)
+        permit = Permit.restored(adapter, receipt, stored_law(receipt).drawn_by(published))
         sketch = cls.__new__(cls)
-        sketch._start(adapter, layout, calendar, stream(terms, permit))
+        sketch._start(adapter, calendar, adapter.stream(permit))
         sketch._skipped = int(header["skipped"])
         sketch._read_today(document)
-        sketch._read_stream(document, published)
+        sketch._stream.restore(document, published)
         if unit.level == "user":
             sketch._dropped = int(header["dropped"])
             sketch._visits.restore(document)
         return sketch
-
-    @classmethod
-    def _stored_design(cls, document: files.Document, horizon: int) -> Design:
-        return design_from_json(document.header["design"])
-
-    def _read_stream(self, document: files.Document, published: int) -> None:
-        self._stream.restore(document, published)

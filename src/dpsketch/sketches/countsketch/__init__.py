@@ -16,7 +16,6 @@ from dpsketch import lazy
 
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.continual import ContinualCountSketch
-    from dpsketch.sketches.countsketch.local_model import LocalCountSketch
     from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
     from dpsketch.sketches.countsketch.parties import merge_releases
     from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
 else:
     __getattr__ = lazy.names(
-        __name__, continual="ContinualCountSketch", local_model="LocalCountSketch",
+        __name__, continual="ContinualCountSketch",
         pan_private="PanPrivateCountSketch", parties="merge_releases", private="Estimator PrivateCountSketch",
         shares="Share", sketch="CountSketch", spec="CountSketchSpec",
     )  # fmt: skip
@@ -35,7 +34,6 @@ __all__ = [
     "CountSketch",
     "CountSketchSpec",
     "Estimator",
-    "LocalCountSketch",
     "PanPrivateCountSketch",
     "PrivateCountSketch",
     "Share",

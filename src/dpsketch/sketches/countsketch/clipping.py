@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -29,7 +28,7 @@ from dpsketch._compiled.bounding import add_clipped
 from dpsketch.bounding import Bounded, user_parts
 from dpsketch.numbers import hold_whole
 
-__all__ = ["Clip", "sqrt_up"]
+__all__ = ["Clip"]
 
 # Norms are counted in steps of a power of two that keeps them below this many bits, and squares below 64.
 _NORM_BITS = 30
@@ -95,13 +94,3 @@ class Clip:
         for own in tables[1:]:
             table += own
         return sum(clipped)
-
-
-def sqrt_up(n: int) -> float:
-    """Return the smallest float that is not below √n."""
-    root = math.sqrt(n)
-    while Fraction(root) ** 2 < n:
-        root = math.nextafter(root, math.inf)
-    while Fraction(below := math.nextafter(root, 0.0)) ** 2 >= n:
-        root = below
-    return root

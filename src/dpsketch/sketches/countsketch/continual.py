@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +12,11 @@ from dpsketch.bounding import CountedUsers
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Unit
 from dpsketch.sketches.continual.adapters import Adapter
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.portions import Layout, Portion, Window
+from dpsketch.sketches.continual.portions import Window
 from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
+from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import ids_array, stored_ids
@@ -31,13 +28,7 @@ _MERGED = "merged"
 
 
 class DailyCounts(Adapter):
-    """A CountSketch in a stream.
-
-    Privacy
-    -------
-    A record adds at most w to one cell of each row. A user's own table of a day is clipped to its norm c, and has at
-    most max_keys cells a row.
-    """
+    """A CountSketch in a stream."""
 
     kind: ClassVar[str] = "counts"
 
@@ -52,30 +43,14 @@ class DailyCounts(Adapter):
         """Rebuild the spec from a file; text where an older one has no type."""
         return text_spec(super().read_spec(value))
 
-    def portions(self) -> tuple[Portion, ...]:
-        """Return the only table, and how far one unit, added on one day, moves it."""
-        spec: CountSketchSpec = self.spec
-        weight, shape = spec.weight_grid.max_units, (spec.rows, spec.width)
-        if spec.clip is None:
-            return (Portion(COUNTERS, shape, spec.rows * weight, spec.rows * weight**2, spec.rows, signed=True),)
-        cells = spec.rows * spec.unit.max_keys
-        return (Portion(COUNTERS, shape, cells * weight, spec.clip.squared, cells, signed=True),)
-
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
         """Return the exact table of a day. Sensitive."""
-        return {COUNTERS: today._table}
+        tables: dict[str, npt.NDArray[np.int64]] = today._exact()
+        return tables
 
     def release(self, window: Window) -> PrivateCountSketch:
         """Return the release of a window, which may be added to and subtracted from others of its stream."""
-        return PrivateCountSketch(
-            self.spec,
-            window.tables[COUNTERS],
-            (),
-            guarantee=window.guarantee,
-            charge=window.charge,
-            signed=window.signed,
-            stretches=(window.stretch,),
-        )
+        return PrivateCountSketch.of_stream(self.spec, window)
 
 
 class ContinualCountSketch(ContinualSketch):
@@ -165,43 +140,5 @@ class ContinualCountSketch(ContinualSketch):
             today._counted = CountedUsers.from_stored(document.arrays["users"], document.header["users"])
 
     @classmethod
-    def _stored_adapter(cls, document: files.Document) -> tuple[Adapter, Layout]:
-        adapter = DailyCounts(DailyCounts.read_spec(document.header["spec"]))
-        return adapter, Layout(adapter.portions(), (1,))
-
-    # A stream of records by a tree, as the first version had them, is written and read as that did: node by node.
-
-    @property
-    def _is_tree(self) -> bool:
-        plain = self.days is not None and self.first_day is None and self.spec.unit.level == "record"
-        return plain and self.design == Blocks.tree(self._stream.horizon)
-
-    def _to_document(self) -> files.Document:
-        document = super()._to_document()
-        if not self._is_tree:
-            return document
-        stream = self._stream
-        nodes = dict(zip(_nodes(stream.design, stream.day), stream.tables, strict=True))
-        ordered = np.array([nodes[name] for name in sorted(nodes)], np.int64).reshape(stream.tables.shape)
-        header = {name: value for name, value in document.header.items() if name not in ("design", "first_day")}
-        arrays = {name: document.arrays[name] for name in ("today", _MERGED) if name in document.arrays}
-        arrays |= {"open": stream.state, "nodes": ordered}
-        return files.Document(self.kind, True, header, arrays)
-
-    @classmethod
-    def _stored_design(cls, document: files.Document, horizon: int) -> Design:
-        return super()._stored_design(document, horizon) if "design" in document.header else Blocks.tree(horizon)
-
-    def _read_stream(self, document: files.Document, published: int) -> None:
-        if "design" in document.header:
-            super()._read_stream(document, published)
-            return
-        stream = self._stream
-        names = sorted(_nodes(stream.design, published))
-        tables = integer_array(document, "nodes", (len(names), *self._layout.shape))
-        state = integer_array(document, "open", stream.state.shape)
-        stream.restore_tree(state, dict(zip(names, tables, strict=True)), published)
-
-
-def _nodes(design: Design, day: int) -> Iterator[tuple[int, int]]:
-    return design.names(day) if isinstance(design, Blocks) else iter(())
+    def _stored_adapter(cls, document: files.Document) -> Adapter:
+        return DailyCounts(DailyCounts.read_spec(document.header["spec"]))

@@ -10,40 +10,75 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import receipt_from_json, receipt_to_json
+from dpsketch.core.laws import Additive, Arrays
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import noise_from_json
+from dpsketch.noise import Noise
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.permit import Calibration, Part, Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
 if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
     from dpsketch.ledger import Ledger
 
 __all__ = ["PanPrivateCountSketch"]
 
 KIND = "counts-pan-private"
-_STATE, _PUBLICATION = "the state", "the publication"
+_STATE, _PUBLICATION = "state", "publication"
 
 _CAVEAT = (
     "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
     "covered."
 )
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class SeizableCounts(Additive):
+    """Noise on the state of a pan-private sketch and, afresh, on its publication.
+
+    Privacy
+    -------
+    A record is in one of the two only: it came before the seizure or after it. Both have the same noise, so that the
+    dearer of them costs what one does.
+    """
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise of the state and of the publication."""
+        return {_STATE: self.noise, _PUBLICATION: self.noise}
+
+    def pieces(self, slot: str) -> int:
+        """Return two: each slot is drawn at a time of its own, once."""
+        return 2
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """The noise in a published counter: that of the state, and its own."""
+        return (self.noise, self.noise)
+
+    def draw(self, state: Any, handle: Handle) -> Arrays:
+        """Return a table with noise of one of the two slots."""
+        slot, table = state
+        return {"table": handle.add(table, slot)}
 
 
 class PanPrivateCountSketch(Partial):
@@ -104,13 +139,16 @@ class PanPrivateCountSketch(Partial):
                 "a pan-private sketch protects records: hiding a user would need state kept for each user, which a "
                 "seizure would show."
             )
-        calibrated = _state_and_publication(spec, spec.calibrate(Budget(epsilon, delta, rho)))
-        note = f"pan-private counts {fingerprint_of(spec)}"
-        self._permit = obtain(calibrated, unit, self._account(ledger, dataset, part), note=note)
+        budget = Budget(epsilon, delta, rho)
+        (plain,) = spec.laws(budget)
+        law, note = (
+            SeizableCounts(plain.table, plain.neighbours, plain.noise),
+            f"pan-private counts {fingerprint_of(spec)}",
+        )
+        self._permit = Permit.pay(spec, (law,), budget, self._account(ledger, dataset, part), note=note)
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
-        nothing = np.zeros((spec.rows, spec.width), np.int64)
-        self._table: npt.NDArray[np.int64] | None = self._permit.add_noise(nothing, _STATE)
+        self._table: npt.NDArray[np.int64] | None = self._drawn(_STATE, np.zeros((spec.rows, spec.width), np.int64))
 
     @property
     def spec(self) -> CountSketchSpec:
@@ -169,29 +207,29 @@ class PanPrivateCountSketch(Partial):
         table, permit = self._open(), self._permit
         self._begin_change()
         self._table = None
-        published = permit.add_noise(table, _PUBLICATION)
-        laws = (permit.calibration.law(_STATE), permit.calibration.law(_PUBLICATION))
-        stated = permit.guarantee(caveat=_CAVEAT)
-        return PrivateCountSketch(self._spec, published, laws, guarantee=stated, charge=permit.charge)
+        published = self._drawn(_PUBLICATION, table)
+        return PrivateCountSketch(self._spec, permit.drawn({COUNTERS: {"table": published}}, caveat=_CAVEAT))
+
+    def _drawn(self, slot: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        found = self._permit.draw(self._permit.laws[0], (slot, table))
+        return cast(npt.NDArray[np.int64], found["table"])
 
     def _to_document(self) -> files.Document:
-        table, permit = self._open(), self._permit
-        stated = permit.calibration.guarantee(self._spec.unit, caveat=_CAVEAT, for_tests=permit.for_tests)
-        law = permit.calibration.law(_STATE)
-        header = release_header(self._spec.to_json(), stated, permit.charge, noise=law.to_json())
-        return files.Document(KIND, True, header, {"table": table})
+        receipt = receipt_to_json(self._permit.receipt(caveat=_CAVEAT))
+        header = {"spec": self._spec.to_json(), "receipt": receipt}
+        return files.Document(KIND, True, header, {"table": self._open()})
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
-        promise, law = read_guarantee(document), noise_from_json(document.header["noise"])
-        calibrated = _state_and_publication(spec, Calibration.stated(promise, Part(COUNTERS, law, spec.sensitivity)))
-        if not calibrated.sound:
-            raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.")
+        receipt = receipt_from_json(document.header["receipt"])
+        if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts):
+            raise FileRefused("the file's law is not that of a PanPrivateCountSketch.")
         sketch = cls.__new__(cls)
-        sketch._permit = Permit(
-            calibrated, spec.unit, read_charge(document), drawn=[(_STATE, None)], for_tests=not promise.holds
-        )
+        try:
+            sketch._permit = Permit.restored(spec, receipt, [(COUNTERS, _STATE, None)])
+        except ReleaseRefused:
+            raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.") from None
         sketch._spec = spec
         sketch._row_keys = row_keys(spec.seed, spec.rows)
         sketch._table = integer_array(document, "table", (spec.rows, spec.width))
@@ -204,10 +242,3 @@ class PanPrivateCountSketch(Partial):
                 "between. Start another."
             )
         return self._table
-
-
-def _state_and_publication(spec: CountSketchSpec, counters: Calibration) -> Calibration:
-    """Return the two parts of such a sketch, of which one record is in one only: before the seizure, or after it."""
-    law = counters.law(COUNTERS)
-    parts = tuple(Part(name, law, spec.sensitivity) for name in (_STATE, _PUBLICATION))
-    return replace(counters, parts=parts, either=True)

@@ -8,17 +8,18 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import noise
 from dpsketch.core.account import Account
+from dpsketch.core.drawn import Drawn, Part, Receipt
+from dpsketch.core.permit import Permit
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.noise import random_id
 from dpsketch.numbers import whole_number
-from dpsketch.privacy import ApproximateCost, Budget, Guarantee
+from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.addition import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
-from dpsketch.sketches.countsketch.shares import Share, SharedNoise, ShareTerms
+from dpsketch.sketches.countsketch.shares import MergedShares, OneShare, Share, ShareState
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.partials import public_names
-from dpsketch.sketches.permit import obtain
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
@@ -56,20 +57,16 @@ def release_share(
     caveat : str or None
         What the release must say about its users.
     """
-    calibration = SharedNoise.of(budget, share, spec.sensitivity)
-    if mass * calibration.finer > COUNTER_LIMIT:
+    (counters,) = spec.tables()
+    law = OneShare(counters, spec.unit.neighbours, replace(share, party=None), budget)
+    if mass * law.shared.finer > COUNTER_LIMIT:
         raise CounterOverflow("the counters are too large for the finer steps that such small shares of noise need.")
-    permit = obtain(calibration.alone(), spec.unit, account, note=f"share of counts {fingerprint_of(spec)}")
-    noisy = permit.add_noise(table * calibration.finer, COUNTERS)
-    name = noise.random_id() if share.party is None else str(share.party)
+    permit = Permit.pay(spec, (law,), law.asked, account, note=f"share of counts {fingerprint_of(spec)}")
+    name = random_id() if share.party is None else str(share.party)
     words = f"This is one of {share.parties} shares, and the guarantee is that of this share by itself."
-    stated = permit.guarantee(caveat=words if caveat is None else f"{words} {caveat}")
-    terms = ShareTerms(
-        share.parties, share.honest, **budget.keywords, finer=calibration.finer, name=name, names=public_names(partials)
-    )
-    finer_spec = replace(spec, grid=spec.grid / calibration.finer)
-    laws = (permit.calibration.law(COUNTERS),)
-    return PrivateCountSketch(finer_spec, noisy, laws, terms, guarantee=stated, charge=permit.charge)
+    state = ShareState(table, name, public_names(partials))
+    drawn = permit.draw_all(state, caveat=words if caveat is None else f"{words} {caveat}")
+    return PrivateCountSketch(spec, drawn)
 
 
 def merge_releases(
@@ -108,8 +105,8 @@ def merge_releases(
     >>> merged.guarantee.epsilon, shares[0].guarantee.epsilon > 1.5
     (1.0, True)
     """
-    terms, spec = _agreed(releases)
-    missing = whole_number("missing", missing, low=0, high=terms.parties)
+    law, spec = _agreed(releases)
+    missing = whole_number("missing", missing, low=0, high=law.share.parties)
     if spec.unit.level == "record" and disjoint_users:
         raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these releases protect records.")
     if spec.unit.level == "user" and not disjoint_users:
@@ -117,75 +114,61 @@ def merge_releases(
             "a user with records at two parties would be counted, and exposed, twice. If every user is at one party "
             "only, say disjoint_users=True."
         )
-    calibration = SharedNoise.of(terms.budget, terms.share, spec.sensitivity)
-    law = calibration.alone().law(COUNTERS)
-    if calibration.finer != terms.finer or any(release.noise != (law,) for release in releases):
-        raise ReleaseRefused("a share does not have the noise that its own terms ask for; the merge promises nothing.")
-    _refuse_missing(terms, len(releases), missing)
-    together = calibration.together(len(releases))
-    mechanism = f"{len(releases)} shares of {law.words} each, in steps of {spec.grid / terms.finer:g}"
-    holds = all(release.guarantee.holds for release in releases) and not noise.noise_is_for_tests()
-    stated = Guarantee(
-        epsilon=together.epsilon,
-        delta=together.delta,
-        unit=spec.unit,
-        costs=(*together.costs, ApproximateCost(0.0, calibration.gap)),
-        mechanism=mechanism,
-        rho=together.rho,
-        caveat=_caveat(terms, len(releases), spec) if holds else "a share's noise came from a source for tests only",
-        holds=holds,
-    )
-    return PrivateCountSketch(spec, _summed(releases, terms.finer), (together.law(COUNTERS),), guarantee=stated)
+    _refuse_missing(law.share, len(releases), missing)
+    merged = MergedShares(law.table, law.neighbours, law.share, law.whole, len(releases))
+    holds = all(release.guarantee.holds for release in releases)
+    receipt = Receipt(merged.asked, (merged,), _caveat(law.share, len(releases), spec), holds)
+    table = _summed(releases, law.shared.finer)
+    return PrivateCountSketch(spec, Drawn.of(spec, (receipt,), {COUNTERS: Part(merged, {"table": table})}))
 
 
-def _agreed(releases: Sequence[PrivateCountSketch]) -> tuple[ShareTerms, CountSketchSpec]:
-    """Return the terms and the spec that all shares have in common, or refuse."""
-    terms = [release.share for release in releases]
-    known = [one for one in terms if one is not None]
-    if not known or len(known) < len(terms):
+def _agreed(releases: Sequence[PrivateCountSketch]) -> tuple[OneShare, CountSketchSpec]:
+    """Return the law and the spec that all shares have in common, or refuse."""
+    laws = [release.law for release in releases]
+    known = [law for law in laws if isinstance(law, OneShare)]
+    if not known or len(known) < len(laws):
         raise ReleaseRefused(
             "merge_releases merges shares, made with release(…, share=Share(…)). Releases with full noise of their own "
             "are added with +."
-        )
-    first = known[0]
-    if any(one.common != first.common for one in known):
-        raise SpecMismatch(
-            "cannot merge: the shares differ in their budget, their number of parties or of honest ones."
-        )
-    if len({one.name for one in known}) < len(known):
-        raise ReleaseRefused("one party's share was given twice; its records would count twice. Give one a party.")
-    named = [name for one in known for name in set(one.names)]
-    if len(set(named)) < len(named):
-        raise ReleaseRefused(
-            "one sketch is in two of the shares, by itself or merged into others; each of its records would count, and "
-            "show, twice. Each party releases one share of records that no other party has."
         )
     key_type = next((release.spec.key_type for release in releases if release.spec.key_type), None)
     specs = [replace(release.spec, key_type=release.spec.key_type or key_type) for release in releases]
     for spec in specs:
         refuse_mismatch(specs[0], spec)
-    return first, replace(specs[0], grid=specs[0].grid * first.finer)
+    if any(law != known[0] for law in known):
+        raise SpecMismatch(
+            "cannot merge: the shares differ in their budget, their number of parties or of honest ones."
+        )
+    if len({release.party for release in releases}) < len(releases):
+        raise ReleaseRefused("one party's share was given twice; its records would count twice. Give one a party.")
+    named = [name for release in releases for name in set(release.partials)]
+    if len(set(named)) < len(named):
+        raise ReleaseRefused(
+            "one sketch is in two of the shares, by itself or merged into others; each of its records would count, and "
+            "show, twice. Each party releases one share of records that no other party has."
+        )
+    return known[0], specs[0]
 
 
-def _refuse_missing(terms: ShareTerms, present: int, missing: int) -> None:
-    absent = terms.parties - present
+def _refuse_missing(share: Share, present: int, missing: int) -> None:
+    absent = share.parties - present
     if absent < 0:
-        raise ReleaseRefused(f"{present} shares were given, more than the {terms.parties} parties they speak of.")
-    honest = terms.share.honest_parties
+        raise ReleaseRefused(f"{present} shares were given, more than the {share.parties} parties they speak of.")
+    honest = share.honest_parties
     if absent >= honest:
         raise ReleaseRefused(
-            f"{absent} of {terms.parties} shares are missing, and only {honest} parties are sure to be honest: maybe "
+            f"{absent} of {share.parties} shares are missing, and only {honest} parties are sure to be honest: maybe "
             "none of them is left, and nothing could be promised."
         )
     if absent > missing:
         raise ReleaseRefused(
-            f"{absent} of {terms.parties} shares are missing, and with them their noise. Wait for them, or say "
+            f"{absent} of {share.parties} shares are missing, and with them their noise. Wait for them, or say "
             f"missing={absent} to merge the others with a weaker guarantee."
         )
 
 
-def _caveat(terms: ShareTerms, present: int, spec: CountSketchSpec) -> str:
-    honest = terms.share.honest_parties - (terms.parties - present)
+def _caveat(share: Share, present: int, spec: CountSketchSpec) -> str:
+    honest = share.honest_parties - (share.parties - present)
     words = (
         f"It holds against whoever sees the merged release and no single share, if at least {honest} of the {present} "
         "parties added their noise and keep it to themselves."

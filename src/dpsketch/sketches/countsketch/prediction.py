@@ -15,7 +15,6 @@ from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.decoding import joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.location import choose_location, pseudo_cells, root_mean_square
-from dpsketch.sketches.countsketch.spec import COUNTERS
 
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -53,7 +52,7 @@ def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Bud
 
     Which keys have which counts does not matter to the law of the errors, so the guess needs none.
     """
-    noise = spec.calibrate(budget).law(COUNTERS)
+    noise = spec.laws(budget)[0].noise
     keys = row_keys(spec.seed, spec.rows)
     prints = fingerprint(np.arange(len(counts))).fingerprints
     units = np.rint(counts / spec.grid).astype(np.int64)

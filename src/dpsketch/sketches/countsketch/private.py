@@ -4,44 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files, plots
+from dpsketch import plots
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Derived, Drawn, Part
+from dpsketch.core.laws import Additive, Arrays, Law, are_integers
+from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.noise import Noise, noise_from_json
+from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
-from dpsketch.release import KeyedRelease, combined_guarantee
+from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
-from dpsketch.sketches.continual.stretches import Stretch, combined, read_stretches, stretch_arrays
+from dpsketch.sketches.continual.law import Published, are_finite
+from dpsketch.sketches.continual.stretches import Stretch, combined
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product, second_moment
 from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
-from dpsketch.sketches.countsketch.shares import ShareTerms
-from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.documents import (
-    read_charge,
-    read_guarantee,
-    real_array,
-    release_document,
-    stored_counters,
-    wide_when_used,
-)
+from dpsketch.sketches.countsketch.shares import OneShare
+from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Estimator", "PrivateCountSketch"]
+    from dpsketch.sketches.continual.portions import Window
+
+__all__ = ["Combined", "Estimator", "PrivateCountSketch"]
 
 Estimator = Literal["robust", "median", "mean"]
 
@@ -50,46 +49,139 @@ _CHUNK = 1 << 16
 _TAIL_MARGIN = 4
 
 
-@wide_when_used("table")
-@dataclass(frozen=True, slots=True, eq=False)
-class PrivateCountSketch(KeyedRelease):
-    """A released CountSketch: public, to be queried for ever.
+@stored
+@dataclass(frozen=True, slots=True)
+class Combined(Derived):
+    """Counters that were computed from several releases, or from the publications of streams.
 
     Attributes
     ----------
-    spec : CountSketchSpec
-        The public spec.
-    table : numpy.ndarray
-        The released counters, read-only, rows × width, in units of ``spec.grid``: integers, or real numbers in an
-        answer of a stream, which is a weighted sum of integers.
-    noise : tuple of Noise
-        The noise in each counter; several laws where releases were combined. Empty in an answer of a stream.
-    share : ShareTerms or None
-        Where this is one of several parties' shares: what it needs to be merged with the others.
+    drawn : tuple of Law
+        The law of each release that was drawn as one.
+    digests : tuple of str
+        A digest of each of these releases.
+    streams : tuple of (str, Published)
+        The name and the law of each stream; the weights of its publications are among the arrays.
     signed : bool
         Whether counts may be negative: in what changed between two releases.
-    terms : tuple of str
-        Where releases were combined: a digest of each. Empty in a release that was drawn as one.
-    stretches : tuple of Stretch
-        In an answer of a stream (:class:`~dpsketch.ContinualCountSketch`): which of its publications it is made of.
     """
 
+    drawn: tuple[Law, ...]
+    digests: tuple[str, ...]
+    streams: tuple[tuple[str, Published], ...]
+    signed: bool
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The laws of the releases and streams."""
+        return (*self.drawn, *(law for _, law in self.streams))
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """The noise of each release."""
+        return tuple(noise for law in self.drawn for noise in noises_of(law))
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there are counters, and weights of each stream's publications."""
+        places = range(len(self.streams))
+        named = {"table", *(f"weights{i}" for i in places), *(f"marks{i}" for i in places)}
+        if set(arrays) != named or len({name for name, _ in self.streams}) < len(self.streams):
+            return False
+        for i in places:
+            weights, marks = arrays[f"weights{i}"], arrays[f"marks{i}"]
+            good = isinstance(marks, np.ndarray) and marks.dtype == np.uint64 and marks.ndim == 1
+            if not good or not isinstance(weights, np.ndarray) or not are_finite(weights, (weights.size,)):
+                return False
+        shape = self.laws[0].tables[0].shape
+        return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
+
+
+def noises_of(law: Any) -> tuple[Noise, ...]:
+    """Return the noise in a counter of one law; where a state carries noise of its own, that as well."""
+    found: tuple[Noise, ...] = getattr(law, "noises", None) or (law.noise,)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateCountSketch(KeyedRelease, SketchRelease):
+    """A released CountSketch."""
+
     kind: ClassVar[str] = "counts"
+    spec_type: ClassVar[Any] = CountSketchSpec
 
     spec: CountSketchSpec
-    table: npt.NDArray[Any]
-    noise: tuple[Noise, ...]
-    share: ShareTerms | None = None
-    signed: bool = False
-    terms: tuple[str, ...] = ()
-    stretches: tuple[Stretch, ...] = ()
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def part_of(cls, spec: CountSketchSpec, table: npt.NDArray[Any], noise: Noise, whole: Drawn) -> Self:
+        """Return counters that are a part of another release, to be asked; what they promise is what the whole does."""
+        law = Additive(spec.tables()[0], spec.unit.neighbours, noise)
+        return cls(spec, replace(whole, parts={COUNTERS: Part(law, {"table": table})}))
+
+    @classmethod
+    def of_stream(cls, spec: CountSketchSpec, window: Window) -> Self:
+        """Return the release of a window of a stream, which may be added to and subtracted from others."""
+        (table,) = window.tables.values()
+        law = Combined((), (), ((window.stretch.stream, window.law),), window.signed)
+        arrays = {"table": table, **_stretched([window.stretch])}
+        return cls(spec, Drawn((window.receipt,), {COUNTERS: Part(law, arrays)}, window.guarantee))
+
+    @property
+    def _part(self) -> Part:
+        return self.drawn.parts[COUNTERS]
+
+    @property
+    def law(self) -> Law | Derived:
+        """How the counters were drawn, or computed from others."""
+        return self._part.law
+
+    @property
+    def table(self) -> npt.NDArray[Any]:
+        """The released counters, rows × width, in steps of :attr:`step`: integers, or real numbers of a stream."""
+        return cast(npt.NDArray[Any], self.drawn.table(COUNTERS))
+
+    @property
+    def step(self) -> float:
+        """One step of a counter in the keys' own unit: the grid, or a part of it in a share of several parties."""
+        return self.spec.grid / (self.law.shared.finer if isinstance(self.law, OneShare) else 1)
+
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """The noise in each counter; several laws where releases were combined. Empty in an answer of a stream."""
+        return noises_of(self.law) if not isinstance(self.law, Combined) else self.law.noises
+
+    @property
+    def signed(self) -> bool:
+        """Whether counts may be negative: in what changed between two releases."""
+        return isinstance(self.law, Combined) and self.law.signed
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Which publications of streams this is made of."""
+        if not isinstance(self.law, Combined):
+            return ()
+        arrays: Mapping[str, Any] = self._part.arrays
+        return tuple(
+            Stretch(name, law.answer_noise, arrays[f"weights{i}"], arrays[f"marks{i}"])
+            for i, (name, law) in enumerate(self.law.streams)
+        )
+
+    @property
+    def party(self) -> str | None:
+        """The party's number or random name, where this is one of several shares."""
+        party: Any = self._part.arrays.get("party", [None])
+        return cast(str | None, party[0])
+
+    @property
+    def partials(self) -> tuple[str, ...]:
+        """Public names of the partials in a share: two shares that have one in common hold the same records."""
+        return tuple(cast(list[str], self._part.arrays.get("partials", [])))
 
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise in one counter, in the keys' own unit."""
-        return self.spec.grid * math.sqrt(self._noise_variance)
+        return self.step * math.sqrt(self._noise_variance)
 
     @property
     def _noise_variance(self) -> float:
@@ -193,14 +285,14 @@ class PrivateCountSketch(KeyedRelease):
         # What a candidate takes beside its answer bounds how many there can be: nothing is held for longer than needed.
         places = inverse.astype(np.int32)
         del inverse
-        keys, scale = row_keys(self.spec.seed, self.spec.rows), self.noise_scale / self.spec.grid
+        keys, scale = row_keys(self.spec.seed, self.spec.rows), self.noise_scale / self.step
         found = joint_decode(self.table, prints, keys, scale, signed=self.signed, progress=progress)
         decoded = found.without_messages()
         del prints, found
         shown, half = decoded.shown(estimator), decoded.half_widths(confidence)
         # A posterior mean may lie outside: of a reading far below zero it is nearly zero.
         low, high = np.minimum(shown, decoded.values - half), np.maximum(shown, decoded.values + half)
-        values, low, high = (self.spec.grid * side[places] for side in (shown, low, high))
+        values, low, high = (self.step * side[places] for side in (shown, low, high))
         return Estimates(asked, values, low, high, confidence, self.spec.unit.counts)
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
@@ -223,7 +315,7 @@ class PrivateCountSketch(KeyedRelease):
             noise_variance=self._noise_variance,
             confidence=confidence,
         )
-        return _scaled(found, self.spec.grid)
+        return _scaled(found, self.step)
 
     def second_moment(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate F₂, the sum of all squared counts, listed keys or not.
@@ -240,14 +332,14 @@ class PrivateCountSketch(KeyedRelease):
             fourth_cumulant=self._fourth_cumulant,
             confidence=confidence,
         )
-        return _scaled(found, self.spec.grid**2)
+        return _scaled(found, self.step**2)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest of the candidates with their intervals or, without candidates, the counters."""
         shape = f"{self.spec.rows}×{self.spec.width}"
         words = f"{shape} CountSketch, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         if candidates is None:
-            return plots.counters(self.table * self.spec.grid, self.noise_scale, words)
+            return plots.counters(self.table * self.step, self.noise_scale, words)
         return plots.bars(self.top(n, candidates=candidates), words)
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
@@ -275,11 +367,11 @@ class PrivateCountSketch(KeyedRelease):
             result[start : start + _CHUNK] = location(
                 kernels.row_values(self.table, prints[start : start + _CHUNK], keys)
             )
-        return result * self.spec.grid
+        return result * self.step
 
     def _half_width(self, location: Location, confidence: float) -> float:
         if (location, confidence) not in self._known:
-            self._known[location, confidence] = self.spec.grid * half_width(self.table, location, confidence)
+            self._known[location, confidence] = self.step * half_width(self.table, location, confidence)
         half: float = self._known[location, confidence]
         return half
 
@@ -292,7 +384,7 @@ class PrivateCountSketch(KeyedRelease):
             case "robust":
                 # A function of the release alone, so it is worked out once.
                 if "location" not in self._known:
-                    self._known["location"] = choose_location(self.table, self.noise_scale / self.spec.grid)
+                    self._known["location"] = choose_location(self.table, self.noise_scale / self.step)
                 chosen: Location = self._known["location"]
                 return chosen
             case _:
@@ -324,7 +416,7 @@ class PrivateCountSketch(KeyedRelease):
             # One of them takes the question's type, and so does the result.
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
-        ours, theirs = self._drawn(), other._drawn()
+        ours, theirs = self._digests(), other._digests()
         # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
         paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest
         if not set(ours).isdisjoint(theirs) or (paid_once and (ours or theirs)):
@@ -332,21 +424,31 @@ class PrivateCountSketch(KeyedRelease):
                 "cannot combine: one release is in both, and its noise would count double, or cancel, as no interval "
                 "says. Add or subtract each release once."
             )
-        signed = sign < 0 or self.signed or other.signed
+        mine, others_law = self._as_combined(), other._as_combined()
         stretches = combined(self.stretches, other.stretches, sign)
-        if len(stretches) == len(self.stretches) == len(other.stretches) and not self.noise + other.noise:
-            # Of one stream, which was paid for once: nothing is drawn or shown that was not before.
-            together = self.table + sign * other.table
-            stated = self.guarantee if other.guarantee.holds else other.guarantee
-            return replace(self, spec=spec, table=together, guarantee=stated, signed=signed, stretches=stretches)
-        stated = combined_guarantee(self.guarantee, other.guarantee, self.spec.unit)
         table = self.table + sign * other.table if stretches else sum_of_tables([self.table, other.table], [1, sign])
-        laws, terms = self.noise + other.noise, ours + theirs
-        return PrivateCountSketch(spec, table, laws, guarantee=stated, signed=signed, terms=terms, stretches=stretches)
+        streams = dict(mine.streams + others_law.streams)
+        law = Combined(
+            mine.drawn + others_law.drawn,
+            ours + theirs,
+            tuple((each.stream, streams[each.stream]) for each in stretches),
+            sign < 0 or self.signed or other.signed,
+        )
+        # Answers of one stream were paid for once: its receipt is in both.
+        shared = {each.stream for each in self.stretches} & {each.stream for each in other.stretches}
+        paid = [law for name, law in mine.streams if name in shared]
+        new = [each for each in other.drawn.receipts if not any(law in paid for law in each.laws)]
+        part = Part(law, {"table": table, **_stretched(stretches)})
+        return PrivateCountSketch(spec, Drawn.of(spec, (*self.drawn.receipts, *new), {COUNTERS: part}))
 
-    def _drawn(self) -> tuple[str, ...]:
+    def _as_combined(self) -> Combined:
+        if isinstance(self.law, Combined):
+            return self.law
+        return Combined((cast(Law, self.law),), self._digests(), (), False)
+
+    def _digests(self) -> tuple[str, ...]:
         """Return digests of the releases that were drawn as one and are in this; of streams, stretches tell."""
-        return self.terms or ((self._digest(),) if self.noise else ())
+        return self.law.digests if isinstance(self.law, Combined) else (self._digest(),)
 
     def _digest(self) -> str:
         """Return what tells this release from others: its counters, and its charge where it has one."""
@@ -354,46 +456,12 @@ class PrivateCountSketch(KeyedRelease):
         digest.update(b"" if self.charge is None else self.charge.digest.encode())
         return digest.hexdigest()
 
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        noise = [law.to_json() for law in self.noise]
-        share = None if self.share is None else self.share.to_json()
-        more: dict[str, Any] = {"signed": True} if self.signed else {}
-        if self.terms:
-            more["terms"] = list(self.terms)
-        arrays: dict[str, files.Array] = {"table": self.table}
-        if self.stretches:
-            more["stretches"], weights = stretch_arrays(self.stretches)
-            arrays.update(weights)
-        return release_document(self, self.spec, arrays, noise=noise, share=share, **more)
 
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec = CountSketchSpec.from_json(document.header["spec"])
-        share, noise = document.header.get("share"), document.header["noise"]
-        stretches = read_stretches(document)
-        if not noise and not stretches:
-            raise FileRefused("the file does not say which noise its counters have.")
-        shape = (spec.rows, spec.width)
-        return cls(
-            spec,
-            real_array(document, "table", shape) if stretches else stored_counters(document, "table", shape),
-            tuple(noise_from_json(law) for law in noise),
-            None if share is None else ShareTerms.from_json(share),
-            document.header.get("signed") is True,
-            _read_terms(document),
-            stretches,
-            guarantee=read_guarantee(document),
-            charge=read_charge(document),
-        )
-
-
-def _read_terms(document: files.Document) -> tuple[str, ...]:
-    terms = document.header.get("terms", [])
-    if not isinstance(terms, list) or not all(isinstance(each, str) for each in terms):
-        raise FileRefused("the file's list of combined releases is not one that dpsketch writes.")
-    return tuple(terms)
+def _stretched(stretches: Iterable[Stretch]) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for i, each in enumerate(stretches):
+        found |= {f"weights{i}": each.weights, f"marks{i}": each.marks}
+    return found
 
 
 def _scaled(found: Estimate, factor: float) -> Estimate:

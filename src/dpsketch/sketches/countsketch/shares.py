@@ -27,19 +27,25 @@ one can have; the grid is made finer until they are. The published sum is rounde
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, assert_never
 
 from dpsketch import accounting
-from dpsketch.errors import InvalidInput
+from dpsketch.arrays import Integers
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import DELTA_FOR_RHO
+from dpsketch.core.laws import Arrays, Law, are_integers
+from dpsketch.core.move import Distance, Table
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, GaussianCost, PureCost, ZcdpCost
-from dpsketch.sketches.countsketch.spec import COUNTERS
-from dpsketch.sketches.permit import DELTA_FOR_RHO, Calibration, Part
-from dpsketch.sketches.specs import Sensitivity
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
 
-__all__ = ["Share", "ShareTerms", "SharedNoise", "sum_gap"]
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
+
+__all__ = ["MergedShares", "OneShare", "Share", "ShareState", "SharedNoise", "sum_gap"]
 
 # A share's σ is at least so many grid units.
 _LEAST_SIGMA = 4.0
@@ -47,6 +53,7 @@ _LEAST_SIGMA = 4.0
 _COMPOSED_EPSILON = 30.0
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class Share:
     """How several parties share the noise of one release.
@@ -81,168 +88,199 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareTerms:
-    """What a share says of the whole that it belongs to: equal in all shares that may be merged, but for the name.
-
-    Attributes
-    ----------
-    parties, honest : int, float
-        As in :class:`Share`.
-    epsilon, delta, rho : float or None
-        The budget of the whole.
-    finer : int
-        A share is counted in the sketch's grid divided by this power of two.
-    name : str
-        The party's number, or a random name.
-    names : tuple of str
-        Public names of the partials in the sketch (:func:`~dpsketch.sketches.partials.public_names`): two shares that
-        have one in common hold the same records. Empty in files from before there were any.
-    """
-
-    parties: int
-    honest: float
-    epsilon: float | None
-    delta: float | None
-    rho: float | None
-    finer: int
-    name: str
-    names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        share = self.share  # refuses parties and fractions that there cannot be
-        object.__setattr__(self, "parties", share.parties)
-        object.__setattr__(self, "honest", share.honest)
-        hold_real(self, "epsilon", "delta", "rho", optional=True)
-        Budget(self.epsilon, self.delta, self.rho)
-        hold_whole(self, "finer", low=1, high=2**40)
-        if not isinstance(self.name, str):
-            raise InvalidInput("a share's name is text.")
-        if not all(isinstance(each, str) for each in self.names):
-            raise InvalidInput("the names of a share's partials are text.")
-        object.__setattr__(self, "names", tuple(self.names))
-
-    @property
-    def share(self) -> Share:
-        """The share that was asked for, without its party."""
-        return Share(self.parties, self.honest)
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of the whole."""
-        return Budget(self.epsilon, self.delta, self.rho)
-
-    @property
-    def common(self) -> tuple[object, ...]:
-        """All but the names."""
-        return (self.parties, self.honest, self.epsilon, self.delta, self.rho, self.finer)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the terms as JSON-ready values."""
-        terms = {name: getattr(self, name) for name in self.__slots__}
-        names = terms.pop("names")
-        return {**terms, "names": list(names)} if names else terms
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild terms from :meth:`to_json`."""
-        return cls(**value)
-
-
-@dataclass(frozen=True, slots=True)
 class SharedNoise:
     """A budget turned into shares of noise.
 
     Attributes
     ----------
-    share : Share
-        Among whom.
-    bound : Sensitivity
-        How far one unit moves the integer table.
     mu : float
-        The whole: L2 sensitivity over the standard deviation of the honest parties' noise together.
+        The whole: L2 distance over the standard deviation of the honest parties' noise together.
     sigma : float
         Standard deviation of one share, in the sketch's grid units.
     finer : int
         A share is counted in grid units divided by this.
-    delta : float
-        The δ of the promise.
     gap : float
         What the sum of rounded shares adds to δ at any ε that a composition may reach.
-    rho : float or None
-        The budget, where it was a ρ.
     """
 
-    share: Share
-    bound: Sensitivity
     mu: float
     sigma: float
     finer: int
-    delta: float
     gap: float
-    rho: float | None
 
     @classmethod
-    def of(cls, budget: Budget, share: Share, bound: Sensitivity) -> Self:
-        """Calibrate shares to a budget.
-
-        Parameters
-        ----------
-        budget : Budget
-            That of the whole.
-        share : Share
-            Among whom.
-        bound : Sensitivity
-            How far one unit moves the integer table; it moves at most as many counters as its L1 norm.
-        """
+    def of(cls, budget: Budget, share: Share, distance: Distance) -> Self:
+        """Calibrate shares to the budget of the whole; one unit moves at most as many counters as its L1 norm."""
         honest = share.honest_parties
         match budget.cost:
             case PureCost():
                 raise InvalidInput("shares are Gaussian noise: give delta= above 0, or rho=.")
             case ApproximateCost(asked, stated):
-                gap = _charged_gap(max(_COMPOSED_EPSILON, 2 * asked), honest, bound.l1)
+                gap = _charged_gap(max(_COMPOSED_EPSILON, 2 * asked), honest, distance.l1)
                 left = math.nextafter(stated - gap, 0.0)
                 if left <= 0:
                     raise InvalidInput(f"delta must be above {gap:.1g}, by which a sum of shares may differ from one.")
                 mu = accounting.gaussian_mu(asked, left)
             case ZcdpCost(asked):
-                gap, stated = _charged_gap(_COMPOSED_EPSILON, honest, bound.l1), DELTA_FOR_RHO
+                gap = _charged_gap(_COMPOSED_EPSILON, honest, distance.l1)
                 mu = accounting.zcdp_mu(asked)
+            case never:
+                assert_never(never)
         # A trillionth more than needed outweighs every rounding, here and where shares are counted together.
-        sigma = bound.l2 / (mu * math.sqrt(honest)) * (1 + 1e-12)
+        sigma = distance.l2 / (mu * math.sqrt(honest)) * (1 + 1e-12)
         finer = 1
         while sigma * finer < _LEAST_SIGMA:
             finer *= 2
-        return cls(share, bound, mu, sigma, finer, stated, gap, budget.rho)
+        return cls(mu, sigma, finer, gap)
 
-    def alone(self) -> Calibration:
-        """Return a share's noise, in its finer units, with what it costs and promises by itself.
 
-        A single share is one rounded Gaussian: nothing is lost to the gap, but its noise is less than the whole's.
-        """
-        mu = math.nextafter(self.bound.l2 / self.sigma, math.inf)
-        law = RoundedGaussian(self.sigma * self.finer)
-        part = Part(COUNTERS, law, Sensitivity(self.bound.l1 * self.finer, self.bound.l2 * self.finer))
-        epsilon = accounting.gaussian_epsilon(mu, self.delta)
-        return Calibration((part,), (GaussianCost(mu),), epsilon, self.delta, None, law.words)
+@dataclass(frozen=True, slots=True)
+class _Shared(Law):
+    """What a share and a sum of shares have in common."""
 
-    def together(self, present: int) -> Calibration:
-        """Return the noise of so many shares, in grid units, with what they cost and promise together.
+    table: Table
+    neighbours: Neighbours
+    share: Share
+    whole: Budget
 
-        Each share that is missing may have been an honest party's, so it is taken off the honest ones. At least one
-        honest party must be left.
-        """
-        honest = self.share.honest_parties
-        remaining = honest - (self.share.parties - present)
-        mu = self.mu
-        if remaining < honest:
-            mu *= math.sqrt(honest / remaining) * (1 + 1e-15)
-        # The gap is a δ, and ρ-zCDP has none: of a sum of shares no ρ holds exactly.
-        rho = None if self.gap else self.rho
-        epsilon = accounting.gaussian_epsilon(mu, math.nextafter(self.delta - self.gap, 0.0))
-        # A share's own rounding adds a twelfth of its unit squared; that of the sum is in the law already.
-        variance = present * (self.sigma**2 + 1 / (12 * self.finer**2)) - (1 / 12 if self.finer == 1 else 0.0)
-        law = RoundedGaussian(math.sqrt(variance))
-        return Calibration((Part(COUNTERS, law),), (GaussianCost(mu),), epsilon, self.delta, rho, law.words)
+    def __post_init__(self) -> None:
+        if self.share.party is not None:
+            raise InvalidInput("the law of a share names no party.")
+        _ = self.shared  # refuses a budget that cannot be shared
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self.table.name
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The only table."""
+        return (self.table,)
+
+    @property
+    def shared(self) -> SharedNoise:
+        """The noise of one share."""
+        return SharedNoise.of(self.whole, self.share, self.table.between(self.neighbours))
+
+    @property
+    def delta(self) -> float:
+        """The δ of the promise."""
+        return DELTA_FOR_RHO if self.whole.delta is None else float(self.whole.delta)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class OneShare(_Shared):
+    """One party's share of the noise on the counters, which are counted in finer steps.
+
+    A single share is one rounded Gaussian: nothing is lost to the gap, but its noise is less than the whole's.
+    """
+
+    @property
+    def noise(self) -> RoundedGaussian:
+        """The noise of one counter, in the finer steps."""
+        return RoundedGaussian(self.shared.sigma * self.shared.finer)
+
+    @property
+    def words(self) -> str:
+        """The noise in a phrase."""
+        return self.noise.words
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise."""
+        return {"noise": self.noise}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return what this share costs by itself."""
+        return (GaussianCost(math.nextafter(self.table.between(self.neighbours).l2 / self.shared.sigma, math.inf)),)
+
+    @property
+    def asked(self) -> Budget:
+        """The budget that a share alone comes to."""
+        (cost,) = self.costs()
+        assert isinstance(cost, GaussianCost)
+        return Budget(accounting.gaussian_epsilon(cost.mu, self.delta), self.delta)
+
+    def draw(self, state: ShareState, handle: Handle) -> Arrays:
+        """Return the counters in finer steps with noise, the party's name, and the names of its partials."""
+        table = handle.add(state.table * self.shared.finer, "noise")
+        return {"table": table, "party": [state.party], "partials": list(state.partials)}
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there are counters, a party and partials."""
+        named = all(isinstance(arrays.get(name), list) for name in ("party", "partials"))
+        good = set(arrays) == {"table", "party", "partials"} and named and len(arrays["party"]) == 1
+        return good and are_integers(arrays, "table", self.table.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareState:
+    """What a share is drawn from. Sensitive."""
+
+    table: Integers
+    party: str
+    partials: tuple[str, ...]
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class MergedShares(_Shared):
+    """The noise of all shares that are present together, in grid units; each was drawn by its own party.
+
+    A share that is missing may have been an honest party's, so that it is taken off the honest ones. At least one
+    honest party must be left.
+    """
+
+    present: int
+
+    def __post_init__(self) -> None:
+        _Shared.__post_init__(self)
+        hold_whole(self, "present", low=1, high=self.share.parties)
+        if self.share.parties - self.present >= self.share.honest_parties:
+            raise InvalidInput("no honest party is sure to be left among these shares.")
+
+    @property
+    def noise(self) -> RoundedGaussian:
+        """The noise of one counter; each share's rounding adds a twelfth of its step squared, the law has the sum's."""
+        shared = self.shared
+        rounding = 1 / 12 if shared.finer == 1 else 0.0
+        return RoundedGaussian(math.sqrt(self.present * (shared.sigma**2 + 1 / (12 * shared.finer**2)) - rounding))
+
+    @property
+    def words(self) -> str:
+        """The shares in a phrase."""
+        one = RoundedGaussian(self.shared.sigma * self.shared.finer)
+        return f"{self.present} shares of {one.words} each, in steps of 1/{self.shared.finer} of the grid"
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return nothing: no permit draws this law."""
+        return {}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return what the shares cost together; the gap of their sum is a δ."""
+        shared, honest = self.shared, self.share.honest_parties
+        remaining = honest - (self.share.parties - self.present)
+        mu = shared.mu if remaining == honest else shared.mu * math.sqrt(honest / remaining) * (1 + 1e-15)
+        return (GaussianCost(mu), ApproximateCost(0.0, shared.gap))
+
+    @property
+    def asked(self) -> Budget:
+        """The budget that the shares come to: of a sum of shares no ρ holds exactly, because of the gap."""
+        (cost, _), shared = self.costs(), self.shared
+        assert isinstance(cost, GaussianCost)
+        if self.present == self.share.parties and self.whole.epsilon is not None:
+            return self.whole
+        left = math.nextafter(self.delta - shared.gap, 0.0)
+        return Budget(accounting.gaussian_epsilon(cost.mu, left), self.delta)
+
+    def draw(self, state: Any, handle: Handle) -> Arrays:
+        """Refuse: the parties drew the shares."""
+        raise ReleaseRefused("shares are drawn by their parties.")
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there are counters."""
+        return set(arrays) == {"table"} and are_integers(arrays, "table", self.table.shape)
 
 
 def sum_gap(sigma: float, parties: int) -> float:

@@ -159,17 +159,18 @@ class CountSketch(TableSketch[CountSketchSpec]):
         Privacy
         -------
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the L2 (δ > 0, ρ) or L1 (δ = 0)
-        sensitivity of :attr:`CountSketchSpec.sensitivity`. Two releases of one sketch compose: each is charged.
+        distance of :meth:`CountSketchSpec.tables`. Two releases of one sketch compose: each is charged.
         """
         spec, budget, caveat = self._spec, Budget(epsilon, delta, rho), self._counted.caveat
         account = self._account(ledger, dataset, part)
         if share is not None:
             return release_share(self._table, self._mass, self._partials, spec, share, budget, account, caveat)
-        permit = self._obtain(spec.calibrate(budget), account)
-        noisy = permit.add_noise(self._table, COUNTERS)
-        laws = (permit.calibration.law(COUNTERS),)
-        stated = permit.guarantee(caveat=caveat)
-        return PrivateCountSketch(spec, noisy, laws, guarantee=stated, charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        return PrivateCountSketch(spec, permit.draw_all(self._exact(), caveat=caveat))
+
+    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact tables by name. Sensitive."""
+        return {COUNTERS: self._table}
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.countsketch.clipping import Clip, sqrt_up
+from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.guess import guessed_counts
-from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import GridSpec, WeightGrid
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
 
 DEFAULT_SEED = 1
-COUNTERS = "the counters"
+COUNTERS = "counters"
 
 
 @stored
@@ -92,31 +94,41 @@ class CountSketchSpec(GridSpec, StoredSpec):
         """The bound on one user's own sketch, where the unit is a user."""
         return Clip(self.rows, self.width, self.unit.max_keys, self.weight_grid.max_units)
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """How far one unit moves the table, in grid units.
+    def tables(self) -> tuple[Table]:
+        """Return the counters.
 
-        One record adds at most w to one cell of each row: L1 kw, L2 w√k. A user adds at most m keys of w: L1 kmw, and
-        L2 c, to which the user's own sketch is clipped (see :mod:`~dpsketch.sketches.countsketch.clipping`; the clip
-        does not bound L1 further). Replacing either may move the same cells by as much again.
+        One record adds at most w to one cell of each of k rows. A user adds at most m keys of w, perhaps all to one
+        cell of each row, but the L2 norm of the user's own sketch is clipped to c (see
+        :mod:`~dpsketch.sketches.countsketch.clipping`; the clip does not bound L1 further).
         """
         weight = self.weight_grid.max_units
-        squared = weight**2 * self.rows if self.clip is None else self.clip.squared
-        times = 2 if self.unit.neighbours == "replace" else 1
-        return Sensitivity(times * weight * self.rows * self.unit.max_keys, times * sqrt_up(squared))
+        move = Move.each(self.rows, weight, signed=True)
+        if self.clip is not None:
+            cells = self.rows * self.unit.max_keys
+            move = Move(cells * weight, self.clip.squared, cells, self.unit.max_keys * weight, signed=True)
+        return (Table(COUNTERS, (self.rows, self.width), move),)
 
-    def calibrate(self, budget: Budget) -> Calibration:
+    def shares(self) -> dict[Table, float]:
+        """Return the tables with their shares of a budget."""
+        return dict.fromkeys(self.tables(), 1.0)
+
+    def laws(self, budget: Budget) -> tuple[Additive, ...]:
         """Return the noise that a budget asks for on the counters."""
-        return additive(budget, Share(COUNTERS, self.sensitivity))
+        return additive(budget, self.unit.neighbours, self.shares())
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far its noise alone would move an estimate."""
-        calibrated = self.calibrate(Budget(epsilon, delta, rho))
-        scale = self.grid * math.sqrt(calibrated.law(COUNTERS).variance)
+        budget = Budget(epsilon, delta, rho)
+        (law,) = self.laws(budget)
+        scale = self.grid * math.sqrt(law.noise.variance)
         # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
-        return ReleasePreview(calibrated.guarantee(self.unit), scale, scale / math.sqrt(0.95 * self.rows))
+        return ReleasePreview(promise(self, Receipt(budget, (law,))), scale, scale / math.sqrt(0.95 * self.rows))
 
     def expect(self, *, records: float, keys: int, **budget: Any) -> dict[str, float]:
         """Say in a few numbers what a release is worth for so many records and keys, the i-th as frequent as 1/i."""

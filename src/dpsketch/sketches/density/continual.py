@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.kernels import Jaccard
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
-from dpsketch.sketches.continual.portions import Portion, Window
+from dpsketch.sketches.continual.portions import Window
 from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE
 from dpsketch.sketches.density.private import PrivateDensity, written_point
 from dpsketch.sketches.density.spec import DensitySpec
@@ -43,12 +44,13 @@ class DailyDensity(Adapter):
             )
         super().__init__(spec)
 
-    def portions(self) -> tuple[Portion, ...]:
-        """Return the counters and the number of records, and how far one unit, added on one day, moves them."""
+    def shares(self) -> dict[Table, float]:
+        """Return the counters and the number of records, with their shares of the budget."""
         spec: DensitySpec = self.spec
         points, rows = spec.unit.max_keys, spec.rows
-        table = Portion(TABLE, (rows, spec.width), points * rows, points**2 * rows, points * rows, 1 - COUNT_SHARE)
-        return table, Portion(COUNT, (1,), points, points**2, 1, COUNT_SHARE)
+        move = Move(points * rows, points**2 * rows, points * rows, points)
+        table, number = Table(TABLE, (rows, spec.width), move), Table(COUNT, (1,), Move.heaped(1, points))
+        return {table: 1 - COUNT_SHARE, number: COUNT_SHARE}
 
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
         """Return the exact counters of a day. Sensitive."""
@@ -59,7 +61,7 @@ class DailyDensity(Adapter):
         (number,) = window.tables[COUNT].tolist()
         table, laws = window.tables[TABLE], window.laws
         drawn = self.spec, table, number, laws[TABLE], laws[COUNT]
-        return PrivateDensity(*drawn, guarantee=window.guarantee, charge=window.charge)
+        return PrivateDensity(*drawn, guarantee=window.guarantee, charge=window.receipt.charge)
 
     def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a point, as in 1.5,2."""

@@ -75,7 +75,7 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
         """Return the law of a table's cells; keys of at least ``cut`` are decoded, and are in no other key's way."""
         return CellLaw.of(law, spec.grid, counts[: np.searchsorted(counts, cut)], spec.width)
 
-    tables = [noise.inner] * (spec.tables > 1) + [noise.leaf]
+    tables = [noise.inner] * (spec.sketched > 1) + [noise.leaf]
     raw = [cell(law, math.inf) for law in tables]
     dense = spec.grid * math.sqrt(noise.dense.variance)
 
@@ -103,7 +103,7 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
     left = left_by(threshold)
     errors = [law.error / math.sqrt(spec.rows) for law in left]
     reached = ndtr((counts - INNER * threshold) / dense) * ndtr((counts - INNER * threshold) / errors[0]) ** (
-        spec.tables - 1
+        spec.sketched - 1
     )
     for _ in range(_ROUNDS):
         decoded = reached * ndtr((counts - PLAUSIBLE * threshold) / errors[-1])

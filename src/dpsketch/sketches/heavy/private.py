@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, assert_never, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files, plots
+from dpsketch import plots
 from dpsketch.compound import CompoundKey
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys, to_arrow
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.release import KeyedRelease
+from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_document, stored_or_real, wide_when_used
 from dpsketch.sketches.heavy.search import Found, find
-from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
+from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.tails import widening
 
@@ -37,35 +36,43 @@ if TYPE_CHECKING:
 __all__ = ["PrivateHeavyHitters", "level_keys"]
 
 
-@wide_when_used("total", "dense", "tables")
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHeavyHitters(KeyedRelease):
-    """A released tree of prefixes: public, to be searched and queried for ever.
+class PrivateHeavyHitters(KeyedRelease, SketchRelease):
+    """A released tree of prefixes, to be searched and queried.
 
-    Attributes
-    ----------
-    spec : HeavyHittersSpec
-        The public spec.
-    total : numpy.ndarray
-        The released total of all records, one integer; this and the others are real numbers in an answer of a stream
-        (:class:`~dpsketch.ContinualSketch`).
-    dense : numpy.ndarray
-        The released first level, one integer a prefix; for text the last one counts the keys that were too long.
-    tables : numpy.ndarray
-        The released CountSketches, levels × rows × width; the last one counts the keys themselves.
-    noise : TreeNoise
-        The noise in each part.
+    Its tables hold integers, or real numbers in an answer of a stream (:class:`~dpsketch.ContinualSketch`).
     """
 
     kind: ClassVar[str] = "heavy"
+    spec_type: ClassVar[Any] = HeavyHittersSpec
 
     spec: HeavyHittersSpec
-    total: npt.NDArray[Any]
-    dense: npt.NDArray[Any]
-    tables: npt.NDArray[Any]
-    noise: TreeNoise
 
-    _known: dict[str, Found] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def total(self) -> npt.NDArray[Any]:
+        """The released total of all records, one number."""
+        return cast(npt.NDArray[Any], self.drawn.table(TOTAL))
+
+    @property
+    def dense(self) -> npt.NDArray[Any]:
+        """The released first level, one number a prefix; for text the last one counts keys that were too long."""
+        return cast(npt.NDArray[Any], self.drawn.table(DENSE))
+
+    @property
+    def tables(self) -> npt.NDArray[Any]:
+        """The released CountSketches, levels × rows × width; the last one counts the keys themselves."""
+        if "tables" not in self._known:
+            levels = [self.drawn.table(name) for name in (INNER, LEAF) if name in self.drawn.parts]
+            self._known["tables"] = np.concatenate(levels) if len(levels) > 1 else levels[0]
+        return cast(npt.NDArray[Any], self._known["tables"])
+
+    @property
+    def noise(self) -> TreeNoise:
+        """The noise in each part."""
+        noises = {name: self.drawn.noise(name) for name in self.drawn.parts}
+        return TreeNoise(noises[TOTAL], noises[DENSE], noises.get(INNER, noises[LEAF]), noises[LEAF])
 
     @property
     def row_keys(self) -> npt.NDArray[np.uint64]:
@@ -75,8 +82,7 @@ class PrivateHeavyHitters(KeyedRelease):
     @property
     def leaf(self) -> PrivateCountSketch:
         """The last level by itself: an ordinary CountSketch of the keys."""
-        table, laws = self.tables[-1], (self.noise.leaf,)
-        return PrivateCountSketch(self.spec.leaf, table, laws, guarantee=self.guarantee, charge=self.charge)
+        return PrivateCountSketch.part_of(self.spec.leaf, self.tables[-1], self.noise.leaf, self.drawn)
 
     @property
     def lowest_threshold(self) -> float:
@@ -96,10 +102,10 @@ class PrivateHeavyHitters(KeyedRelease):
         # A function of the release alone, so it is worked out once.
         if "found" not in self._known:
             self._known["found"] = find(self, progress)
-        return self._known["found"]
+        return cast(Found, self._known["found"])
 
     def __repr__(self) -> str:
-        shape = f"{self.spec.tables} tables of {self.spec.rows}×{self.spec.width}"
+        shape = f"{self.spec.sketched} tables of {self.spec.rows}×{self.spec.width}"
         return f"<PrivateHeavyHitters {shape}, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
 
     def top(
@@ -249,7 +255,7 @@ class PrivateHeavyHitters(KeyedRelease):
         """Return what a reader of the file may want to know beside spec and guarantee."""
         facts = {
             **self.leaf.facts(),
-            "levels": self.spec.tables + 1,
+            "levels": self.spec.sketched + 1,
             "lowest_threshold": self.lowest_threshold,
             "all_records": self.all_records().to_json(),
         }
@@ -278,29 +284,10 @@ class PrivateHeavyHitters(KeyedRelease):
         columns = len(self.key_columns)
         return [CompoundKey.stored(key, columns) for key in keys] if columns else keys
 
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        arrays: dict[str, files.Array] = {"total": self.total, "dense": self.dense, "tables": self.tables}
-        return release_document(self, self.spec, arrays, noise=self.noise.to_json())
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec = HeavyHittersSpec.from_json(document.header["spec"])
-        return cls(
-            spec,
-            stored_or_real(document, "total", (1,)),
-            stored_or_real(document, "dense", (spec.space.dense_cells,)),
-            stored_or_real(document, "tables", (spec.tables, spec.rows, spec.width)),
-            TreeNoise.from_json(document.header["noise"]),
-            guarantee=read_guarantee(document),
-            charge=read_charge(document),
-        )
-
 
 def level_keys(spec: HeavyHittersSpec) -> npt.NDArray[np.uint64]:
     """Return the keys of the tables' rows, levels × rows; those of the leaf are an ordinary CountSketch's."""
-    above = row_keys(spec.seed, spec.rows * (spec.tables - 1), "heavy").reshape(-1, spec.rows)
+    above = row_keys(spec.seed, spec.rows * (spec.sketched - 1), "heavy").reshape(-1, spec.rows)
     return np.vstack([above, row_keys(spec.seed, spec.rows)])
 
 

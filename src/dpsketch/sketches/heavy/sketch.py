@@ -22,7 +22,7 @@ from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
-from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
+from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec
 from dpsketch.sketches.keyed import TableSketch
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import record_amounts
@@ -64,7 +64,7 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
     Privacy
     -------
     δ > 0: rounded Gaussian noise on every level, analytically calibrated; δ = 0: discrete Laplace noise. See
-    :meth:`HeavyHittersSpec.calibrate` for the split among levels and :attr:`HeavyHittersSpec.sensitivity` for the
+    :meth:`HeavyHittersSpec.shares` for the split among levels and :meth:`HeavyHittersSpec.tables` for the
     bounds. Search and estimates are post-processing and cost nothing.
 
     Examples
@@ -96,11 +96,11 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
         self._spec = spec
         self._row_keys = level_keys(spec)
         self._dense = np.zeros(spec.space.dense_cells, dtype=np.int64)
-        self._tables = np.zeros((spec.tables, spec.rows, spec.width), dtype=np.int64)
+        self._tables = np.zeros((spec.sketched, spec.rows, spec.width), dtype=np.int64)
 
     def __repr__(self) -> str:
         spec = self._spec
-        shape = f"{spec.tables} tables of {spec.rows}×{spec.width}"
+        shape = f"{spec.sketched} tables of {spec.rows}×{spec.width}"
         return f"<HeavyHitters {shape}, spec {fingerprint_of(spec)}, sensitive>"
 
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
@@ -182,15 +182,13 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
 
     def _release(self, budget: Budget, account: Account) -> PrivateHeavyHitters:
         spec = self._spec
-        calibrated = spec.calibrate(budget)
-        permit = self._obtain(calibrated, account)
-        total = permit.add_noise(np.array([self._mass], dtype=np.int64), TOTAL)
-        dense = permit.add_noise(self._dense, DENSE)
-        inner, leaf = permit.add_noise(self._tables[:-1], INNER), permit.add_noise(self._tables[-1:], LEAF)
-        stated = permit.guarantee(caveat=self._counted.caveat)
-        noise = TreeNoise.of(calibrated)
-        tables = np.concatenate([inner, leaf])
-        return PrivateHeavyHitters(spec, total, dense, tables, noise, guarantee=stated, charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        return PrivateHeavyHitters(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
+
+    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact tables by name. Sensitive."""
+        total = np.array([self._mass], dtype=np.int64)
+        return {TOTAL: total, DENSE: self._dense, INNER: self._tables[:-1], LEAF: self._tables[-1:]}
 
     def _to_document(self) -> files.Document:
         header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}

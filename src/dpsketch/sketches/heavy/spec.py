@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.noise import Noise, noise_from_json
+from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
-from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, hold_key_columns
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, hold_key_columns
 from dpsketch.sketches.weights import GridSpec
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.predict import Prediction
 
-__all__ = ["DENSE", "INNER", "LEAF", "TOTAL", "HeavyHittersSpec", "TreeNoise", "TreeSensitivity"]
+__all__ = ["DENSE", "INNER", "LEAF", "TOTAL", "HeavyHittersSpec", "TreeNoise"]
 
 # Shares of the budget. The leaf answers; the levels above it only have to lead there; a total needs little.
 LEAF_SHARE = 1 / 2
 TOTAL_SHARE = 1 / 64
-TOTAL, DENSE, INNER, LEAF = "the total", "the first level", "the tables above the keys", "the keys"
-
-
-@dataclass(frozen=True, slots=True)
-class TreeSensitivity:
-    """How far one unit moves each part of the tree, in grid units: the total, the dense level, any one table."""
-
-    total: Sensitivity
-    dense: Sensitivity
-    table: Sensitivity
+TOTAL, DENSE, INNER, LEAF = "total", "first", "above", "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +43,10 @@ class TreeNoise:
     leaf: Noise
 
     @classmethod
-    def of(cls, calibrated: Calibration) -> Self:
-        """Return the laws of a calibrated tree."""
-        return cls(*(calibrated.law(part) for part in (TOTAL, DENSE, INNER, LEAF)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the laws as JSON-ready values."""
-        return {name: getattr(self, name).to_json() for name in ("total", "dense", "inner", "leaf")}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild the laws from :meth:`to_json`."""
-        return cls(**{name: noise_from_json(law) for name, law in value.items()})
+    def of(cls, laws: Iterable[Any]) -> Self:
+        """Return the noise of the laws of a tree; of one table there is none above the leaf."""
+        found = {law.name: law.noise for law in laws}
+        return cls(found[TOTAL], found[DENSE], found.get(INNER, found[LEAF]), found[LEAF])
 
 
 @stored
@@ -105,7 +90,7 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         leaf = self.leaf  # checks what the levels share, and turns it into Python's numbers
         for name in ("rows", "width", "seed", "grid"):
             object.__setattr__(self, name, getattr(leaf, name))
-        if self.rows * self.width * self.tables > 2**31:
+        if self.rows * self.width * self.sketched > 2**31:
             raise InvalidInput("rows × width, times the levels, must not pass 2**31 counters.")
 
     @property
@@ -122,7 +107,7 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         return KeySpace("text", self.key_bytes, 0)
 
     @property
-    def tables(self) -> int:
+    def sketched(self) -> int:
         """How many levels are CountSketches, the leaf among them."""
         return self.space.size - self.space.dense_depth
 
@@ -134,63 +119,57 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
     @property
     def memory(self) -> int:
         """Bytes of the tree while it counts. Where the unit is a user, eight more for each user counted."""
-        return 8 * (1 + self.space.dense_cells + self.tables * self.rows * self.width)
+        return 8 * (1 + self.space.dense_cells + self.sketched * self.rows * self.width)
 
-    @property
-    def sensitivity(self) -> TreeSensitivity:
-        """How far one unit moves each part of the tree, in grid units.
+    def tables(self) -> tuple[Table, ...]:
+        """Return the total, the first level, the tables above the keys as one, and the table of the keys.
 
-        A record of weight at most w adds to the total, to one cell of the dense level (L2 w; replaced, it moves two
-        cells, L2 √2·w) and once to each table, like any CountSketch. The total moves by w whether a record is removed
-        or replaced, since weights are not negative.
-
-        A user has at most m keys of w each, and these may share prefixes. At each level above the leaf a prefix counts
-        once a user, with the largest of its keys' weights: so a user moves at most m cells of the dense level by w each
-        (L2 w√m; replaced w√(2m), since cells in common move by at most w), and every table is clipped to the norm c of
-        :mod:`~dpsketch.sketches.countsketch.clipping` by itself. The total moves by mw.
+        A record of weight at most w adds to the total, to one cell of the first level, and once to each table, like any
+        CountSketch. A user has at most m keys of w each, and these may share prefixes. At each level above the leaf a
+        prefix counts once a user, with the largest of its keys' weights: so a user moves at most m cells of the first
+        level by w each, and every table is clipped to the norm c of :mod:`~dpsketch.sketches.countsketch.clipping` by
+        itself. The total moves by mw.
         """
-        weight, keys = self.weight_grid.max_units, self.unit.max_keys
-        times = 2 if self.unit.neighbours == "replace" else 1
-        return TreeSensitivity(
-            total=Sensitivity(keys * weight, float(keys * weight)),
-            dense=Sensitivity(times * keys * weight, sqrt_up(times * keys * weight**2)),
-            table=self.leaf.sensitivity,
-        )
+        return tuple(self.shares())
 
-    def calibrate(self, budget: Budget) -> Calibration:
-        """Share a budget among the levels.
+    def shares(self) -> dict[Table, float]:
+        """Return the tables with their shares of a budget.
 
-        The leaf gets half, the total 1/64, and the dense level and the tables above the leaf the rest in equal parts:
-        parts of μ² for Gaussian noise, whose σ is then Δ/(μ√part), and parts of ε for Laplace noise.
-
-        Privacy
-        -------
-        See :func:`~dpsketch.sketches.permit.additive`: all levels together are one mechanism, charged once.
+        The leaf gets half, the total 1/64, and the first level and the tables above the leaf the rest in equal parts.
         """
-        bound = self.sensitivity
-        part = (1 - LEAF_SHARE - TOTAL_SHARE) / self.tables
-        calibrated = additive(
-            budget,
-            Share(TOTAL, bound.total, TOTAL_SHARE),
-            Share(DENSE, bound.dense, part),
-            Share(INNER, bound.table, part, self.tables - 1),
-            Share(LEAF, bound.table, LEAF_SHARE),
-        )
-        noise = TreeNoise.of(calibrated)
-        words = (
-            f"a prefix tree of {self.tables + 1} levels: {noise.leaf.words} on the keys, {noise.inner.words} on the "
+        weight, keys, above = self.weight_grid.max_units, self.unit.max_keys, self.sketched - 1
+        (leaf,) = self.leaf.tables()
+        share = (1 - LEAF_SHARE - TOTAL_SHARE) / self.sketched
+        found = {
+            Table(TOTAL, (1,), Move.heaped(1, keys * weight)): TOTAL_SHARE,
+            Table(DENSE, (self.space.dense_cells,), Move.each(keys, weight)): share,
+        }
+        if above:
+            found[Table(INNER, (above, self.rows, self.width), leaf.move.stacked(above))] = above * share
+        found[Table(LEAF, (1, self.rows, self.width), leaf.move)] = LEAF_SHARE
+        return found
+
+    def laws(self, budget: Budget) -> tuple[Additive, ...]:
+        """Return the noise on each level: its σ is Δ/(μ√share), or its rate ε·share/Δ."""
+        return additive(budget, self.unit.neighbours, self.shares())
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        noise = TreeNoise.of(laws)
+        return (
+            f"a prefix tree of {self.sketched + 1} levels: {noise.leaf.words} on the keys, {noise.inner.words} on the "
             f"tables above, {noise.dense.words} on the first level, {noise.total.words} on the total"
         )
-        return replace(calibrated, words=words)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far its noise alone would move a key's estimate."""
-        calibrated = self.calibrate(Budget(epsilon, delta, rho))
-        scale = self.grid * math.sqrt(calibrated.law(LEAF).variance)
+        budget = Budget(epsilon, delta, rho)
+        laws = self.laws(budget)
+        scale = self.grid * math.sqrt(laws[-1].noise.variance)
         # Huber's estimate has 95% of the mean's efficiency under Gaussian noise.
-        return ReleasePreview(calibrated.guarantee(self.unit), scale, scale / math.sqrt(0.95 * self.rows))
+        return ReleasePreview(promise(self, Receipt(budget, laws)), scale, scale / math.sqrt(0.95 * self.rows))
 
     def predict(
         self,
@@ -221,5 +200,5 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         from dpsketch.sketches.heavy.predict import predict
 
         threshold = real_number("threshold", threshold)
-        noise = TreeNoise.of(self.calibrate(Budget(epsilon, delta, rho)))
+        noise = TreeNoise.of(self.laws(Budget(epsilon, delta, rho)))
         return predict(self, guessed_counts(records, keys, skew, counts), threshold, noise)

@@ -10,12 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpsketch.core.move import Move, Table
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.designs import Design
+from dpsketch.sketches.continual.law import Found, Published
 from dpsketch.sketches.continual.names import NamedStream
-from dpsketch.sketches.continual.portions import Layout, Portion, Window, other_tables
+from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.histogram.day import NamedDay, key_column
 from dpsketch.sketches.histogram.mechanism import ENTRIES
@@ -99,10 +102,10 @@ class DailyHistogram(_Named):
         column = key_column(records, self.spec.key_type)
         return pc.if_else(pc.is_in(column, self._listed), column, None)
 
-    def portions(self) -> tuple[Portion, ...]:
-        """Return the counts, and how far one unit, added on one day, moves them: no more keys than are listed."""
+    def shares(self) -> dict[Table, float]:
+        """Return the counts, of which one unit moves no more than are listed."""
         weight, keys = self.spec.weight_grid.max_units, min(self.spec.unit.max_keys, len(self.keys))
-        return (Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)
+        return {Table(ENTRIES, (len(self.keys),), Move.each(keys, weight)): 1.0}
 
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
         """Return the exact counts of a day. Sensitive."""
@@ -112,7 +115,7 @@ class DailyHistogram(_Named):
         """Return the release of a window."""
         names = [name_of(key) for key in self.keys]
         content = self.spec, names, window.tables[ENTRIES], window.stretch, window.signed
-        return PrivateDailyHistogram(*content, guarantee=window.guarantee, charge=window.charge)
+        return PrivateDailyHistogram(*content, guarantee=window.guarantee, charge=window.receipt.charge)
 
 
 class FoundHistogram(_Named):
@@ -131,24 +134,22 @@ class FoundHistogram(_Named):
         """Return the adapter of an empty histogram."""
         return cls(sketch.spec)
 
-    def portions(self) -> tuple[Portion, ...]:
-        """Return the counts of all keys there are, and how far one unit, added on one day, moves them."""
+    def shares(self) -> dict[Table, float]:
+        """Return the counts of all keys there are."""
         weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
-        return (Portion(ENTRIES, (0,), keys * weight, keys * weight**2, keys),)
+        return {Table(ENTRIES, None, Move.each(keys, weight)): 1.0}
 
-    def layout(self, *, pure: bool) -> Layout:
-        """Return a layout of as many keys as there are."""
-        return OpenLayout(self.portions(), (1,))
+    def law_class(self, design: Design) -> type[Published]:
+        """Return the law of publications whose keys are found."""
+        return Found
 
-    def stored_layout(self, scales: Any) -> Layout:
-        """Return the layout of a file, which has one table that enters once."""
-        if scales != [1]:
-            raise other_tables()
-        return self.layout(pure=False)
-
-    def stream_class(self, design: Design) -> type[Stream]:
+    def stream(self, permit: Permit) -> Stream:
         """Return what publishes it."""
-        return NamedStream
+        return NamedStream(permit)
+
+    def joined(self, layout: Layout, tables: Any) -> Any:
+        """Return what a stream of names takes: how much each key has."""
+        return tables
 
     def counted(self, today: Any) -> dict[Any, int]:
         """Return the exact counts of a day. Sensitive."""
@@ -164,19 +165,7 @@ class FoundHistogram(_Named):
             window.tables[ENTRIES],
             window.stretch,
             guarantee=window.guarantee,
-            charge=window.charge,
+            charge=window.receipt.charge,
             signed=window.signed,
             ceiling=published.ceiling,
         )
-
-
-class OpenLayout(Layout):
-    """The counts of as many keys as there are."""
-
-    def joined(self, tables: Any) -> Any:
-        """Return what a stream of names takes: how much each key has."""
-        return tables
-
-    def split(self, vector: Any) -> dict[str, Any]:
-        """Return the counts of the keys that were found."""
-        return {self.portions[0].name: vector}

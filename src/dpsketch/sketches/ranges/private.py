@@ -6,28 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files
-from dpsketch.arrays import Floats
+from dpsketch.arrays import Floats, read_only
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.release import DrawnRelease, require_keys
+from dpsketch.release import SketchRelease, require_keys
 from dpsketch.results import Estimate, Estimates, key_list
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import picture
 from dpsketch.sketches.ranges.chain import Level, Nodes, Segments, segments
 from dpsketch.sketches.ranges.inverse import first_reached, outer_ends
 from dpsketch.sketches.ranges.levels import cell_levels, noise_variance, table_levels
-from dpsketch.sketches.ranges.spec import RangeSketchSpec
+from dpsketch.sketches.ranges.spec import DENSE, TABLES, TOTAL, RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.tails import widening
 
@@ -74,32 +72,35 @@ class Quantile:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateRanges(DrawnRelease):
-    """A released tree of intervals: public, to be queried for ever.
+class PrivateRanges(SketchRelease):
+    """A released tree of intervals.
 
-    Attributes
-    ----------
-    spec : RangeSketchSpec
-        The public spec.
-    dense : numpy.ndarray
-        The released levels that are kept cell by cell, one after the other from the root on: integers, or real numbers
-        in an answer of a stream (:class:`~dpsketch.ContinualSketch`).
-    tables : numpy.ndarray
-        The released CountSketches of the levels below, levels × rows × width.
-    noise : TreeNoise
-        The noise in each part.
+    Its tables hold integers, or real numbers in an answer of a stream (:class:`~dpsketch.ContinualSketch`).
     """
 
     kind: ClassVar[str] = "ranges"
+    spec_type: ClassVar[Any] = RangeSketchSpec
 
     spec: RangeSketchSpec
-    dense: npt.NDArray[Any]
-    tables: npt.NDArray[Any]
-    noise: TreeNoise
 
-    def __post_init__(self) -> None:
-        for part in (self.dense, self.tables):
-            part.flags.writeable = False
+    @cached_property
+    def dense(self) -> npt.NDArray[Any]:
+        """The released levels that are kept cell by cell, one after the other from the root on."""
+        return read_only(np.concatenate([self.drawn.table(TOTAL), self.drawn.table(DENSE)]))
+
+    @cached_property
+    def tables(self) -> npt.NDArray[Any]:
+        """The released CountSketches of the levels below, levels × rows × width."""
+        if not self.spec.sketched:
+            return np.zeros((0, self.spec.rows, self.spec.width), np.int64)
+        return cast(npt.NDArray[Any], self.drawn.table(TABLES))
+
+    @cached_property
+    def noise(self) -> TreeNoise:
+        """The noise in each part."""
+        noises = {name: self.drawn.noise(name) for name in self.drawn.parts}
+        table = noises.get(TABLES, noises[DENSE])
+        return TreeNoise(total=noises[TOTAL], dense=noises[DENSE], inner=table, leaf=table)
 
     def __repr__(self) -> str:
         return f"<PrivateRanges of {self.spec.bits} bits, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
@@ -251,28 +252,10 @@ class PrivateRanges(DrawnRelease):
             "quartiles": [one.to_json() for one in quartiles],
         }
 
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        arrays: dict[str, files.Array] = {"dense": self.dense, "tables": self.tables}
-        return release_document(self, self.spec, arrays, noise=self.noise.to_json())
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec = RangeSketchSpec.from_json(document.header["spec"])
-        return cls(
-            spec,
-            counter_array(document, "dense", (spec.dense_cells,)),
-            counter_array(document, "tables", (spec.tables, spec.rows, spec.width)),
-            TreeNoise.from_json(document.header["noise"]),
-            guarantee=read_guarantee(document),
-            charge=read_charge(document),
-        )
-
 
 def level_keys(spec: RangeSketchSpec) -> npt.NDArray[np.uint64]:
     """Return the keys of the tables' rows, levels × rows."""
-    return row_keys(spec.seed, spec.rows * spec.tables, "ranges").reshape(-1, spec.rows)
+    return row_keys(spec.seed, spec.rows * spec.sketched, "ranges").reshape(-1, spec.rows)
 
 
 def _first(found: Estimates) -> Estimate:

@@ -17,12 +17,11 @@ from dpsketch.errors import InvalidInput
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.heavy.spec import DENSE, TOTAL
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.levels import prefix_prints
 from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
 from dpsketch.sketches.ranges.private import PrivateRanges, level_keys
-from dpsketch.sketches.ranges.spec import LEVEL_BITS, TABLES, RangeSketchSpec
+from dpsketch.sketches.ranges.spec import DENSE, LEVEL_BITS, TABLES, TOTAL, RangeSketchSpec
 from dpsketch.sketches.specs import fingerprint_of
 
 __all__ = ["RangeSketch"]
@@ -61,7 +60,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
     Privacy
     -------
     δ > 0: rounded Gaussian noise on every level, analytically calibrated; δ = 0: discrete Laplace noise. See
-    :meth:`RangeSketchSpec.calibrate` for the split among levels and :attr:`RangeSketchSpec.sensitivity` for the bounds.
+    :meth:`RangeSketchSpec.tables` for the bounds; every level gets the same share.
     Ranges and quantiles are post-processing and cost nothing, however many are asked.
 
     Examples
@@ -112,7 +111,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         self._row_keys = level_keys(spec)
         # Of the levels kept cell by cell only the lowest is counted: the others are its sums.
         self._cells = np.zeros(1 << spec.dense_depths[-1], dtype=np.int64)
-        self._tables = np.zeros((spec.tables, spec.rows, spec.width), dtype=np.int64)
+        self._tables = np.zeros((spec.sketched, spec.rows, spec.width), dtype=np.int64)
 
     def __repr__(self) -> str:
         return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -133,19 +132,16 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         self._cells += other._cells
         self._tables += other._tables
 
-    def _dense_levels(self) -> npt.NDArray[np.int64]:
-        """Return all levels that are kept cell by cell, one after the other from the root on. Sensitive."""
-        return np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in self._spec.dense_depths])
+    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact tables by name; levels kept cell by cell stand one after the other. Sensitive."""
+        depths = self._spec.dense_depths
+        levels = np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in depths])
+        return {TOTAL: levels[:1], DENSE: levels[1:], TABLES: self._tables}
 
     def _release(self, budget: Budget, account: Account) -> PrivateRanges:
         spec = self._spec
-        calibrated = spec.calibrate(budget)
-        permit = self._obtain(calibrated, account)
-        dense = self._dense_levels()
-        noisy = np.concatenate([permit.add_noise(dense[:1], TOTAL), permit.add_noise(dense[1:], DENSE)])
-        tables = permit.add_noise(self._tables, TABLES)
-        stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateRanges(spec, noisy, tables, spec.noise(calibrated), guarantee=stated, charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        return PrivateRanges(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
 
     def _to_document(self) -> files.Document:
         return self._document({"cells": self._cells, "tables": self._tables})

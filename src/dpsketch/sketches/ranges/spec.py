@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import hold_whole, probability, real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.countsketch.clipping import sqrt_up
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.heavy.spec import DENSE, TOTAL, TreeNoise, TreeSensitivity
-from dpsketch.sketches.permit import Calibration, ReleasePreview, Share, additive
+from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges.chain import Level, Silent, segments
 from dpsketch.sketches.ranges.domain import Domain, DomainSpec, Outside
 from dpsketch.sketches.ranges.levels import combined_variance, noise_variance
-from dpsketch.sketches.specs import Sensitivity, StoredSpec
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec
 
-__all__ = ["LEVEL_BITS", "TABLES", "RangeSketchSpec", "RankError"]
+__all__ = ["DENSE", "LEVEL_BITS", "TABLES", "TOTAL", "RangeSketchSpec", "RankError", "range_noise"]
 
-TABLES = "the tables"
+TOTAL, DENSE, TABLES = "root", "levels", "tables"
 
 # Levels of at most so many bits are kept cell by cell.
 DENSE_BITS = 16
@@ -110,7 +112,7 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
         for part, names in ((domain, ("bits", "start")), (table, ("rows", "width", "seed", "grid"))):
             for name in names:
                 object.__setattr__(self, name, getattr(part, name))
-        if self.tables * self.rows * self.width > 2**31:
+        if self.sketched * self.rows * self.width > 2**31:
             raise InvalidInput("rows × width, times the sketched levels, must not pass 2**31 counters.")
 
     @property
@@ -130,7 +132,7 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
         return tuple(depth for depth in self.depths if depth > DENSE_BITS)
 
     @property
-    def tables(self) -> int:
+    def sketched(self) -> int:
         """How many levels are CountSketches."""
         return len(self.table_depths)
 
@@ -142,59 +144,52 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
     @property
     def memory(self) -> int:
         """Bytes of the tree while it counts. Where the unit is a user, eight more for each user counted."""
-        return 8 * ((1 << self.dense_depths[-1]) + self.tables * self.rows * self.width)
+        return 8 * ((1 << self.dense_depths[-1]) + self.sketched * self.rows * self.width)
 
-    @property
-    def sensitivity(self) -> TreeSensitivity:
-        """How far one unit moves the root, any other level kept cell by cell, and any one table, in grid units.
+    def tables(self) -> tuple[Table, ...]:
+        """Return the root, the other levels kept cell by cell as one table, and the sketched levels as one.
 
         A unit has at most m values (1 where it is a record) of weight at most w each. At every level they may share
-        one node, as values that lie close together do: so the worst case is one node that moves by mw, L2 mw, and
-        mw√rows in a table. It is not clipped below that as a CountSketch clips a user, because whose values lie close
-        together would lose most of them, at some levels and not at others. Replacing a unit moves two nodes
-        (L2 √2·mw), or the same cells of a table by as much again; the root moves by mw either way.
+        one node, as values that lie close together do: so the worst case is one node that moves by mw, in each row of
+        a sketched level. It is not clipped below that as a CountSketch clips a user, because users whose values lie
+        close together would lose most of them, at some levels and not at others.
         """
-        most = self.weight_grid.max_units * self.unit.max_keys
-        times = 2 if self.unit.neighbours == "replace" else 1
-        return TreeSensitivity(
-            total=Sensitivity(most, float(most)),
-            dense=Sensitivity(times * most, sqrt_up(times * most**2)),
-            table=Sensitivity(times * most * self.rows, sqrt_up((times * most) ** 2 * self.rows)),
-        )
+        return tuple(self.shares())
 
-    def calibrate(self, budget: Budget) -> Calibration:
-        """Share a budget evenly among the levels: μ² for Gaussian noise, ε for Laplace noise.
+    def shares(self) -> dict[Table, float]:
+        """Return the tables with their shares of a budget: every level gets the same."""
+        keys, most = self.unit.max_keys, self.weight_grid.max_units * self.unit.max_keys
+        part, levels, sketched = 1 / len(self.depths), len(self.dense_depths) - 1, self.sketched
+        level = Move.heaped(keys, most)
+        found = {
+            Table(TOTAL, (1,), Move.heaped(1, most)): part,
+            Table(DENSE, (self.dense_cells - 1,), level.stacked(levels)): levels * part,
+        }
+        if sketched:
+            table = Move(self.rows * most, self.rows * most**2, self.rows * keys, most, signed=True)
+            found[Table(TABLES, (sketched, self.rows, self.width), table.stacked(sketched))] = sketched * part
+        return found
 
-        Privacy
-        -------
-        See :func:`~dpsketch.sketches.permit.additive`: all levels together are one mechanism, charged once.
-        """
-        bound, part = self.sensitivity, 1 / len(self.depths)
-        calibrated = additive(
-            budget,
-            Share(TOTAL, bound.total, part),
-            Share(DENSE, bound.dense, part, len(self.dense_depths) - 1),
-            Share(TABLES, bound.table, part, self.tables),
-        )
-        words = f"a tree of {len(self.depths)} levels: {calibrated.law(DENSE).words} on each of the cells"
-        if self.tables:
-            words += f", {calibrated.law(TABLES).words} on each of the tables"
-        return replace(calibrated, words=words)
+    def laws(self, budget: Budget) -> tuple[Additive, ...]:
+        """Return the noise on each level."""
+        return additive(budget, self.unit.neighbours, self.shares())
 
-    @staticmethod
-    def noise(calibrated: Calibration) -> TreeNoise:
-        """Return the laws of a calibrated tree."""
-        root, dense, table = (calibrated.law(part) for part in (TOTAL, DENSE, TABLES))
-        return TreeNoise(total=root, dense=dense, inner=table, leaf=table)
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        noise = range_noise(laws)
+        words = f"a tree of {len(self.depths)} levels: {noise.dense.words} on each of the cells"
+        return f"{words}, {noise.leaf.words} on each of the tables" if self.sketched else words
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far its noise alone would move a rank."""
-        calibrated = self.calibrate(Budget(epsilon, delta, rho))
-        predicted, _ = self._rank_errors(self.noise(calibrated), 0.0, None)
-        scale = self.grid * math.sqrt(calibrated.law(DENSE).variance)
-        return ReleasePreview(calibrated.guarantee(self.unit), scale, self.grid * predicted)
+        budget = Budget(epsilon, delta, rho)
+        laws = self.laws(budget)
+        noise = range_noise(laws)
+        predicted, _ = self._rank_errors(noise, 0.0, None)
+        scale = self.grid * math.sqrt(noise.dense.variance)
+        return ReleasePreview(promise(self, Receipt(budget, laws)), scale, self.grid * predicted)
 
     def expect(self, *, records: float, keys: int, **budget: Any) -> dict[str, float]:
         """Say in a number what a release is worth for so many records, spread over so many values."""
@@ -235,7 +230,7 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
         for name, guess in (("records", records), ("span", 1.0 if span is None else span)):
             if not 0 < guess < math.inf:
                 raise InvalidInput(f"{name} must be a positive number.")
-        noise = self.noise(self.calibrate(Budget(epsilon, delta, rho)))
+        noise = range_noise(self.laws(Budget(epsilon, delta, rho)))
         alone, _ = self._rank_errors(noise, 0.0, None)
         typical, largest = self._rank_errors(noise, records * self.weight_grid.one, span)
         reach = normal_quantile(confidence) * largest
@@ -276,3 +271,10 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
         half = _STANDS_OUT * crowd / 2
         worst = (half + math.sqrt(half**2 + alone)) ** 2
         return worst if nodes is None else min(worst, alone + crowd * (self.weight_grid.one + mass / nodes))
+
+
+def range_noise(laws: Iterable[Any]) -> TreeNoise:
+    """Return the noise of the laws of a tree of ranges; without sketched levels theirs is that of the cells."""
+    found = {law.name: law.noise for law in laws}
+    table = found.get(TABLES, found[DENSE])
+    return TreeNoise(total=found[TOTAL], dense=found[DENSE], inner=table, leaf=table)

@@ -13,7 +13,7 @@ from dpsketch.arrays import Words
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
-from dpsketch.release import KeyedRelease
+from dpsketch.release import DrawnRelease, KeyedRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
@@ -30,7 +30,7 @@ __all__ = ["PrivateSparseHistogram"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateSparseHistogram(KeyedRelease):
+class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
     """A released sparse histogram: public, to be queried for ever.
 
     Attributes

@@ -1,0 +1,323 @@
+"""The laws of a stream: noise on one vector of integers a day, drawn in as many pieces as a design publishes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpsketch import accounting
+from dpsketch.arrays import Integers
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Derived
+from dpsketch.core.laws import Arrays, Law, additive_cost, noise_for
+from dpsketch.core.move import Table
+from dpsketch.errors import InvalidInput
+from dpsketch.files import Array
+from dpsketch.noise import Noise, RoundedGaussian
+from dpsketch.numbers import hold_real, hold_whole
+from dpsketch.privacy import ApproximateCost, Budget, Cost, Neighbours
+from dpsketch.sketches.continual.blocks import Blocks
+from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
+
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
+
+__all__ = ["PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector", "Windowed", "are_finite"]
+
+PUBLICATIONS, STATE = "publications", "state"
+
+# The part of δ for names; the rest is for counts.
+_NAMES_SHARE = 0.1
+# A hair more noise, and a hair higher thresholds, than all roundings here come to.
+_MARGIN = 1 + 1e-9
+
+# What is drawn as one: the slot, the name of the piece, and the exact table.
+Piece = tuple[str, Hashable, Integers]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """What a day's vector of integers is made of, and on how many days one unit is; fields as in :class:`Published`."""
+
+    tables: tuple[Table, ...]
+    scales: tuple[int, ...]
+    neighbours: Neighbours
+    days: int = 1
+    apart: int = 1
+
+    @property
+    def contribution(self) -> Contribution:
+        """How far the vectors of the days of two neighbouring datasets lie apart."""
+        pairs = list(zip(self.tables, self.scales, strict=True))
+        first, *others = (table.move.between(self.neighbours).scaled(scale) for table, scale in pairs)
+        for other in others:
+            first = first.beside(other)
+        squared = sum(scale**2 * table.move.squared for table, scale in pairs)
+        step = math.isqrt(squared // sum(table.move.cells for table in self.tables))
+        return Contribution(first, self.days, self.apart, max(1, step))
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Published(Law):
+    """Noise on all that a stream publishes.
+
+    Attributes
+    ----------
+    stacked, scales : tuple
+        The tables that a day's vector is made of, and how many times each enters it.
+    neighbours : {"add_remove", "replace"}
+        The neighbour relation.
+    noise : Noise
+        The noise in each cell of each publication.
+    design : Design
+        How the days enter the publications.
+    horizon : int
+        The number of days that the noise is for.
+    days, apart : int
+        A unit is in at most ``days`` days, each at least ``apart`` days after the one before.
+
+    Privacy
+    -------
+    The design proves how far all publications of two neighbouring datasets lie apart, from how far the vectors of one
+    day do. All publications together are then one additive mechanism.
+    """
+
+    name: ClassVar[str] = PUBLICATIONS
+
+    stacked: tuple[Table, ...]
+    scales: tuple[int, ...]
+    neighbours: Neighbours
+    noise: Noise
+    design: Design
+    horizon: int
+    days: int = 1
+    apart: int = 1
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "horizon", low=1, high=LONGEST)
+        if not self.stacked or len(self.stacked) != len(self.scales) or any(scale < 1 for scale in self.scales):
+            raise InvalidInput("each table of a stream enters its vector a whole number of times.")
+
+    @classmethod
+    def calibrated(cls, budget: Budget, vector: Vector, design: Design, horizon: int) -> Self:
+        """Return the least noise that a budget allows."""
+        noise = noise_for(budget, design.sensitivity(vector.contribution, horizon))
+        return cls(vector.tables, vector.scales, vector.neighbours, noise, design, horizon, vector.days, vector.apart)
+
+    @property
+    def vector(self) -> Vector:
+        """What a day's vector is made of, and on how many days a unit is."""
+        return Vector(self.stacked, self.scales, self.neighbours, self.days, self.apart)
+
+    @property
+    def contribution(self) -> Contribution:
+        """How far the vectors of the days lie apart."""
+        return self.vector.contribution
+
+    @property
+    def words(self) -> str:
+        """The law in a phrase."""
+        entered = f" (a record enters {self.design.largest:,} times)" if self.design.largest > 1 else ""
+        return f"{self.noise.words} in each publication{entered}, {self.design.words}"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of a day."""
+        return self.stacked
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a day's vector: that of the only table, or flat; no cell where keys are still to be found."""
+        shapes = [table.shape or (0,) for table in self.stacked]
+        return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
+
+    def pieces(self, slot: str) -> int:
+        """Return how many publications there are."""
+        return self.design.published(self.horizon)
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise of the publications."""
+        return {PUBLICATIONS: self.noise}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return what all publications cost together."""
+        return (additive_cost(self.noise, self.design.sensitivity(self.contribution, self.horizon)),)
+
+    def drawn_by(self, day: int) -> list[tuple[str, str, Hashable]]:
+        """Return the pieces that were drawn by a day."""
+        names: Iterable[Hashable] = self.design.names(day) if isinstance(self.design, Blocks) else range(1, day + 1)
+        return [(self.name, PUBLICATIONS, name) for name in names]
+
+    def draw(self, state: Sequence[Piece], handle: Handle) -> Arrays:
+        """Return pieces with noise, in their order."""
+        return {str(place): handle.add(table, slot, piece=piece) for place, (slot, piece, table) in enumerate(state)}
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say nothing: publications are in the file of a series, which checks them."""
+        return False
+
+    @property
+    def answer_noise(self) -> Noise:
+        """The noise in one cell of a publication, as a reader of it has it."""
+        return self.noise
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Seizable(Published):
+    """Noise on the publications and on the state of a stream whose state may be seized once.
+
+    Privacy
+    -------
+    A record that came before the seizure moves the state, one that came after it moves only what was published since
+    (see :mod:`dpsketch.sketches.continual.pan_private`). Both carry the same noise, so that the dearer of the two costs
+    what the publications cost.
+    """
+
+    def pieces(self, slot: str) -> int:
+        """Return how many publications there are, or how many coming days the state holds sums for."""
+        return self.horizon + self.design.buffers - 1 if slot == STATE else Published.pieces(self, slot)
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise of the publications and of the state."""
+        return {PUBLICATIONS: self.noise, STATE: self.noise}
+
+    def drawn_by(self, day: int) -> list[tuple[str, str, Hashable]]:
+        """Return the pieces that were drawn by a day: the sums for the days after it as well."""
+        coming = range(1, day + self.design.buffers + 1)
+        return [*Published.drawn_by(self, day), *((self.name, STATE, each) for each in coming)]
+
+    @property
+    def answer_noise(self) -> Noise:
+        """A law with the variance of two draws, 2·(σ² + 1/12): a rounded Gaussian of τ² = 2σ² + 1/12."""
+        return RoundedGaussian(math.sqrt(2 * self.noise.variance - 1 / 12))
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Found(Published):
+    """Noise on the publications of every key that ever came, and thresholds from which its name is shown.
+
+    Attributes
+    ----------
+    epsilon, names : float
+        The ε at which the cost is computed, and the part of δ for names.
+
+    Privacy
+    -------
+    See :mod:`dpsketch.sketches.continual.names`: (ε, δ_G(ε; μ) + δ_T) for δ_T = ``names``.
+    """
+
+    epsilon: float = 0.0
+    names: float = 0.0
+
+    def __post_init__(self) -> None:
+        Published.__post_init__(self)
+        hold_real(self, "epsilon", "names")
+        if len(self.stacked) != 1 or not isinstance(self.noise, RoundedGaussian) or not isinstance(self.design, Filter):
+            raise InvalidInput("keys are found in one table, under Gaussian noise, by a design that is no tree.")
+        if not (self.epsilon > 0 and 0 < self.names < 1):
+            raise InvalidInput("finding keys needs epsilon above 0, and a part of delta between 0 and 1.")
+
+    @classmethod
+    def calibrated(cls, budget: Budget, vector: Vector, design: Design, horizon: int) -> Self:
+        """Return the noise and the thresholds that a budget asks for."""
+        cost = budget.cost
+        if not isinstance(cost, ApproximateCost) or not isinstance(design, Filter) or design.keeps_noise:
+            raise InvalidInput(
+                "names that are on no public list need epsilon= with delta > 0, and no design of blocks, nor one whose "
+                "state may be seized, which would show them. Else give a public list: keys=[…]."
+            )
+        names = cost.delta * _NAMES_SHARE
+        mu = accounting.gaussian_mu(cost.epsilon, (cost.delta - names) / _MARGIN)
+        noise = RoundedGaussian(design.sensitivity(vector.contribution, horizon).l2 / mu * _MARGIN)
+        stated = vector.tables, vector.scales, vector.neighbours, noise, design, horizon, vector.days, vector.apart
+        return cls(*stated, epsilon=cost.epsilon, names=names)
+
+    @property
+    def words(self) -> str:
+        """The law in a phrase."""
+        shown = "in each publication of each key, whose name is shown once its total stands out"
+        return f"{self.noise.words} {shown}, {self.design.words}"
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return ε, and the δ of counts and names together."""
+        assert isinstance(self.noise, RoundedGaussian)
+        mu = self.design.sensitivity(self.contribution, self.horizon).l2 / self.noise.sigma
+        return (ApproximateCost(self.epsilon, accounting.gaussian_delta(self.epsilon, mu) + self.names),)
+
+    def pieces(self, slot: str) -> int:
+        """Return two for each day: the day of all keys, and the earlier days of keys that are new."""
+        return 2 * self.horizon
+
+    def drawn_by(self, day: int) -> list[tuple[str, str, Hashable]]:
+        """Return all that may have been drawn by a day."""
+        pieces = ((each, earlier) for each in range(1, day + 1) for earlier in (False, True))
+        return [(self.name, PUBLICATIONS, piece) for piece in pieces]
+
+    def draw(self, state: Sequence[Piece], handle: Handle) -> Arrays:
+        """Return pieces with noise, one day after the other: a draw takes several times its room."""
+        found: dict[str, Array] = {}
+        for place, (slot, piece, table) in enumerate(state):
+            add = handle.adder(slot, piece=piece)
+            rows = [add(row) for row in table.reshape(math.prod(table.shape[:-1]), table.shape[-1])]
+            found[str(place)] = np.array(rows, np.int64).reshape(table.shape)
+        return found
+
+    @property
+    def _looks(self) -> float:
+        """The probability δ_T/(n·ℓ) of one look."""
+        held = self.contribution.within(self.horizon)
+        # A key gets at most what one unit adds to all of them on each of its days.
+        return self.names / (self.horizon * held.distance.cells * held.days)
+
+    def threshold(self, day: int) -> float:
+        """Return the total from which a key's name is shown on a day."""
+        assert isinstance(self.design, Filter)
+        assert isinstance(self.noise, RoundedGaussian)
+        weights, held = self.design.weights(1, day), self.contribution.within(self.horizon)
+        most = held.distance.most * held.days
+        rounding = (0.5 + self.design.stray) * float(np.abs(weights).sum())
+        spread = self.noise.sigma * math.sqrt(float(np.sum(weights**2)))
+        return (most + rounding + spread * -float(ndtri(self._looks))) * _MARGIN
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Windowed(Derived):
+    """A table of some days of a stream together, decoded.
+
+    Attributes
+    ----------
+    publications : Published
+        The stream's law.
+    table : Table
+        The table.
+    noise : Noise
+        A law with the variance of the noise in a decoded cell.
+    """
+
+    publications: Published
+    table: Table
+    noise: Noise
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The stream's law."""
+        return (self.publications,)
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is one table of finite numbers."""
+        return set(arrays) == {"table"} and are_finite(arrays["table"], self.table.shape)
+
+
+def are_finite(array: Array, shape: tuple[int, ...] | None) -> bool:
+    """Say whether an array holds finite numbers and has a shape."""
+    good = isinstance(array, np.ndarray) and array.dtype == np.float64 and shape in (None, array.shape)
+    return good and bool(np.isfinite(array).all())
