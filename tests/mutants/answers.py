@@ -68,10 +68,31 @@ LOCAL = [
     Mutant(
         "device-forgets-answers",
         "local/client.py",
-        'if self._terms.unchanged == "same" and digest in memory.answers:',
+        "if memory.last is not None and memory.last[0] == digest:",
         "if False:",
         _CLIENT,
         "a device draws anew for what has not changed, and is averaged out",
+    ),
+    Mutant(
+        "device-shows-a-return",
+        "local/client.py",
+        "        memory.last = None\n",
+        "",
+        _CLIENT,
+        "after a change that was refused or interrupted, the earlier set gets its earlier answer, and shows its return",
+    ),
+    Mutant(
+        "device-forgets-nothing",
+        "local/client.py",
+        "        if memory.last is not None and memory.last[0] == digest:\n",
+        '        known = self.__dict__.setdefault("_known", {})\n'
+        "        if memory.last is not None:\n"
+        "            known[memory.last[0]] = memory.last[1]\n"
+        "        if digest in known:\n"
+        "            memory.last = digest, known[digest]\n"
+        "        if memory.last is not None and memory.last[0] == digest:\n",
+        _CLIENT,
+        "a set that returns gets its earlier answer, so that the reports tell it from a third set",
     ),
     Mutant(
         "device-forgets-periods",
