@@ -6,6 +6,7 @@ from tests.mutants.gate import Mutant
 
 _BOUNDING = "tests/unit/test_bounding.py"
 _PARTIALS = "tests/contract/test_partials.py"
+_FORK = "tests/contract/test_fork.py"
 _INTERRUPTION = "tests/contract/test_interruption.py"
 
 NUMBERS = [
@@ -304,6 +305,46 @@ PARTIALS = [
         "an interrupted sketch goes on, and counts some records twice",
     ),
     Mutant(
+        "forked-unnoticed",
+        "processes.py",
+        "        if self._made_after != _forks:\n",
+        "        if False:\n",
+        _FORK,
+        "a forked child goes on with its parent's sketches, secrets and budgets",
+    ),
+    Mutant(
+        "forked-sketch",
+        "changes.py",
+        "            each._refuse_copy()\n",
+        "            pass\n",
+        _FORK,
+        "parent and child release one sketch, and publish one day of a stream",
+    ),
+    Mutant(
+        "forked-partial",
+        "changes.py",
+        "for each in together.values():",
+        "for each in (guarded,):",
+        _FORK,
+        "a child merges a partial of its parent into a sketch of its own",
+    ),
+    Mutant(
+        "forked-permit",
+        "sketches/permit.py",
+        "        self._refuse_copy()\n",
+        "",
+        _FORK,
+        "parent and child draw what was paid for once",
+    ),
+    Mutant(
+        "forked-client",
+        "local/device.py",
+        '        """Have the memory for oneself."""\n        self._refuse_copy()\n',
+        '        """Have the memory for oneself."""\n',
+        _FORK,
+        "parent and child spend the whole budget of one device each",
+    ),
+    Mutant(
         "interrupted-unmarked",
         "sketches/keyed.py",
         "        self._begin_change()\n        self._counted = counted\n",
@@ -321,7 +362,7 @@ PARTIALS = [
     ),
     Mutant(
         "sketches-pickled",
-        "sketches/partials.py",
+        "processes.py",
         "    def __reduce_ex__(self, protocol: object) -> NoReturn:\n",
         "    def reduce_ex(self, protocol: object) -> NoReturn:\n",
         "tests/unit/test_countsketch.py",

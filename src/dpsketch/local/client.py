@@ -46,7 +46,7 @@ class Client:
         Where the client keeps its state, in a file that is sensitive. It is locked while a report is made, and written
         before anything is drawn, so that a crash can only over-count and several processes share one budget. A file
         that exists is read, and must be of the same protocol and budget. Have one file a collection: the budgets of
-        several add up.
+        several add up. Without a path, the client refuses to work in a forked child.
     unchanged : {"same", "fresh"}
         How the device answers a set that is the same as in its last report. "same": with the last randomised answer,
         at no cost, by which the reports of a person can be linked. "fresh": with a new one, which costs ε and links

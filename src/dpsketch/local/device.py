@@ -25,6 +25,7 @@ from dpsketch.local.catalogue import protocol_from_json
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.noise import random_bytes
 from dpsketch.numbers import whole_number
+from dpsketch.processes import OneProcess
 
 __all__ = ["Memory", "MemoryInFile", "MemoryInProcess", "Terms", "Unchanged", "locked"]
 
@@ -105,8 +106,8 @@ class Memory:
         return memory
 
 
-class MemoryInProcess:
-    """A memory that ends with the process; threads take turns."""
+class MemoryInProcess(OneProcess):
+    """A memory that ends with the process; threads take turns, and a forked child has no part in it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -114,11 +115,13 @@ class MemoryInProcess:
 
     def look(self) -> Memory:
         """Return the memory as it is."""
+        self._refuse_copy()
         return self._memory
 
     @contextmanager
     def changing(self) -> Iterator[Memory]:
         """Have the memory for oneself."""
+        self._refuse_copy()
         with self._turn:
             yield self._memory
 

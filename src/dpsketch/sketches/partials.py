@@ -12,14 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpsketch import files
 from dpsketch.bounding import Cut
 from dpsketch.changes import Changeable
-from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.account import Account
 from dpsketch.sketches.specs import refuse_choice
 
@@ -36,14 +37,8 @@ _OF_CONTENT = "00000000"
 _NAMES = 64
 
 
-class Sensitive(Changeable):
-    """What every sensitive sketch refuses: to be pickled, copied or printed, and to go on when interrupted."""
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise SensitiveData(
-            f"a {type(self).__name__} cannot be pickled or copied. release() it to publish, or "
-            "to_sensitive_bytes() to ship a partial."
-        )
+class Sensitive(OneProcess, Changeable):
+    """What every sensitive sketch refuses: to be pickled, copied, forked or printed, and to go on when interrupted."""
 
 
 class Partial(Sensitive, ABC):
