@@ -135,6 +135,22 @@ LOCAL = [
         "a device's file is put back, and its budget with it",
     ),
     Mutant(
+        "collection-of-all-items",
+        "local/protocol.py",
+        'return f"shares of people, clipped: at most {items} counted of each"',
+        'return f"shares of people, {items} each"',
+        "tests/unit/test_local_clipped.py",
+        "answers of a collection do not say that devices cut large sets",
+    ),
+    Mutant(
+        "collection-says-nothing",
+        "local/snapshot.py",
+        "found.low, found.high, confidence, self.counts)",
+        "found.low, found.high, confidence)",
+        "tests/unit/test_local_clipped.py",
+        "estimates of a collection do not say what they count",
+    ),
+    Mutant(
         "collector-counts-twice",
         "local/collector.py",
         '        if not self._ids.insert_all(columns["id"]):\n',
