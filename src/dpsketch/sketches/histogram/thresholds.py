@@ -283,7 +283,7 @@ def _counted(epsilon: float) -> int:
     More keys add noise in proportion to their square root, and fewer cut true counts. The smaller the noise is, the
     more of the error is the cut.
     """
-    return max(10, round(30 * epsilon ** (1 / 2 if epsilon < 1 else 1 / 3)))
+    return max(10, round(30 * math.pow(epsilon, 1 / 2 if epsilon < 1 else 1 / 3)))
 
 
 def _gaussian_law(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> RoundedGaussian:
