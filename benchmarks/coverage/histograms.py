@@ -87,6 +87,23 @@ def users(form: Any, budget: str, *, listed: bool = False) -> Iterator[Case]:
     yield Case("Histogram", f"1,000 users of 5 keys, {what}", budget, RELEASES, trial)
 
 
+def cut_users(form: Any) -> Iterator[Case]:
+    """Users with more keys than are kept, of different weights, beside rare keys that are neither cut nor named."""
+
+    def trial(seed: int) -> Iterator[Answer]:
+        crowd, rare = 8000, 10**6 + np.arange(3000)
+        held = np.tile(np.arange(6), crowd)
+        histogram = dps.Histogram(unit=dps.per_user(max_keys=2, max_weight=10), key_type="int")
+        histogram.update(held, users=np.repeat(np.arange(crowd), 6), weights=np.where(held < 3, 1, 10))
+        histogram.update(rare, users=rare)
+        private = histogram.release(**BUDGETS["δ > 0"], form=form, others=True)
+        named = [key for key in private.keys if key >= 6]
+        if len(private.keys) - len(named) == 6:
+            yield Answer.of("others", len(rare) - len(named), private.others)
+
+    yield Case("Histogram", f"8,000 users of 6 keys, 2 kept, weights to 10, {form}", "δ > 0", RELEASES, trial)
+
+
 def votes() -> Iterator[Case]:
     """Bounded memory: more keys than counters; and users, whose majorities are counts where no two keys meet."""
 
@@ -115,6 +132,8 @@ def cases() -> Iterator[Case]:
         yield from thresholds(shape)
     for form in ("gaussian", "weighted", "rounds"):
         yield from users(form, "δ > 0")
+    for form in ("laplace", "gaussian"):
+        yield from cut_users(form)
     yield from votes()
     for budget in BUDGETS:
         yield from public_lists(budget)

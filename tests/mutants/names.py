@@ -209,10 +209,18 @@ HISTOGRAMS = [
     Mutant(
         "histogram-total-half-noise",
         f"{_HISTOGRAM}/sketch.py",
-        "rest = int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])",
-        "rest = (total + int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])) // 2",
+        "lambda total: int(permit.add_noise(np.array([total]), TOTAL)[0]),",
+        "lambda total: (total + int(permit.add_noise(np.array([total]), TOTAL)[0])) // 2,",
         f"{_PRIVACY} total_of_other_keys",
         "the total from which all other keys are worked out carries half of the noise",
+    ),
+    Mutant(
+        "histogram-total-of-another-choice",
+        f"{_HISTOGRAM}/entries.py",
+        "add_noise_to_total(total)",
+        "add_noise_to_total(sum(int(block.sums.sum()) for block in content.counts(self.counted)))",
+        "tests/unit/test_histogram_sums.py -k total_counts_the_keys",
+        "the total counts another choice of each user's keys than the named counts",
     ),
     Mutant(
         "histogram-uncapped",

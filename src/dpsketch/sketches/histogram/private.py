@@ -74,13 +74,12 @@ class PrivateHistogram(NamedCounts):
         listed: list[Any],
         names: list[Any],
         found: Found,
-        rest: int | None,
         guarantee: Guarantee,
         charge: Charge | None,
     ) -> Self:
         """Return the release of what was drawn; ``names`` are those of the places that were found, in their order."""
         values = np.concatenate([found.listed, found.values])
-        return cls(spec, mechanism, listed, names, values, rest, guarantee=guarantee, charge=charge)
+        return cls(spec, mechanism, listed, names, values, found.others, guarantee=guarantee, charge=charge)
 
     def __repr__(self) -> str:
         return f"<PrivateHistogram of {len(self.keys):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
