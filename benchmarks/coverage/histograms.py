@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def cut_users(form: Any) -> Iterator[Case]:
 
 
 def votes() -> Iterator[Case]:
-    """Bounded memory: more keys than counters; and users, whose majorities are counts where no two keys meet."""
+    """Bounded memory: more keys than counters; and users, whose keys meet in buckets or hardly ever."""
 
     def records(seed: int) -> Iterator[Answer]:
         keys, counts = named_keys(seed), zipf(np.random.default_rng(seed))
@@ -116,14 +116,20 @@ def votes() -> Iterator[Case]:
         private = histogram.release(**BUDGETS["δ > 0"])
         yield from answers(private, keys, counts, all_keys=False)
 
-    def people(seed: int) -> Iterator[Answer]:
-        held, owners, counts = held_by(seed, 1000, 100, 5)
-        histogram = dps.Histogram(unit=dps.per_user(max_keys=5), max_counters=1 << 16, key_type="int", seed=seed)
-        histogram.update(held, users=owners)
-        yield from answers(histogram.release(**BUDGETS["δ > 0"]), np.arange(len(counts)), counts, all_keys=False)
+    def people(buckets: int) -> Callable[[int], Iterator[Answer]]:
+        def trial(seed: int) -> Iterator[Answer]:
+            held, owners, counts = held_by(seed, 1000, 100, 5)
+            unit = dps.per_user(max_keys=5)
+            histogram = dps.Histogram(unit=unit, max_counters=buckets, key_type="int", seed=seed)
+            histogram.update(held, users=owners)
+            yield from answers(histogram.release(**BUDGETS["δ > 0"]), np.arange(len(counts)), counts, all_keys=False)
+
+        return trial
 
     yield Case("VoteHistogram", "Zipf, records, 1,024 counters", "δ > 0", RELEASES, records)
-    yield Case("VoteHistogram", "1,000 users of 5 keys, 65,536 counters", "δ > 0", RELEASES, people)
+    for buckets in (64, 1 << 16):
+        setting = f"1,000 users of 5 keys, {buckets:,} counters"
+        yield Case("VoteHistogram", setting, "δ > 0", RELEASES, people(buckets))
 
 
 def cases() -> Iterator[Case]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,9 +71,10 @@ class Estimate:
         value, low, high = map(number_text, (self.value, self.low, self.high))
         return f"<b>{value}</b> ({low} to {high}, {self.confidence:.4g} confidence)"
 
-    def to_json(self) -> dict[str, float]:
-        """Return the estimate as JSON-ready values."""
-        return {"value": self.value, "low": self.low, "high": self.high, "confidence": self.confidence}
+    def to_json(self) -> dict[str, float | None]:
+        """Return the estimate as JSON-ready values; an end that is infinite is None."""
+        low, high = map(_or_none, (self.low, self.high))
+        return {"value": self.value, "low": low, "high": high, "confidence": self.confidence}
 
 
 class Row(NamedTuple):
@@ -221,8 +223,9 @@ class Estimates:
         return frames({"key": self.key, "value": self.value, "low": self.low, "high": self.high})
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a list of ``{"key", "value", "low", "high"}``."""
-        return [{"key": key, "value": value, "low": low, "high": high} for key, value, low, high in self.rows()]
+        """Return a list of ``{"key", "value", "low", "high"}``; an end that is infinite is None."""
+        rows = ((key, value, _or_none(low), _or_none(high)) for key, value, low, high in self.rows())
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
 
     @overload
     def to_csv(self, path: None = None, *, key_columns: Sequence[str] = ()) -> str: ...
@@ -274,6 +277,11 @@ class Estimates:
         """Draw the first ``n`` rows as bars with their intervals."""
         shown = self[: whole_number("n", n, low=1, high=1000)]
         return plots.bars(shown, shown._headline(), f"estimate, with {self.confidence:.0%} intervals")
+
+
+def _or_none(end: float) -> float | None:
+    """Return an end of an interval as JSON has it: there is no infinity."""
+    return end if math.isfinite(end) else None
 
 
 def _arrow_keys(keys: Sequence[Any]) -> Any:

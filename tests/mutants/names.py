@@ -383,6 +383,14 @@ VOTES = [
         "a bucket's key is named from one below the stated threshold on",
     ),
     Mutant(
+        "votes-interval-of-the-majority",
+        f"{_HISTOGRAM}/votes/intervals.py",
+        "return low, np.full(len(majority), np.inf)",
+        "return low, highest(majority, law, cutoff, tail / 2).astype(np.float64)",
+        "tests/unit/test_vote_histogram.py -k true_count_where",
+        "the interval of a count ends where that of the bucket's majority does",
+    ),
+    Mutant(
         "votes-empty-buckets",
         f"{_HISTOGRAM}/votes/mechanism.py",
         "held = np.flatnonzero(votes >= 1)",
