@@ -31,7 +31,6 @@ __all__ = [
     "combined_guarantee",
     "refuse_keys",
     "require_keys",
-    "statement",
     "typed_keys",
 ]
 
@@ -119,7 +118,12 @@ class Release(ABC):
     @property
     def counts(self) -> str:
         """What an estimate counts."""
-        return self.guarantee.unit.counts
+        return self.guarantee.counts
+
+    def title(self, what: str | None = None) -> str:
+        """Return the title of a picture: what it shows, the guarantee's numbers, and what is counted."""
+        promise = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return f"{promise if what is None else f'{what}, {promise}'}\nCounted: {self.counts}"
 
     @property
     def bare_names(self) -> list[Any] | None:
@@ -202,12 +206,17 @@ class NumberRelease(DrawnRelease):
     ) -> Estimates:
         """State the number, with its interval."""
         refuse_keys(asked)
-        return statement(self.subject, self.value, self.interval(confidence), confidence)
+        return self._statement(confidence)
 
     def plot(self) -> Figure:
         """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement(self.subject, self.value, self.interval(), 0.95), words)
+        return plots.bars(self._statement(0.95), self.title())
+
+    def _statement(self, confidence: float) -> Estimates:
+        """Return the number with its interval, under its name."""
+        low, high = self.interval(confidence)
+        ends = np.array([low]), np.array([high])
+        return Estimates([self.subject], np.array([self.value]), *ends, confidence, self.counts)
 
 
 class KeyedRelease(DrawnRelease):
@@ -261,6 +270,7 @@ def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guara
         mechanism=f"{first.mechanism}; {second.mechanism}",
         caveat=" ".join(caveats) or None,
         holds=holds,
+        counted_again="release" if unit.level == "user" else None,
     )
 
 
@@ -274,12 +284,6 @@ def refuse_keys(asked: Sequence[Any]) -> None:
     """Refuse a question about keys to what knows none."""
     if asked:
         raise InvalidInput("this release is one statement about the whole stream: ask it without keys.")
-
-
-def statement(name: str, value: float, interval: tuple[float, float], confidence: float) -> Estimates:
-    """Return one number with its interval, under a name."""
-    low, high = interval
-    return Estimates([name], np.array([value]), np.array([low]), np.array([high]), confidence)
 
 
 def typed_keys(

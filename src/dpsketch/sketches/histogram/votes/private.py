@@ -95,9 +95,10 @@ class PrivateVoteHistogram(NamedCounts):
     @property
     def counts(self) -> str:
         """What an estimate counts."""
+        counted = self.guarantee.counts + (", one in each bucket" if self.spec.unit.level == "user" else "")
         if self.mechanism.has_loads:
-            return f"{self.spec.unit.counts}; the value is an upper bound's estimate"
-        return f"{self.spec.unit.counts}; the value is a lower bound's estimate, and there is no upper limit"
+            return f"{counted}; the value is an upper bound's estimate"
+        return f"{counted}; the value is a lower bound's estimate, and there is no upper limit"
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
         if np.any(places < 0):
