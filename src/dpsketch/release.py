@@ -31,6 +31,7 @@ __all__ = [
     "combined_guarantee",
     "refuse_keys",
     "require_keys",
+    "statement",
     "typed_keys",
 ]
 
@@ -214,9 +215,7 @@ class NumberRelease(DrawnRelease):
 
     def _statement(self, confidence: float) -> Estimates:
         """Return the number with its interval, under its name."""
-        low, high = self.interval(confidence)
-        ends = np.array([low]), np.array([high])
-        return Estimates([self.subject], np.array([self.value]), *ends, confidence, self.counts)
+        return statement(self.subject, self.value, self.interval(confidence), confidence, self.counts)
 
 
 class KeyedRelease(DrawnRelease):
@@ -284,6 +283,14 @@ def refuse_keys(asked: Sequence[Any]) -> None:
     """Refuse a question about keys to what knows none."""
     if asked:
         raise InvalidInput("this release is one statement about the whole stream: ask it without keys.")
+
+
+def statement(
+    name: str, value: float, interval: tuple[float, float], confidence: float, counts: str | None
+) -> Estimates:
+    """Return one number with its interval, under a name; ``counts`` says what it counts."""
+    low, high = interval
+    return Estimates([name], np.array([value]), np.array([low]), np.array([high]), confidence, counts)
 
 
 def typed_keys(

@@ -58,8 +58,8 @@ STATEMENTS = [
     Mutant(
         "number-at-one-confidence",
         "release.py",
-        "low, high = self.interval(confidence)",
-        "low, high = self.interval()",
+        "return statement(self.subject, self.value, self.interval(confidence), confidence, self.counts)",
+        "return statement(self.subject, self.value, self.interval(), confidence, self.counts)",
         _STATEMENTS,
         "a number has one interval, whatever confidence is asked",
     ),
