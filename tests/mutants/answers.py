@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.gate import Mutant
 
+_COUNTED = "tests/contract/test_counted.py"
 _EXACT = "tests/privacy/test_local_privacy.py"
 _CLIENT = "tests/unit/test_local_client.py"
 _COLLECTING = "tests/unit/test_local_protocols.py tests/unit/test_local_exchange.py"
@@ -468,6 +469,38 @@ INTERVALS = [
         "found = self._estimate(named, named - reach, named + reach, confidence)",
         "tests/unit/test_histogram_sums.py -k whatever",
         "the interval of a sum forgets that its counts were chosen for their noise",
+    ),
+    Mutant(
+        "counted-users-not-clipped",
+        "privacy.py",
+        'return f"{who}, clipped: at most',
+        'return f"{who}, with at most',
+        _COUNTED,
+        "answers about clipped users do not say so",
+    ),
+    Mutant(
+        "counted-title-without-what",
+        "release.py",
+        "\\nCounted: {self.counts}",
+        "",
+        _COUNTED,
+        "pictures do not say what is counted",
+    ),
+    Mutant(
+        "counted-users-for-user-days",
+        "sketches/continual/series.py",
+        'return "day" if unit.level == "user" and calendar.limits[0] > 1 else None',
+        "return None",
+        _COUNTED,
+        "a sum of days says that it counts users",
+    ),
+    Mutant(
+        "compared-without-saying-what-is-covered",
+        "cli/arithmetic.py",
+        "filter(None, [found.note, NOISE_ONLY])",
+        "filter(None, [found.note])",
+        "tests/cli/test_two_releases.py -k compare_tells",
+        "a comparison of two releases reads like a significance test",
     ),
     Mutant(
         "top-without-order",

@@ -56,7 +56,7 @@ def estimates_reply(
         {
             "estimates": finite(estimates.to_json()),
             "confidence": estimates.confidence,
-            "counts": estimates.counts or guarantee.unit.counts,
+            "counts": estimates.counts or guarantee.counts,
             "joint": joint,
             "note": estimates.note,
             **more,

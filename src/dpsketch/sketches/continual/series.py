@@ -7,7 +7,7 @@ answers through it, so that what its owner sees is what a reader of the file see
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -18,9 +18,9 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.noise import Noise, noise_from_json
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.privacy import Again, Guarantee, Unit
 from dpsketch.release import Release
-from dpsketch.results import Estimates
+from dpsketch.results import NOISE_ONLY, Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import design_from_json
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter"]
+__all__ = ["PrivateSeries", "caveat_of", "counted_again", "refuse_users_in", "stored_adapter"]
 
 _SEIZURE = (
     "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
@@ -179,11 +179,13 @@ class PrivateSeries(Release):
         --------
         The windows share noise. Of counts and ranges the interval is that of the difference itself; of quantiles and
         densities, which are no differences of counts, it is made of the two intervals, and is wider than it need be.
+        It covers the error of the releases only: this is no significance test.
         """
         confidence = probability("confidence", confidence)
         (new, late), (old, early) = self.published.answer(*later), self.published.answer(*earlier)
         changed = self._release(new - old, late.plus(early, -1), signed=True)
-        return self.adapter.change(changed, self.between(*later), self.between(*earlier), key, confidence)
+        found = self.adapter.change(changed, self.between(*later), self.between(*earlier), key, confidence)
+        return replace(found, note=NOISE_ONLY)
 
     def curve(
         self, key: Any, *, window: int | None = None, confidence: float = 0.95, together: bool = False
@@ -233,9 +235,8 @@ class PrivateSeries(Release):
             return total
         found = self.curve(key, window=window, together=together)
         what = "total so far" if window is None else "each day" if window == 1 else f"the last {window} days"
-        words = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         days = np.arange(self.days_published - len(found) + 1, self.days_published + 1, dtype=np.float64)
-        title = f"{self.adapter.words(key)}, {words}"
+        title = self.title(self.adapter.words(key))
         return plots.curve(days, found.value, found.low, found.high, "day", what, title)
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
@@ -281,6 +282,8 @@ class PrivateSeries(Release):
         noise = stream.noise_of(stream.stated(promise, law, terms))
         if promise.holds and promise.caveat != caveat_of(design, unit, calendar):
             raise unpaid()  # its words are part of it: of which days, and against what
+        if promise.counted_again != counted_again(unit, calendar):
+            raise not_of_days()
         name, ceiling = header["stream"], _ceiling(header["ceiling"])
         names = None if ceiling is None else read_keys(document)
         if not isinstance(name, str) or (ceiling is None) is not bool(layout.portions[0].size):
@@ -300,6 +303,11 @@ def caveat_of(design: Design, unit: Unit, calendar: Calendar) -> str:
         often = f"at most {counted} days" + (f", at least {apart} days apart" if apart > 1 else "")
         caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
     return f"{caveat} {_SEIZURE}" if design.keeps_noise else caveat
+
+
+def counted_again(unit: Unit, calendar: Calendar) -> Again | None:
+    """Say where a user may count more than once in the sum of several days."""
+    return "day" if unit.level == "user" and calendar.limits[0] > 1 else None
 
 
 def refuse_users_in(design: Design, unit: Unit) -> None:

@@ -12,6 +12,7 @@ What is in the vector, and what a window of it answers, an adapter of the kind s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +30,7 @@ from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
 from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, refuse_users_in
+from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, counted_again, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
 from dpsketch.sketches.continual.stream import SeizableStream, Terms
 from dpsketch.sketches.frames import takes_frames
@@ -176,7 +177,8 @@ class ContinualSketch(StoredStream):
         """What all publications together promise."""
         caveat = caveat_of(self.design, self.spec.unit, self._calendar)
         permit = self._stream.permit
-        return permit.calibration.guarantee(self.spec.unit, caveat=caveat, for_tests=permit.for_tests)
+        stated = permit.calibration.guarantee(self.spec.unit, caveat=caveat, for_tests=permit.for_tests)
+        return replace(stated, counted_again=counted_again(self.spec.unit, self._calendar))
 
     @property
     def days(self) -> int | None:
@@ -393,7 +395,7 @@ class ContinualSketch(StoredStream):
     ) -> Estimates:
         """Return the estimates of one question over time, one for each day: see :meth:`PrivateSeries.curve`."""
         if self.days_published == 0:
-            return Estimates([], np.zeros(0), np.zeros(0), np.zeros(0), confidence, self.spec.unit.counts)
+            return Estimates([], np.zeros(0), np.zeros(0), np.zeros(0), confidence, self.guarantee.counts)
         return self._series().curve(key, window=window, confidence=confidence, together=together)
 
     def plot(self, key: Any, *, window: int | None = None, together: bool = False) -> Figure:

@@ -306,14 +306,13 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
             places = opened.places(spelled) if of_ours else np.full(len(listed), -1, np.int64)
             choosing = Choosing(permit, mechanism, opened.content)
             choose = None if mechanism.bound is None else choosing.choose
-            found: Found = permit.draw(ENTRIES, opened.content, places, choose)
-            rest = found.others
-            if mechanism.total is not None:
-                total = sum(int(block.sums.sum()) for block in opened.content.counts(spec.unit.max_keys))
-                rest = int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])
+            found: Found = permit.draw(
+                ENTRIES, opened.content, places, choose,
+                None if mechanism.total is None else lambda total: int(permit.add_noise(np.array([total]), TOTAL)[0]),
+            )  # fmt: skip
             stated = permit.guarantee()
             names = named(opened.names(found.places), spec)
-        return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, rest, stated, permit.charge)
+        return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, stated, permit.charge)
 
     def _listed(self, keys: Any) -> tuple[list[Any], list[Any], bool]:
         """Return the keys of a public list, each once; these as they are counted; and whether that is what came.
