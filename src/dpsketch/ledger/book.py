@@ -225,6 +225,38 @@ class Ledger:
 
         return self._store.write(dataset, work)
 
+    def register_partials(self, charge: Charge, partials: Iterable[str]) -> None:
+        """Record partials that a sketch is about to absorb after it was charged as a part, such as a stream.
+
+        Parameters
+        ----------
+        charge : Charge
+            The sketch's own. Where it names no part there is nothing to record.
+        partials : iterable of str
+            Names of the partials.
+
+        Raises
+        ------
+        ReleaseRefused
+            One of them belongs to another part of the dataset. Nothing was recorded.
+        LedgerError
+            The sketch was charged to another ledger.
+        """
+        names = sorted(set(partials))
+        for name in names:
+            _check_text(name, "a name of a partial", longest=200)
+
+        def work(connection: Connection) -> None:
+            read_state(connection, charge.dataset)  # refuses rows that were altered
+            paid = [entry for entry in read_entries(connection, charge.dataset) if entry.digest == charge.digest]
+            if not paid:
+                raise days.unpaid(charge)
+            if (part := paid[0].part) is not None:
+                known = members.refuse_other_part(connection, charge.dataset, part, names)
+                members.add(connection, charge, part, [name for name in names if name not in known])
+
+        self._store.write(charge.dataset, work)
+
     def record_day(self, charge: Charge, day: int, publication: str) -> None:
         """Record that a day of a stream is about to be shown, before it is.
 

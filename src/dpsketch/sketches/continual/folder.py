@@ -148,6 +148,7 @@ class StreamFolder:
         self._refuse_old(sketch)
         # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
         self._record(sketch)
+        sketch._use_ledger(self._ledger)
         return sketch
 
     def publish(self, sketch: ContinualSketch) -> Any:
