@@ -1,7 +1,8 @@
 """Which partials were released as which part of a dataset, so that no sketch passes for two parts that share no record.
 
-A stream is charged as a part before its records come; the partials that it absorbs are added when it does. A partial is named by a digest of its random id, which says nothing of its records. The rows lie beside the chains, as
-those of :mod:`~dpsketch.ledger.delivery`.
+A stream is charged as a part before its records come; the partials that it absorbs are added when it does. A partial is
+named by a digest of its random id, which says nothing of its records. The rows lie beside the chains, as those of
+:mod:`~dpsketch.ledger.delivery`.
 """
 
 from __future__ import annotations
