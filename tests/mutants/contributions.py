@@ -7,6 +7,7 @@ from tests.mutants.gate import Mutant
 _BOUNDING = "tests/unit/test_bounding.py"
 _PARTIALS = "tests/contract/test_partials.py"
 _FORK = "tests/contract/test_fork.py"
+_CONTRACT_PARTS = "tests/contract/test_parts.py -k"
 _INTERRUPTION = "tests/contract/test_interruption.py"
 
 NUMBERS = [
@@ -255,6 +256,30 @@ PARTIALS = [
         "if False:",
         _PARTIALS,
         "a partial is merged twice",
+    ),
+    Mutant(
+        "partials-absorbed-by-any-part",
+        "sketches/partials.py",
+        "        if self._prepaid is not None:\n            self._prepaid.register(",
+        "        if False:\n            self._prepaid.register(",
+        f"{_CONTRACT_PARTS} absorbed",
+        "a stream that was charged as one part absorbs a sketch that was released as another",
+    ),
+    Mutant(
+        "partials-part-forgotten",
+        "sketches/documents.py",
+        'part, charge = document.header.get("part"), read_charge(document)',
+        "part, charge = None, read_charge(document)",
+        f"{_CONTRACT_PARTS} restart",
+        "a stream that is read from a file forgets the part that it was charged as",
+    ),
+    Mutant(
+        "partials-without-a-name",
+        "sketches/partials.py",
+        "    if any(each.startswith(_OF_CONTENT) for each in known):\n",
+        "    known = [each for each in known if not each.startswith(_OF_CONTENT)]\n    if False:\n",
+        f"{_CONTRACT_PARTS} without_ids",
+        "a sketch that a ledger cannot know again is released as several parts",
     ),
     Mutant(
         "partials-ids-forgotten",

@@ -20,6 +20,7 @@ from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMism
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.histogram import pairs
 from dpsketch.sketches.histogram.keytable import KeyTable
+from ledgers import begun
 from sensitive import everything
 
 RECORD = dps.per_record()
@@ -247,7 +248,7 @@ def test_a_key_that_is_not_there_reads_zero_up_to_the_threshold() -> None:
     ],
 )
 def test_what_cannot_be_released_is_refused_before_anything_is_charged(options: Any, words: str, tmp_path: Any) -> None:
-    ledger = dps.Ledger(tmp_path / "ledger.db")
+    ledger = begun(tmp_path / "ledger.db")
     histogram = dps.Histogram(unit=RECORD)
     histogram.update(["a", "b"])
     with pytest.raises(InvalidInput, match=words):

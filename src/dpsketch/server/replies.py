@@ -47,7 +47,7 @@ def estimates_reply(
     """Return estimates with their intervals and the guarantee; as CSV, the estimates alone."""
     if form == "csv":
         # A table has no room for what is counted, nor for a warning.
-        counted = (estimates.counts or guarantee.unit.counts).encode("ascii", "replace").decode()
+        counted = (estimates.counts or guarantee.counts).encode("ascii", "replace").decode()
         headers = {"Content-Disposition": 'attachment; filename="estimates.csv"', "Dpsketch-Counts": counted}
         if more.get("implausible"):
             headers["Dpsketch-Implausible"] = "true"

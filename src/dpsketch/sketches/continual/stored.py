@@ -19,7 +19,7 @@ from dpsketch.sketches.continual.portions import Layout
 from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in, stored_adapter
 from dpsketch.sketches.continual.stream import Stream, Terms
 from dpsketch.sketches.continual.visits import Visits
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import prepaid_header, read_charge, read_guarantee, read_prepaid, release_header
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Permit
 
@@ -74,6 +74,7 @@ class StoredStream(Partial):
             **today,
             skipped=self._skipped + self._today.skipped_nulls,
         )
+        header |= prepaid_header(self._prepaid)
         header |= {"design": stream.design.to_json(), **self._calendar.to_json()}
         if self.spec.unit.level == "user":
             header |= {"limits": list(self._calendar.limits), "dropped": self._dropped}
@@ -130,6 +131,7 @@ class StoredStream(Partial):
         )
         sketch = cls.__new__(cls)
         sketch._start(adapter, layout, calendar, stream(terms, permit))
+        sketch._prepaid = read_prepaid(document)
         sketch._skipped = int(header["skipped"])
         sketch._read_today(document)
         sketch._read_stream(document, published)

@@ -25,7 +25,14 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_header
+from dpsketch.sketches.documents import (
+    integer_array,
+    prepaid_header,
+    read_charge,
+    read_guarantee,
+    read_prepaid,
+    release_header,
+)
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.permit import Calibration, Part, Permit, obtain
@@ -105,8 +112,9 @@ class PanPrivateCountSketch(Partial):
                 "seizure would show."
             )
         calibrated = _state_and_publication(spec, spec.calibrate(Budget(epsilon, delta, rho)))
-        note = f"pan-private counts {fingerprint_of(spec)}"
-        self._permit = obtain(calibrated, unit, self._account(ledger, dataset, part), note=note)
+        note, account = f"pan-private counts {fingerprint_of(spec)}", self._account(ledger, dataset, part)
+        self._permit = obtain(calibrated, unit, account, note=note)
+        self._prepaid = account.prepaid(self._permit.charge)
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
         nothing = np.zeros((spec.rows, spec.width), np.int64)
@@ -132,19 +140,29 @@ class PanPrivateCountSketch(Partial):
         self._begin_change()
         kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
 
-    def merge(self, other: CountSketch) -> None:
+    def merge(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:
         """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.
 
         That sketch is exact while it exists: let it go at once, as one lets go of the records themselves. The state
         keeps its random ids, so as to refuse it if it came again; whoever seizes the state can count them.
+
+        Parameters
+        ----------
+        other : CountSketch
+            The sketch. Where this state was charged as a part, the ledger records it as of that part.
+        ledger : Ledger or URL, optional
+            The ledger that was charged. Needed where the state was charged as a part and read from a file.
         """
+        self._use_ledger(ledger)
         self._merge(other, remembered=True)
 
-    def merge_fresh(self, other: CountSketch) -> None:
+    def merge_fresh(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:
         """Merge a sketch that was filled for this call and ends with it, so that nobody can bring it again.
 
-        The state does not keep its ids, and does not grow with the number of merges.
+        The state does not keep its ids, and does not grow with the number of merges. ``ledger`` is as for
+        :meth:`merge`.
         """
+        self._use_ledger(ledger)
         self._merge(other, remembered=False)
         other._begin_change()  # never lifted: it refuses everything from here on
 
@@ -152,8 +170,9 @@ class PanPrivateCountSketch(Partial):
         table = self._open()
         if not isinstance(other, CountSketch):
             raise SpecMismatch(f"cannot merge a PanPrivateCountSketch with a {type(other).__name__}.")
-        self._refuse_overlap(other)
+        other._refuse_broken()
         spec = other.check_addable(table, self._spec)
+        self._accept_partial(other)
         self._begin_change()
         if remembered:
             self._partials |= other.partial_ids
@@ -179,6 +198,7 @@ class PanPrivateCountSketch(Partial):
         stated = permit.calibration.guarantee(self._spec.unit, caveat=_CAVEAT, for_tests=permit.for_tests)
         law = permit.calibration.law(_STATE)
         header = release_header(self._spec.to_json(), stated, permit.charge, noise=law.to_json())
+        header |= prepaid_header(self._prepaid)
         return files.Document(KIND, True, header, {"table": table})
 
     @classmethod
@@ -192,6 +212,7 @@ class PanPrivateCountSketch(Partial):
         sketch._permit = Permit(
             calibrated, spec.unit, read_charge(document), drawn=[(_STATE, None)], for_tests=not promise.holds
         )
+        sketch._prepaid = read_prepaid(document)
         sketch._spec = spec
         sketch._row_keys = row_keys(spec.seed, spec.rows)
         sketch._table = integer_array(document, "table", (spec.rows, spec.width))

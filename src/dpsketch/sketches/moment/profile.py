@@ -117,7 +117,7 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
             raise SpecMismatch("cannot merge: the two do not hold the same exponents in the same order.")
         pairs = list(zip(self._sketches, other._sketches, strict=True))
         agreed = [ours._check_absorb(theirs, disjoint_users) for ours, theirs in pairs]
-        self._refuse_overlap(other)
+        self._accept_partial(other)
         self._begin_change()
         self._partials |= other._partials
         for (ours, theirs), (spec, counted) in zip(pairs, agreed, strict=True):
