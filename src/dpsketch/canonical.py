@@ -112,6 +112,8 @@ def canonical(array: pa.Array, wanted: Literal["int", "text"] | None = None) -> 
     if is_canonical(kind):
         return array
     if types.is_dictionary(kind):
+        if types.is_floating(kind.value_type) or types.is_decimal(kind.value_type):
+            return canonical(array.dictionary_decode(), wanted)  # a value that no row has is not refused
         values = canonical(array.dictionary, wanted)
         return None if values is None else values.take(array.indices)
     if types.is_floating(kind):

@@ -177,7 +177,9 @@ def _not_whole(name: str, role: str, place: Place) -> str:
     """Say that a column is not whole numbers, and what helps."""
     remedy = "Store users as whole numbers or as text."
     if role == "key":
-        remedy = "Compute whole numbers of it, as in --key 'round(100 * price)', or read the keys as text."
+        column = name if name.isidentifier() else "x"
+        text = f"text, as in --key 'cast({column} as varchar)'" if place.typed else "read it as text"
+        remedy = f"Compute a whole number of it, as in --key 'round(100 * {column})', or {text}."
     return f"{place}: column {name!r} holds something that is not a whole 64-bit number, or not exactly one. {remedy}"
 
 
