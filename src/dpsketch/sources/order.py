@@ -131,5 +131,5 @@ def _pack(batch: Batch) -> Any:
 def _unpack(table: Any, skipped: int, user_type: UserType | None) -> Batch:
     held = dict(zip(table.schema.names, table.columns, strict=True))
     points = tuple(column for name, column in held.items() if name.startswith("point_"))
-    columns = [held.get(name) for name in ("key_", "user_", "weight_")]
-    return Batch(*columns, points, table.num_rows, skipped, user_type=user_type)
+    key, user, weight = (held.get(name) for name in ("key_", "user_", "weight_"))
+    return Batch(key, user, weight, points, table.num_rows, skipped, user_type=user_type)

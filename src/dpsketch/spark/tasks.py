@@ -129,7 +129,7 @@ def records_schema(files: Files, columns: Columns, *, hashed: bool) -> pa.Schema
     ):
         kind = None if first is None or wanted is None else getattr(first, role).type
         unknown = kind is None or pa.types.is_null(kind)
-        if role == "user" and not unknown:
+        if role == "user" and first is not None and not unknown:
             fields.append((f"user_{first.user_type}", kind))
             continue
         if wanted is not None and (unknown or pa.types.is_integer(kind)):
