@@ -373,7 +373,7 @@ def test_a_moment_is_taken_for_its_date() -> None:
 def test_users_of_another_type_are_refused_on_every_day() -> None:
     sketch = make(4, unit=dps.per_user(1), user_days=2)
     sketch.day([1], users=[7])
-    with pytest.raises(DpsketchError, match="integers"):
+    with pytest.raises(DpsketchError, match="those counted before are whole numbers"):
         again(sketch).day([1], users=["7"])
     sketch.day([], users=[])
     sketch.day([None], users=[None])

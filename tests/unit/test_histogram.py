@@ -488,7 +488,7 @@ def test_users_of_two_types_do_not_merge() -> None:
     one.update(["a"], users=[1])
     two.update(["a"], users=["1"])
     before = everything(one)
-    with pytest.raises(SpecMismatch, match="users of one are integers"):
+    with pytest.raises(SpecMismatch, match="these users are text, and those counted before are whole numbers"):
         one.merge(two)
     assert everything(one) == before
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.arrays import Integers
-from dpsketch.bounding import Cut, cut_of_records
+from dpsketch.bounding import Cut, cut_of_records, read_users
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
+from dpsketch.hashing import KeyType, typed_column
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.base import Accumulator
@@ -180,11 +180,8 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
 
     def _add_users(self, column: pa.ChunkedArray, users: Any, weights: Any) -> None:
         n, grid = len(column), self._spec.weight_grid
-        owners, _, _ = typed_column(users, self._held.users.key_type)
-        if len(owners) != n:
-            raise InvalidInput("users must have one entry a key; this column has another length.")
-        if owners.type == TEXT_FINGERPRINTS:
-            raise InvalidInput("a histogram tells users apart exactly, and these are fingerprints: give the users.")
+        read = read_users(users, n)
+        owners, counted = read.column, self._counted.typed(read.user_type)
         units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
         mass = checked_total(self._mass, units, 1, n)
         check_room(len(self._held.users) + n, len(self._held.keys) + n)
@@ -198,6 +195,7 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         if len(there) < n:
             column, owners, units = taken(column, there), taken(owners, there), units[there]
         self._begin_change()
+        self._counted = counted
         self._mass = mass
         for part in self._parts(len(units)):
             self._held.add_pairs(_part(owners, part), _part(column, part), units[part])
