@@ -60,6 +60,7 @@ from functools import cache
 import numpy as np
 import opendp.prelude as dp
 from pipeline_dp import PartitionSelectionStrategy
+from pipeline_dp.dp_computations import ThresholdingMechanism
 from pipeline_dp.partition_selection import create_partition_selection_strategy
 dp.enable_features("contrib")
 SEEDS, CAPS = {seeds!r}, {caps!r}
@@ -112,16 +113,24 @@ def pipeline(counts, epsilon, delta, m):
     noise = rng.laplace(scale=2 * m / epsilon, size=len(kept))
     return kept, counts[kept] + noise
 
+# Its threshold on noisy counts (post_aggregation_thresholding), which gets the whole budget.
+def pipeline_gaussian(counts, epsilon, delta, m):
+    chosen = ThresholdingMechanism(epsilon, delta, PartitionSelectionStrategy.GAUSSIAN_THRESHOLDING, m, None)
+    noisy = {{k: chosen.noised_value_if_should_keep(int(counts[k])) for k in np.flatnonzero(counts)}}
+    kept = [k for k, value in noisy.items() if value is not None]
+    return np.array(kept, int), np.array([noisy[k] for k in kept], float)
+
 def measured(truth, counts, m, epsilon, delta, how):
     found, errors, start = [], [], time.perf_counter()
     number = float if how == "OpenDP, Gaussian" else int
-    named = {{str(k): number(counts[k]) for k in np.flatnonzero(counts)}} if how != "PipelineDP" else None
-    release, threshold = None, None
-    if how != "PipelineDP":
+    release, threshold, named = None, None, None
+    if how.startswith("OpenDP"):
+        named = {{str(k): number(counts[k]) for k in np.flatnonzero(counts)}}
         release, threshold = (laplace if how == "OpenDP, Laplace" else gaussian)(epsilon, delta, m)
     for _ in range(SEEDS[epsilon]):
         if release is None:
-            keys, values = pipeline(counts, epsilon, delta, m)
+            draw = pipeline if how == "PipelineDP" else pipeline_gaussian
+            keys, values = draw(counts, epsilon, delta, m)
         else:
             out = release(named)
             keys, values = np.array([int(k) for k in out], int), np.array(list(out.values()), float)
@@ -138,7 +147,7 @@ for name in {names!r}:
     truth = np.bincount(keys)
     bounded = {{cap: capped(users, keys, cap) for cap in CAPS if len(users)}}
     for epsilon in SEEDS:
-        for how in ("OpenDP, Laplace", "OpenDP, Gaussian", "PipelineDP"):
+        for how in ("OpenDP, Laplace", "OpenDP, Gaussian", "PipelineDP", "PipelineDP, Gaussian"):
             rows.append([name, "record", epsilon, how, 1, *measured(truth, truth, 1, epsilon, 1e-6, how)])
             for cap, counts in bounded.items():
                 rows.append([name, "user", epsilon, how, cap, *measured(truth, counts, cap, epsilon, 1e-5, how)])

@@ -136,7 +136,8 @@ FORMS = [
     Form("times of day", parquet("t.parquet", [time(9, 30, 0, 250_000)]), "09:30:00.25", "t.parquet --key k"),
     Form("booleans", parquet("t.parquet", [True]), "true", "t.parquet --key k"),
     Form("decimals", parquet("t.parquet", [Decimal("2.50")]), "2.5", "t.parquet --key k"),
-    Form("floats", parquet("t.parquet", [7.0, 2.5]), 7, "t.parquet --key k"),
+    Form("whole floats", parquet("t.parquet", [7.0, None]), 7, "t.parquet --key k"),
+    Form("floats with fractions", parquet("t.parquet", [7.0, 2.5]), 7, "t.parquet --key k"),
     Form("bytes", parquet("t.parquet", [b"abc"]), "abc", "t.parquet --key k"),
     Form(
         "UUIDs",

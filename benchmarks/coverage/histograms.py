@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -87,8 +87,25 @@ def users(form: Any, budget: str, *, listed: bool = False) -> Iterator[Case]:
     yield Case("Histogram", f"1,000 users of 5 keys, {what}", budget, RELEASES, trial)
 
 
+def cut_users(form: Any) -> Iterator[Case]:
+    """Users with more keys than are kept, of different weights, beside rare keys that are neither cut nor named."""
+
+    def trial(seed: int) -> Iterator[Answer]:
+        crowd, rare = 8000, 10**6 + np.arange(3000)
+        held = np.tile(np.arange(6), crowd)
+        histogram = dps.Histogram(unit=dps.per_user(max_keys=2, max_weight=10), key_type="int")
+        histogram.update(held, users=np.repeat(np.arange(crowd), 6), weights=np.where(held < 3, 1, 10))
+        histogram.update(rare, users=rare)
+        private = histogram.release(**BUDGETS["δ > 0"], form=form, others=True)
+        named = [key for key in private.keys if key >= 6]
+        if len(private.keys) - len(named) == 6:
+            yield Answer.of("others", len(rare) - len(named), private.others)
+
+    yield Case("Histogram", f"8,000 users of 6 keys, 2 kept, weights to 10, {form}", "δ > 0", RELEASES, trial)
+
+
 def votes() -> Iterator[Case]:
-    """Bounded memory: more keys than counters; and users, whose majorities are counts where no two keys meet."""
+    """Bounded memory: more keys than counters; and users, whose keys meet in buckets or hardly ever."""
 
     def records(seed: int) -> Iterator[Answer]:
         keys, counts = named_keys(seed), zipf(np.random.default_rng(seed))
@@ -99,14 +116,20 @@ def votes() -> Iterator[Case]:
         private = histogram.release(**BUDGETS["δ > 0"])
         yield from answers(private, keys, counts, all_keys=False)
 
-    def people(seed: int) -> Iterator[Answer]:
-        held, owners, counts = held_by(seed, 1000, 100, 5)
-        histogram = dps.Histogram(unit=dps.per_user(max_keys=5), max_counters=1 << 16, key_type="int", seed=seed)
-        histogram.update(held, users=owners)
-        yield from answers(histogram.release(**BUDGETS["δ > 0"]), np.arange(len(counts)), counts, all_keys=False)
+    def people(buckets: int) -> Callable[[int], Iterator[Answer]]:
+        def trial(seed: int) -> Iterator[Answer]:
+            held, owners, counts = held_by(seed, 1000, 100, 5)
+            unit = dps.per_user(max_keys=5)
+            histogram = dps.Histogram(unit=unit, max_counters=buckets, key_type="int", seed=seed)
+            histogram.update(held, users=owners)
+            yield from answers(histogram.release(**BUDGETS["δ > 0"]), np.arange(len(counts)), counts, all_keys=False)
+
+        return trial
 
     yield Case("VoteHistogram", "Zipf, records, 1,024 counters", "δ > 0", RELEASES, records)
-    yield Case("VoteHistogram", "1,000 users of 5 keys, 65,536 counters", "δ > 0", RELEASES, people)
+    for buckets in (64, 1 << 16):
+        setting = f"1,000 users of 5 keys, {buckets:,} counters"
+        yield Case("VoteHistogram", setting, "δ > 0", RELEASES, people(buckets))
 
 
 def cases() -> Iterator[Case]:
@@ -115,6 +138,8 @@ def cases() -> Iterator[Case]:
         yield from thresholds(shape)
     for form in ("gaussian", "weighted", "rounds"):
         yield from users(form, "δ > 0")
+    for form in ("laplace", "gaussian"):
+        yield from cut_users(form)
     yield from votes()
     for budget in BUDGETS:
         yield from public_lists(budget)

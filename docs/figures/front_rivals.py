@@ -1,8 +1,8 @@
-"""Ask other libraries the front page's questions: ``PYTHONPATH=. python docs/figures/front_rivals.py`` (five minutes).
+"""Ask other libraries the front page's other questions: ``PYTHONPATH=. python docs/figures/front_rivals.py`` (minutes).
 
 It writes ``front-rivals.json``, whose rows ``front.py`` puts under its own: the same flights, the same budget, the same
 measure of error. Each library is in an environment of its own, which ``make bench`` makes. Where a library has a choice
-to make (how many keys of a plane count, how large a cell is), it has the best one.
+to make (how large a cell is), it has the best one. The first question, which keys are frequent, is ``front_names.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from front import (
@@ -24,7 +23,6 @@ from front import (
     column,
     days_of_delays,
     flights,
-    pairs_of,
     root,
 )
 
@@ -33,54 +31,25 @@ from dpsketch import accounting
 
 STORED = Path(__file__).parent / "front-rivals.json"
 
-# What each program finds in its file: the routes of planes, the delays of days, planes, and vectors of counts.
+# What each program finds in its file: the delays of days, planes, and vectors of counts.
 BEGIN = """
 import json
 import numpy as np
 given = json.load(open({path!r}))
-EPSILON, DELTA, SHARES = {epsilon!r}, {delta!r}, {shares!r}
-CAPS, RUNS, TIMES = (5, 10, 20, 40), 10, {times!r}
+EPSILON, SHARES, TIMES = {epsilon!r}, {shares!r}, {times!r}
 rng = np.random.default_rng(1)
 
 def root(errors):
     return float(np.sqrt(np.mean(np.square(np.asarray(errors, float)))))
 
-def best(tried):
-    # By how many keys are named; the error of those.
-    return max(tried, key=lambda one: one["named"])
-
-def named(cap, found):
-    truth = given["truth"]
-    errors = [value - truth[key] for each in found for key, value in each.items()]
-    return dict(cap=cap, named=sum(map(len, found)) / len(found), error=root(errors) if errors else 0.0)
-
 def deciles(values):
     return [values[int(share * (len(values) - 1))] for share in SHARES]
-
-def capped(cap):
-    counts, seen = {{}}, {{}}
-    for place in rng.permutation(len(given["pairs"])):
-        plane, key = given["pairs"][place]
-        if seen.get(plane, 0) < cap:
-            seen[plane] = seen.get(plane, 0) + 1
-            counts[key] = counts.get(key, 0) + 1
-    return counts
 """
 
 PEERS = """
 import datasketches, pipeline_dp
 import opendp.prelude as dp
 dp.enable_features("contrib")
-
-def opendp_names(cap):
-    inputs = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T="i64"))
-    space = inputs, dp.l01inf_distance(dp.absolute_distance(T="i64"))
-    def make(threshold):
-        return space >> dp.m.then_laplace_threshold(scale=cap / EPSILON * (1 + 1e-9), threshold=threshold)
-    fits = lambda threshold: make(threshold).map((cap, cap, 1))[1] <= DELTA
-    # Its δ is that of counts above the threshold, and it lists those at the threshold too (version 0.16): one more.
-    release = make(dp.binary_search(fits, bounds=(1, 10_000_000), T=int) + 1)
-    return named(cap, [release(capped(cap)) for _ in range(RUNS)])
 
 def pipeline(rows, whose, where, what, public, delta, **asked):
     accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=EPSILON, total_delta=delta)
@@ -94,15 +63,6 @@ def pipeline(rows, whose, where, what, public, delta, **asked):
         public_partitions=public)
     accountant.compute_budgets()
     return dict(found)
-
-def pipeline_names(cap):
-    found = []
-    for _ in range(RUNS):
-        each = pipeline(
-            given["pairs"], lambda row: row[0], lambda row: row[1], lambda row: 0, None, DELTA,
-            metrics=[pipeline_dp.Metrics.PRIVACY_ID_COUNT], max_partitions_contributed=cap)
-        found.append({key: value.privacy_id_count for key, value in each.items()})
-    return named(cap, found)
 
 def opendp_delays():
     space = dp.vector_domain(dp.atom_domain(T="i32")), dp.symmetric_distance()
@@ -156,12 +116,6 @@ def opendp_vectors():
         lambda scale: space >> dp.m.then_laplace(scale), d_in=1, d_out=EPSILON, bounds=(0.1, 100.0))
     return {name: [release(one) for one in held] for name, held in given["vectors"].items()}
 
-def frequent():
-    sketch = datasketches.frequent_strings_sketch(10)
-    for _, key in given["pairs"]:
-        sketch.update(key)
-    return root([sketch.get_estimate(key) - count for key, count in given["truth"].items()])
-
 def registers():
     errors = []
     for salt in range(200):
@@ -173,14 +127,10 @@ def registers():
 
 print(json.dumps({
     "opendp": {
-        "names": best([opendp_names(cap) for cap in CAPS]), "delays": opendp_delays(),
-        "different": opendp_different(), "vectors": opendp_vectors(),
+        "delays": opendp_delays(), "different": opendp_different(), "vectors": opendp_vectors(),
     },
-    "pipeline": {
-        "names": best([pipeline_names(cap) for cap in CAPS]), "delays": pipeline_delays(),
-        "different": pipeline_different(),
-    },
-    "datasketches": {"names": frequent(), "different": registers()},
+    "pipeline": {"delays": pipeline_delays(), "different": pipeline_different()},
+    "datasketches": {"different": registers()},
 }))
 """
 
@@ -196,34 +146,14 @@ for day in given["days"] * TIMES:
 print(json.dumps(root(errors)))
 """
 
-# Quantiles and counts on a Spark of its own. What it names, by the threshold and the scales that its measurements have,
-# with the law of their noise: a job a release takes it most of a minute.
+# Quantiles and counts on a Spark of its own.
 TUMULT = """
 import os, sys, tempfile, warnings
 os.environ["PYSPARK_PYTHON"] = sys.executable
 warnings.simplefilter("ignore")
-import pandas, sympy
+import pandas
 from pyspark.sql import SparkSession
 from tmlt.analytics import AddOneRow, KeySet, PureDPBudget, QueryBuilder, Session
-from tmlt.core.domains.spark_domains import SparkDataFrameDomain, SparkStringColumnDescriptor
-from tmlt.core.measurements.aggregations import create_partition_selection_measurement
-
-def noisy(counts, scale):
-    chance = -np.expm1(-1 / scale)
-    return {key: value + rng.geometric(chance) - rng.geometric(chance) for key, value in counts.items()}
-
-# Groups that pass a threshold, at their part of the budget; then the counts of those, at the rest of it.
-def names(cap, share):
-    chosen = create_partition_selection_measurement(
-        SparkDataFrameDomain({"route": SparkStringColumnDescriptor()}),
-        epsilon=sympy.Rational(str(share * EPSILON)), delta=sympy.Rational(str(DELTA)), d_in=cap)
-    found = []
-    for _ in range(RUNS):
-        counts = capped(cap)
-        groups = noisy(counts, chosen.alpha.to_float(round_up=True))
-        kept = {key: counts[key] for key, value in groups.items() if value >= chosen.threshold}
-        found.append(noisy(kept, cap / ((1 - share) * EPSILON)))
-    return named(cap, found)
 
 folder = tempfile.TemporaryDirectory()
 settings = {"spark.sql.shuffle.partitions": 1, "spark.ui.enabled": "false", "spark.driver.memory": "2g",
@@ -259,10 +189,7 @@ def different(runs=400):
         (lambda groups: groups.count_distinct(["plane"], name="found"), EPSILON)])
     return root(frame["found"] - len(planes))
 
-print(json.dumps({
-    "names": best([names(cap, share) for cap in CAPS for share in (0.5, 0.9)]), "delays": delays(),
-    "different": different(),
-}))
+print(json.dumps({"delays": delays(), "different": different()}))
 """
 
 JAXPRIVACY = """
@@ -281,12 +208,9 @@ print(json.dumps([root(noise.sum(axis=0)), root(noise)]))
 def main() -> None:
     """Ask, and write what they answered."""
     rows = flights()
-    pairs, truth = pairs_of(rows)
     _, _, counted = asked_days(rows)
     _, _, asked, grids = asked_places(rows)
     given = {
-        "pairs": pairs,
-        "truth": truth,
         "days": [held.tolist() for held in days_of_delays(rows)],
         "planes": [plane for plane in column(rows, "tailnum") if plane],
         "vectors": {
@@ -299,7 +223,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "given.json"
         path.write_text(json.dumps(given))
-        begin = BEGIN.format(path=str(path), epsilon=EPSILON, delta=DELTA, shares=SHARES, times=TIMES)
+        begin = BEGIN.format(path=str(path), epsilon=EPSILON, shares=SHARES, times=TIMES)
         found = run_peer(begin + PEERS)
         exponential = run_peer(begin + DIFFPRIVLIB, "diffprivlib")
         totals, singles = run_peer(begin + JAXPRIVACY, "jaxprivacy")
@@ -310,12 +234,6 @@ def main() -> None:
     size = min(errors, key=errors.__getitem__)
     noise = np.array(opendp["vectors"]["days"]).reshape(-1, *counted.shape) - counted
     written: dict[str, list[Row]] = {
-        "names": [
-            named("OpenDP", opendp["names"]),
-            named("PipelineDP", pipeline["names"]),
-            named("Tumult", tumult["names"]),
-            ("DataSketches, frequent items", f"all {len(truth)}", f"{open_sketches['names']:.0f}, and not private"),
-        ],
         "delays": [
             ("OpenDP, private quantile", "ε/3 each", f"{opendp['delays']:.1f} minutes"),
             ("diffprivlib, quantile", "ε/3 each", f"{exponential:.1f} minutes"),
@@ -346,11 +264,6 @@ def main() -> None:
     }
     STORED.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
     print(STORED.read_text())
-
-
-def named(library: str, found: dict[str, Any]) -> Row:
-    """Return the row of a library that names routes."""
-    return (f"{library}, best cap ({found['cap']})", f"{found['named']:.0f} named", f"{found['error']:.0f} planes")
 
 
 if __name__ == "__main__":

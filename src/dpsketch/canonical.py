@@ -7,8 +7,8 @@ rules, whatever library or file they come from, so that one key has one fingerpr
 a column of         is counted as
 ==================  ===========================================================================================
 whole numbers       whole numbers
-floats              whole numbers. What has a fraction, is not finite, or lies beyond ±2⁵³, where floats skip whole
-                    numbers, is a missing key
+floats              whole numbers; a NaN is a missing key. A column is refused that holds a fraction, an infinity or a
+                    number of 2¹¹ (half), 2²⁴ (single) or 2⁵³ (double) and more, where the type skips whole numbers
 decimals            with no digits after the point whole numbers; else text without zeros at the end: ``2.5``, ``3``
 booleans            ``true`` and ``false``
 dates               ``2026-11-15``
@@ -20,11 +20,15 @@ text, bytes         as they are; bytes are the text key with those bytes
 dictionaries        what their values are: pandas' and polars' categories, enums
 ==================  ===========================================================================================
 
-Decimals are read as floats are where whole numbers are asked for (a kind that takes no others, or a stated key type),
-and as text where text is, or where they are Python's own in a list, which has no type. Durations, intervals, lists and
-structs are no keys.
+Decimals are whole numbers where those are asked for (a kind that takes no others, or a stated key type); a column with
+a fraction is then refused. They are text where text is asked for, or where they are Python's own in a list, which has
+no type. Durations, intervals, lists and structs are no keys.
+
+Users are read in the same way. Columns of different types could give one person two of these forms: the decimal 5.00
+is ``5``, the text ``5.00`` is not. So a sketch takes users of one *user type* only (:func:`user_type_of`).
 
 *Privacy.* A column's type decides, never its values: the two types that a release may state follow from the schema.
+Values decide only whether a column is refused, which the data holder sees before anything is counted.
 """
 
 from __future__ import annotations
@@ -34,11 +38,24 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from dpsketch.errors import InvalidInput
 from dpsketch.lazy import arrow_compute as pc
 
-__all__ = ["canonical", "is_canonical"]
+__all__ = ["USER_TYPES", "UserType", "canonical", "is_canonical", "user_type_of"]
 
-_EXACT = 2.0**53
+# Integers of at most 64 signed bits, floats and decimals without a fraction are "int". Values of "uint64" are apart,
+# since −1 and 2⁶⁴ − 1 have one 64-bit pattern.
+UserType = Literal[
+    "int", "uint64", "text", "bytes", "decimal", "boolean", "date", "time", "timestamp", "zoned_timestamp", "uuid"
+]
+USER_TYPES: dict[UserType, str] = {
+    "int": "whole numbers", "uint64": "unsigned 64-bit numbers", "text": "text", "bytes": "bytes",
+    "decimal": "decimals", "boolean": "booleans", "date": "dates", "time": "times of day", "timestamp": "timestamps",
+    "zoned_timestamp": "timestamps with a time zone", "uuid": "UUIDs",
+}  # fmt: skip
+
+# A float below this magnitude, by the bits of its type, is a whole number that no other one was rounded to.
+_EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 _FRACTION_ZEROS = r"(\.\d*?)0+$"
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 # Where the 32 digits of a UUID stand among its 36 characters.
@@ -75,6 +92,8 @@ def canonical(array: pa.Array, wanted: Literal["int", "text"] | None = None) -> 
 
     Raises
     ------
+    InvalidInput
+        If a float, or a decimal that is read as a whole number, is not a whole number or not known exactly.
     pyarrow.ArrowInvalid
         If a decimal without digits after the point does not fit 64 bits. Its message quotes the value.
 
@@ -86,13 +105,15 @@ def canonical(array: pa.Array, wanted: Literal["int", "text"] | None = None) -> 
     ['2026-11-15 09:30:00']
     >>> canonical(pa.array([Decimal("2.50"), Decimal("3")])).to_pylist()
     ['2.5', '3']
-    >>> canonical(pa.array([2.0, 2.5, None])).to_pylist()
+    >>> canonical(pa.array([2.0, float("nan"), None])).to_pylist()
     [2, None, None]
     """
     types, kind = pa.types, array.type
     if is_canonical(kind):
         return array
     if types.is_dictionary(kind):
+        if types.is_floating(kind.value_type) or types.is_decimal(kind.value_type):
+            return canonical(array.dictionary_decode(), wanted)  # a value that no row has is not refused
         values = canonical(array.dictionary, wanted)
         return None if values is None else values.take(array.indices)
     if types.is_floating(kind):
@@ -113,21 +134,72 @@ def canonical(array: pa.Array, wanted: Literal["int", "text"] | None = None) -> 
     return None
 
 
+def user_type_of(kind: pa.DataType, *, declared: bool = True) -> UserType | None:
+    """Return the user type of a column's Arrow type; None for nulls alone, and for types that are no keys.
+
+    Parameters
+    ----------
+    kind : pyarrow.DataType
+        The type, before :func:`canonical`.
+    declared : bool
+        Whether the column has a schema. Decimals without one are text, however many digits they have.
+
+    Examples
+    --------
+    >>> user_type_of(pa.float32()), user_type_of(pa.decimal128(9, 2)), user_type_of(pa.date64())
+    ('int', 'decimal', 'date')
+    """
+    types = pa.types
+    if types.is_dictionary(kind):
+        return user_type_of(kind.value_type, declared=declared)
+    if types.is_uint64(kind):
+        return "uint64"
+    if types.is_integer(kind) or types.is_floating(kind):
+        return "int"
+    if types.is_decimal(kind):
+        return "int" if declared and kind.scale <= 0 else "decimal"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if is_canonical(kind):
+        return None if types.is_null(kind) else "bytes"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_date(kind):
+        return "date"
+    if types.is_time(kind):
+        return "time"
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "zoned_timestamp"
+    return "uuid" if isinstance(kind, pa.UuidType) else None
+
+
 def _whole(array: pa.Array) -> pa.Array:
-    """Return the numbers that are whole and that floats tell apart, null for all others."""
+    """Return floats as whole numbers, NaN as null; refuse what is not a whole number that the type holds exactly."""
     values = array.cast(pa.float64(), safe=False)
-    known = pc.and_(pc.equal(pc.floor(values), values), pc.less_equal(pc.abs(values), _EXACT))
-    return pc.if_else(known, values, pa.nulls(1, pa.float64())[0]).cast(pa.int64())
+    values = pc.if_else(pc.is_nan(values), pa.nulls(1, pa.float64())[0], values)
+    exact = pc.less(pc.abs(values), _EXACT[array.type.bit_width])
+    return _all_whole(values, pc.and_(pc.equal(pc.floor(values), values), exact))
 
 
 def _decimal(array: pa.Array, wanted: str) -> pa.Array:
     if wanted == "int":
-        return array.cast(pa.int64()) if array.type.scale <= 0 else _whole(array)
+        if array.type.scale <= 0:
+            return array.cast(pa.int64())
+        return _all_whole(array, pc.equal(pc.floor(array), array))  # before the cast, which would round
     text = array.cast(pa.string())
     if pc.any(pc.match_substring(text, "E")).as_py():  # Arrow writes the smallest ones with an exponent
         exact = [None if value is None else format(value, "f") for value in array.to_pylist()]
         text = pa.array(exact, pa.string())
     return _without_zeros(text)
+
+
+def _all_whole(values: pa.Array, whole: pa.Array) -> pa.Array:
+    if not pc.all(whole, min_count=0).as_py():
+        raise InvalidInput(
+            "the keys are not all whole numbers, or some are too large for their type to hold exactly. Round them to a "
+            "step of your choice, as in (100 * column).round(), or convert them to integers or text."
+        )
+    return values.cast(pa.int64())
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:

@@ -59,6 +59,9 @@ class Changeable:
         """Lift the mark: what was changed since it was set has been put back."""
         self._changed_by = None
 
+    def _refuse_copy(self) -> None:
+        """Refuse to go on as a copy, where there must be one; what is public may be copied."""
+
     def _refuse_broken(self) -> None:
         if self._changed_by is not None:
             raise SketchBroken(
@@ -76,8 +79,10 @@ class _Guard:
     def __init__(self, guarded: Changeable, given: Iterable[object]) -> None:
         self._guarded = guarded
         self._thread = get_ident()
-        together = {id(each): each._turn for each in (guarded, *given) if isinstance(each, Changeable)}
-        self._locks = [together[place] for place in sorted(together)]
+        together = {id(each): each for each in (guarded, *given) if isinstance(each, Changeable)}
+        for each in together.values():  # before its lock, which a thread of the parent may have held at the fork
+            each._refuse_copy()
+        self._locks = [together[place]._turn for place in sorted(together)]
         self._held: list[RLock] = []
 
     def __enter__(self) -> None:

@@ -130,7 +130,7 @@ def _from_sequence(keys: Any) -> Any:
         if kinds == {int}:
             return _from_numpy(np.array(keys, np.int64))
         if kinds == {UUID}:
-            return pa.array(list(map(str, keys)), pa.string())
+            return pa.array([key.bytes for key in keys], pa.uuid())
         if kinds == {str} and len(keys) <= _SHORT_LIST and "pandas" not in sys.modules:
             builder = pa.lib.StringBuilder()
             builder.append_values(keys)

@@ -74,8 +74,11 @@ def bars(estimates: Intervals, title: str, across: str | None = None) -> Figure:
     figure = new_figure(8, 1.2 + 0.28 * max(4, len(estimates.value)))
     axes = figure.subplots()
     places = np.arange(len(estimates.value))[::-1]
-    below = estimates.value - estimates.low
-    above = estimates.high - estimates.value
+    # An end that is infinite has no place on the axis, and its whisker is left out.
+    below, above = (
+        np.where(np.isfinite(reach), reach, 0.0)
+        for reach in (estimates.value - estimates.low, estimates.high - estimates.value)
+    )
     axes.barh(places, estimates.value, color=_LIGHT, edgecolor=_INK, height=0.7)
     axes.errorbar(estimates.value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=_INK, capsize=3)
     axes.set_yticks(places, [_label(key) for key in estimates.key])

@@ -26,6 +26,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole, real_number
 
 __all__ = [
+    "Again",
     "ApproximateCost",
     "Budget",
     "Cost",
@@ -48,10 +49,16 @@ __all__ = [
 _LARGEST_RHO = 1e9
 # Past this e^ε leaves the range of a float.
 _LARGEST_EXPONENT = 700.0
+# Whom an answer counts where a user may count again.
+_AGAIN: dict[str, str] = {
+    "day": "user-days (a user counts again on every day)",
+    "release": "users of each release (a user in both counts in each)",
+}
 # No bound that is chosen privately passes this; public, for it must not depend on who has the most keys.
 _LARGEST_CHOSEN = 4096
 
 Neighbours = Literal["add_remove", "replace"]
+Again = Literal["day", "release"]
 Level = Literal["record", "user"]
 
 
@@ -133,8 +140,15 @@ class Unit:
     def counts(self) -> str:
         """What an estimate counts under this bound: what is above it was cut before, and no interval speaks of it."""
         if self.level == "record":
-            return "records" if self.max_weight == 1 else f"records by weight (at most {self.max_weight:g} each)"
-        return f"users, with at most {self._keys} counted each (weight at most {self.max_weight:g} on each)"
+            return (
+                "records" if self.max_weight == 1 else f"records by weight, clipped: at most {self.max_weight:g} each"
+            )
+        return self.users_counted()
+
+    def users_counted(self, *, who: str = "users", keys: str | None = None) -> str:
+        """Return what is counted of users, with the bound that clips each: every such description is made here."""
+        weight = f"(weight at most {self.max_weight:g} on each)"
+        return f"{who}, clipped: at most {keys or self._keys} counted each {weight}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the unit as JSON-ready values."""
@@ -314,6 +328,9 @@ class Guarantee:
         What else a reader must know (a computational assumption, say).
     holds : bool
         False for mechanisms kept for comparison whose published claim is not true, and for noise drawn for tests.
+    counted_again : {"day", "release"} or None
+        Where a user may count more than once on a key: on every day of a stream, or in each of two releases that were
+        combined. Answers then count user-days, or users of each release, and not users.
     """
 
     epsilon: float
@@ -324,10 +341,13 @@ class Guarantee:
     rho: float | None = None
     caveat: str | None = None
     holds: bool = True
+    counted_again: Again | None = None
 
     def __post_init__(self) -> None:
         hold_real(self, "epsilon", "delta")
         hold_real(self, "rho", optional=True)
+        if self.counted_again is not None and (self.counted_again not in _AGAIN or self.unit.level != "user"):
+            raise InvalidInput("counted_again is 'day' or 'release', and goes with users.")
 
     def __str__(self) -> str:
         if not self.holds:
@@ -339,6 +359,13 @@ class Guarantee:
             promise = f"ρ = {_rounded_up(self.rho, 4)} zero-concentrated, hence {promise}"
         words = f"{promise}, for {self.unit.words}. {self._meaning}. Mechanism: {self.mechanism}."
         return f"{words} {self.caveat}" if self.caveat else words
+
+    @property
+    def counts(self) -> str:
+        """What an estimate under this guarantee counts."""
+        return (
+            self.unit.counts if self.counted_again is None else self.unit.users_counted(who=_AGAIN[self.counted_again])
+        )
 
     @property
     def _meaning(self) -> str:
@@ -357,7 +384,7 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """Return the guarantee as JSON-ready values, with the sentence a person reads under ``"words"``."""
-        return {
+        stated = {
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rho": self.rho,
@@ -368,6 +395,7 @@ class Guarantee:
             "holds": self.holds,
             "words": str(self),
         }
+        return stated if self.counted_again is None else {**stated, "counted_again": self.counted_again}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Guarantee:
@@ -381,4 +409,5 @@ class Guarantee:
             rho=value["rho"],
             caveat=value["caveat"],
             holds=value["holds"],
+            counted_again=value.get("counted_again"),
         )

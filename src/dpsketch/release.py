@@ -121,7 +121,12 @@ class Release(ABC):
     @property
     def counts(self) -> str:
         """What an estimate counts."""
-        return self.guarantee.unit.counts
+        return self.guarantee.counts
+
+    def title(self, what: str | None = None) -> str:
+        """Return the title of a picture: what it shows, the guarantee's numbers, and what is counted."""
+        promise = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        return f"{promise if what is None else f'{what}, {promise}'}\nCounted: {self.counts}"
 
     @property
     def bare_names(self) -> list[Any] | None:
@@ -235,12 +240,15 @@ class NumberRelease(Release):
     ) -> Estimates:
         """State the number, with its interval."""
         refuse_keys(asked)
-        return statement(self.subject, self.value, self.interval(confidence), confidence)
+        return self._statement(confidence)
 
     def plot(self) -> Figure:
         """Draw the number with its interval."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
-        return plots.bars(statement(self.subject, self.value, self.interval(), 0.95), words)
+        return plots.bars(self._statement(0.95), self.title())
+
+    def _statement(self, confidence: float) -> Estimates:
+        """Return the number with its interval, under its name."""
+        return statement(self.subject, self.value, self.interval(confidence), confidence, self.counts)
 
 
 class KeyedRelease(Release):
@@ -294,6 +302,7 @@ def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guara
         mechanism=f"{first.mechanism}; {second.mechanism}",
         caveat=" ".join(caveats) or None,
         holds=holds,
+        counted_again="release" if unit.level == "user" else None,
     )
 
 
@@ -309,10 +318,12 @@ def refuse_keys(asked: Sequence[Any]) -> None:
         raise InvalidInput("this release is one statement about the whole stream: ask it without keys.")
 
 
-def statement(name: str, value: float, interval: tuple[float, float], confidence: float) -> Estimates:
-    """Return one number with its interval, under a name."""
+def statement(
+    name: str, value: float, interval: tuple[float, float], confidence: float, counts: str | None
+) -> Estimates:
+    """Return one number with its interval, under a name; ``counts`` says what it counts."""
     low, high = interval
-    return Estimates([name], np.array([value]), np.array([low]), np.array([high]), confidence)
+    return Estimates([name], np.array([value]), np.array([low]), np.array([high]), confidence, counts)
 
 
 def typed_keys(

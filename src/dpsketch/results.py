@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,12 +29,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-__all__ = ["Estimate", "Estimates", "Row", "key_list"]
+__all__ = ["NOISE_ONLY", "Estimate", "Estimates", "Row", "key_list"]
+
+NOISE_ONLY = (
+    "Intervals cover the privacy noise and the hashing of the releases only. "
+    "This is no significance test: chance in the records is not covered."
+)
+"""What goes with the difference of two answers."""
 
 _COLUMNS = ("key", "value", "low", "high")
 _ROWS_IN_TEXT = 10
 _ROWS_IN_HTML = 50
 _LONGEST_KEY = 60
+# The word of a unit's description that says so (Unit.counts): a contract holds every kind to it.
+_CLIPPED = "clipped"
 
 
 def key_list(keys: Any) -> list[Any]:
@@ -55,12 +64,15 @@ class Estimate:
         The estimate and the ends of its interval.
     confidence : float
         The probability, over the noise and the choice of the hash functions, with which the interval covers the truth.
+    counts : str or None
+        What is counted, where that is a count: as for :class:`Estimates`.
     """
 
     value: float
     low: float
     high: float
     confidence: float
+    counts: str | None = None
 
     def __post_init__(self) -> None:
         hold_real(self, "confidence")
@@ -68,11 +80,13 @@ class Estimate:
     def _repr_html_(self) -> str:
         """Return the estimate as notebooks show it."""
         value, low, high = map(number_text, (self.value, self.low, self.high))
-        return f"<b>{value}</b> ({low} to {high}, {self.confidence:.4g} confidence)"
+        counted = "" if self.counts is None else f", of {html.escape(self.counts)}"
+        return f"<b>{value}</b> ({low} to {high}, {self.confidence:.4g} confidence{counted})"
 
-    def to_json(self) -> dict[str, float]:
-        """Return the estimate as JSON-ready values."""
-        return {"value": self.value, "low": self.low, "high": self.high, "confidence": self.confidence}
+    def to_json(self) -> dict[str, float | None]:
+        """Return the estimate as JSON-ready values; an end that is infinite is None."""
+        low, high = map(_or_none, (self.low, self.high))
+        return {"value": self.value, "low": low, "high": high, "confidence": self.confidence}
 
 
 class Row(NamedTuple):
@@ -102,8 +116,8 @@ class Estimates:
         The probability, over the noise *and* the choice of the hash functions, with which an interval covers the true
         count. With a seed that stays the same, a key that collides badly is missed in every release alike.
     counts : str or None
-        What is counted, as in "users, with at most 20 keys counted each (weight at most 1 on each)": the interval is
-        for this, not for what was there before it was bounded.
+        What is counted, as in "users, clipped: at most 20 keys counted each (weight at most 1 on each)". The interval
+        is for this, not for what was there before it was clipped.
     note : str
         What a reader should know beside, such as why nothing was found.
 
@@ -185,6 +199,11 @@ class Estimates:
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
         )
 
+    @property
+    def heading(self) -> str:
+        """The heading of the estimates in a table for people: it says so where contributions were clipped."""
+        return f"{_CLIPPED} estimate" if _CLIPPED in (self.counts or "") else "estimate"
+
     def _headline(self) -> str:
         number = "1 estimate" if len(self) == 1 else f"{len(self):,} estimates"
         counted = "" if self.counts is None else f", of {self.counts}"
@@ -202,13 +221,14 @@ class Estimates:
     def to_arrow(self, *, key_columns: Sequence[str] = ()) -> pa.Table:
         """Return an Arrow table with the columns key, value, low, high; keys of mixed types are text.
 
-        ``key_columns`` is as for :meth:`to_csv`.
+        Its metadata say what is counted, and the confidence. ``key_columns`` is as for :meth:`to_csv`.
         """
         import pyarrow as pa
 
         parts = {name: pa.array([key[i] for key in self.key], pa.string()) for i, name in enumerate(key_columns)}
         keys = parts or {"key": _arrow_keys(self.key)}
-        return pa.table({**keys, "value": self.value, "low": self.low, "high": self.high})
+        said = {"confidence": f"{self.confidence:g}", "counts": self.counts or ""}
+        return pa.table({**keys, "value": self.value, "low": self.low, "high": self.high}, metadata=said)
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars frame with the columns of :meth:`to_arrow`."""
@@ -221,8 +241,9 @@ class Estimates:
         return frames({"key": self.key, "value": self.value, "low": self.low, "high": self.high})
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a list of ``{"key", "value", "low", "high"}``."""
-        return [{"key": key, "value": value, "low": low, "high": high} for key, value, low, high in self.rows()]
+        """Return a list of ``{"key", "value", "low", "high"}``; an end that is infinite is None."""
+        rows = ((key, value, _or_none(low), _or_none(high)) for key, value, low, high in self.rows())
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
 
     @overload
     def to_csv(self, path: None = None, *, key_columns: Sequence[str] = ()) -> str: ...
@@ -252,7 +273,7 @@ class Estimates:
         return None
 
     def to_markdown(self, *, key_columns: Sequence[str] = ()) -> str:
-        r"""Return the table in Markdown; ``key_columns`` is as for :meth:`to_csv`.
+        r"""Return the table in Markdown, with what is counted below it; ``key_columns`` is as for :meth:`to_csv`.
 
         Examples
         --------
@@ -268,12 +289,19 @@ class Estimates:
         rows += [[*key, *map(number_text, row[1:])] for key, row in zip(keys, self.rows(), strict=True)]
         lines = ["| " + " | ".join(map(_markdown, row)) + " |" for row in rows]
         lines[1] = lines[1].replace(" ", "")
+        if self.counts is not None:
+            lines += ["", f"Counted: {self.counts}."]
         return "\n".join(lines) + "\n"
 
     def plot(self, *, n: int = 20) -> Figure:
         """Draw the first ``n`` rows as bars with their intervals."""
         shown = self[: whole_number("n", n, low=1, high=1000)]
         return plots.bars(shown, shown._headline(), f"estimate, with {self.confidence:.0%} intervals")
+
+
+def _or_none(end: float) -> float | None:
+    """Return an end of an interval as JSON has it: there is no infinity."""
+    return end if math.isfinite(end) else None
 
 
 def _arrow_keys(keys: Sequence[Any]) -> Any:

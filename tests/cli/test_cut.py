@@ -11,7 +11,7 @@ import pytest
 import dpsketch as dps
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger"]
-COUNTED = "users, with at most 2 keys counted each (weight at most 1 on each)"
+COUNTED = "users, clipped: at most 2 keys counted each (weight at most 1 on each)"
 
 
 def visits(folder: Path) -> str:
@@ -71,7 +71,7 @@ def test_answers_say_what_they_count(dpsketch: Any, tmp_path: Path) -> None:
 
 def test_every_kind_says_what_it_counts() -> None:
     unit = dps.per_user(max_keys=3)
-    said = "users, with at most 3 keys counted each (weight at most 1 on each)"
+    said = "users, clipped: at most 3 keys counted each (weight at most 1 on each)"
     heavy = dps.HeavyHitters(unit=unit, rows=3, width=16, key_bits=8).release(epsilon=1.0, delta=1e-6)
     sparse = dps.SparseHistogram(unit=unit, key_type="int").release(epsilon=1.0, delta=1e-6)
     ranges = dps.RangeSketch(unit=unit, bits=8).release(epsilon=1.0, delta=1e-6)
@@ -83,10 +83,10 @@ def test_every_kind_says_what_it_counts() -> None:
     ):  # fmt: skip
         assert found.counts == said
     assert dps.per_record().counts == "records"
-    assert dps.per_record(max_weight=5).counts == "records by weight (at most 5 each)"
+    assert dps.per_record(max_weight=5).counts == "records by weight, clipped: at most 5 each"
     assert (
         dps.per_user(1, max_weight=1e5).counts
-        == "users, with at most 1 key counted each (weight at most 100000 on each)"
+        == "users, clipped: at most 1 key counted each (weight at most 100000 on each)"
     )
 
 

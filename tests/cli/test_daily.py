@@ -11,11 +11,14 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.sketches.continual.folder import StreamFolder
+from ledgers import begun
 
 
 @pytest.fixture
 def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    for name in ("budget.db", "other.db"):
+        begun(name)
     Path("visits.csv").write_text("url,who\n/a,ann\n/a,bob\n/b,ann\n", encoding="utf-8")
     return tmp_path
 
@@ -231,6 +234,8 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_linear_kind_by_day(dpsketch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, users) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("budget.db", "other.db"):
+        begun(name)
     Path("visits.csv").write_text("url,who,ms\n/a,ann,100\n/a,bob,300\n/b,cid,200\n/x,dan,250\n", encoding="utf-8")
     Path("urls.txt").write_text("/a\n/b\n", encoding="utf-8")
     limits = "days=30,user-days=1" if users else "days=30"

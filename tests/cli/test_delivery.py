@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 import dpsketch as dps
-from dpsketch.ledger import Charge, Ledger
+from dpsketch.ledger import Charge
+from ledgers import begun
 
 INTERRUPTED = Path(__file__).with_name("interrupted.py")
 PURE = ("--epsilon", "1", "--delta", "0")
@@ -61,7 +62,7 @@ class Place:
 
     def __init__(self, folder: Path, runner: Runner) -> None:
         self.folder = folder
-        self.ledger = Ledger(folder / "ledger.db")
+        self.ledger = begun(folder / "ledger.db")
         self.environment = {"DPSKETCH_LEDGER": f"sqlite:///{folder / 'ledger.db'}", "TMPDIR": str(folder / "no")}
         self._runner = runner
         (folder / "v.csv").write_text("page\n" + "".join(f"/{i % 7}\n" for i in range(100)))

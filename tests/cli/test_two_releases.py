@@ -55,6 +55,8 @@ def test_compare_tells_what_changed_from_the_first_to_the_second(dpsketch: Any) 
         assert rows.keys() == truth.keys()
         assert all(rows[key]["low"] <= value <= rows[key]["high"] for key, value in truth.items() if key != "c")
         assert answer["guarantee"]["epsilon"] > 1.3
+        assert "no significance test" in answer["note"]
+        assert "no significance test" in dpsketch("compare", f"mon-{kind}.dps", f"tue-{kind}.dps", "a").err
     assert next(iter(rows)) == "a"
     both = (dps.load("mon-histogram.dps"), dps.load("tue-histogram.dps"))
     before, after = (release.estimate(["a"], confidence=0.975) for release in both)

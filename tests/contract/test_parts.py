@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import ReleaseRefused
+from dpsketch import files
+from dpsketch.errors import ReleaseRefused, SketchBroken, SpecMismatch
 from dpsketch.ledger import Ledger
+from dpsketch.sketches.kinds import KINDS
 from sensitive import MERGING, RECORD, USER, Row
 
 DAY, NEXT = "2026-11-15", "2026-11-16"
@@ -34,8 +39,21 @@ def test_a_release_is_charged_to_its_part(row: Row, ledger: Ledger) -> None:
     [entry] = ledger.history(dataset)
     assert (entry.part, entry.digest) == (DAY, charge.digest)
     if copy is not None:
-        with pytest.raises(ReleaseRefused, match="parts must share no record"):
+        with pytest.raises(ReleaseRefused, match=SHARED):
             copy.release(**spend, part=NEXT)
+
+
+def test_a_sketch_without_ids_is_no_part(ledger: Ledger) -> None:
+    """Nothing would tell the ledger that two releases of one file are of the same records."""
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int")
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    arrays = {name: array for name, array in document.arrays.items() if name != "partials"}
+    unnamed = dps.CountSketch.from_document(replace(document, arrays=arrays))
+    spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "records"}
+    with pytest.raises(ReleaseRefused, match="without ids"):
+        unnamed.release(**spend, part=DAY)
+    assert ledger.history("records") == []
+    unnamed.release(**spend)
 
 
 def test_so_is_what_is_charged_when_it_begins(ledger: Ledger) -> None:
@@ -48,3 +66,125 @@ def test_so_is_what_is_charged_when_it_begins(ledger: Ledger) -> None:
     points, classes = np.array([[0.5, 1.0], [1.0, 0.5]]), np.array([0, 1])
     dps.DensityClassifier(bounds=[(0, 2), (0, 2)], classes=[0, 1], **spend).fit(points, classes)
     assert [entry.part for entry in ledger.history("records")] == [DAY] * 5
+
+
+PLANE = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
+ONE = dps.per_record()
+# An empty sketch of every kind that can be published day after day, and records of one day.
+DAILY: dict[str, tuple[Callable[[], Any], Any]] = {
+    "histogram": (lambda: dps.Histogram(unit=ONE, key_type="int"), [1, 2]),
+    "counts": (lambda: dps.CountSketch(rows=3, width=8, unit=ONE, key_type="int"), [1, 2]),
+    "heavy": (lambda: dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=ONE), [1, 2]),
+    "density": (lambda: dps.DensitySketch(kernel=PLANE, rows=4, width=8, unit=ONE), [[0.5, 0.5], [1.0, 2.0]]),
+    "ranges": (lambda: dps.RangeSketch(bits=6, unit=ONE), [1, 2]),
+}
+SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": ONE, "key_type": "int"}
+
+
+class Absorbing:
+    """A sketch that is charged as a part before its records come, and the ways in which it absorbs others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kind = name.removesuffix(" fresh").removesuffix(" seizable").removesuffix(" stream")
+
+    def begin(self, ledger: Ledger, part: str | None) -> Any:
+        spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "streams", "part": part}
+        if self.kind == "pan-private":
+            return dps.PanPrivateCountSketch(**SHAPE, **spend)
+        if self.name.endswith(" stream"):
+            return dps.ContinualCountSketch(**SHAPE, days=4, **spend)
+        design: dict[str, Any] = {"design": "pan-private"} if self.name.endswith(" seizable") else {}
+        return dps.ContinualSketch(DAILY[self.kind][0](), days=4, **design, **spend)
+
+    def partial(self, stream: Any) -> Any:
+        partial = dps.CountSketch.from_spec(stream.spec) if self.kind == "pan-private" else stream.empty_day()
+        partial.update(DAILY.get(self.kind, DAILY["counts"])[1])
+        return partial
+
+    def absorb(self, stream: Any, partial: Any, **given: Any) -> None:
+        if self.kind != "pan-private":
+            stream.merge_today(partial, **given)
+        elif self.name.endswith(" fresh"):
+            stream.merge_fresh(partial, **given)
+        else:
+            stream.merge(partial, **given)
+
+
+ABSORBING = [
+    *(Absorbing(name) for name in DAILY),
+    *(Absorbing(name) for name in ("counts stream", "ranges seizable", "pan-private", "pan-private fresh")),
+]
+SHARED = "parts must share no record"
+
+
+def copied(sketch: Any) -> Any:
+    return type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
+
+
+@pytest.fixture
+def streams(ledger: Ledger) -> Ledger:
+    ledger.create("streams", epsilon=10, delta=1e-3, unit=ONE, parts="day")
+    return ledger
+
+
+def test_every_kind_that_is_published_day_after_day_is_held_to_its_part() -> None:
+    assert set(DAILY) == {name for name, kind in KINDS.items() if kind.daily is not None}
+
+
+@pytest.mark.parametrize("row", ABSORBING, ids=lambda row: row.name)
+def test_what_was_released_as_one_part_is_not_absorbed_by_another(row: Absorbing, streams: Ledger) -> None:
+    """Charged once for each of three parts, its records would have cost three times what the ledger says."""
+    spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": streams, "dataset": "streams"}
+    first, second, same = row.begin(streams, DAY), row.begin(streams, NEXT), row.begin(streams, DAY)
+    partial, other = row.partial(first), row.partial(first)
+    copy, again = copied(partial), copied(partial)
+    row.absorb(first, partial)
+    with pytest.raises(ReleaseRefused, match=SHARED):
+        row.absorb(second, copy)
+    if hasattr(copy, "release"):
+        with pytest.raises(ReleaseRefused, match=SHARED):
+            copy.release(**spend, part=NEXT)
+        shown = copied(other)
+        other.release(**spend, part=DAY)
+        with pytest.raises(ReleaseRefused, match=SHARED):
+            row.absorb(second, shown)
+    holder = again.empty_like()
+    holder.merge(again)
+    with pytest.raises(ReleaseRefused, match=SHARED):
+        row.absorb(second, holder)
+    row.absorb(second, row.partial(second))  # a refusal leaves the stream as it was
+    row.absorb(same, copy)
+    row.absorb(row.begin(streams, None), again)  # this counts for every part
+
+
+@pytest.mark.parametrize("row", ABSORBING, ids=lambda row: row.name)
+def test_so_it_is_after_a_restart(row: Absorbing, streams: Ledger) -> None:
+    first, second = row.begin(streams, DAY), copied(row.begin(streams, NEXT))
+    partial = row.partial(first)
+    copy = copied(partial)
+    row.absorb(first, partial)
+    with pytest.raises(ReleaseRefused, match="ledger="):
+        row.absorb(second, row.partial(second))
+    with pytest.raises(ReleaseRefused, match=SHARED):
+        row.absorb(second, copy, ledger=streams)
+    mine = row.partial(second)
+    row.absorb(second, copied(mine), ledger=streams)
+    with pytest.raises(ReleaseRefused, match=SHARED):
+        row.absorb(first, mine)
+    row.absorb(copied(row.begin(streams, None)), row.partial(second))  # which has no part to be held to
+
+
+@pytest.mark.parametrize("row", ABSORBING, ids=lambda row: row.name)
+def test_what_a_stream_refuses_is_still_free_for_its_own_part(row: Absorbing, streams: Ledger) -> None:
+    first, second = row.begin(streams, DAY), row.begin(streams, NEXT)
+    other = dps.CountSketch(rows=5, width=4, unit=ONE, key_type="int")
+    other.update([1])
+    with pytest.raises(SpecMismatch):
+        row.absorb(first, other)
+    partial = row.partial(first)
+    spoiled = copied(partial)
+    spoiled._begin_change()
+    with pytest.raises(SketchBroken):
+        row.absorb(first, spoiled)
+    row.absorb(second, partial)

@@ -65,7 +65,8 @@ def test_a_number_is_told_as_it_is_asked() -> None:
         assert (release.low, release.high) == release.interval(0.95), name
         assert release.low <= release.value <= release.high, name
         title = release.plot().axes[0].get_title(loc="left")
-        assert title == f"ε = {release.guarantee.epsilon:.4g}, δ = {release.guarantee.delta:.3g}", name
+        promise = f"ε = {release.guarantee.epsilon:.4g}, δ = {release.guarantee.delta:.3g}"
+        assert title == f"{promise}\nCounted: {release.counts}", name
 
 
 # The largest confidence below 1: half of what is left over is no longer seen beside 1.

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import dpsketch as dps
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Payment, chain
 from dpsketch.ledger import connection as connection_module
@@ -23,6 +24,7 @@ from dpsketch.ledger.connection import Connection, PostgresConnection
 from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.store import Store
 from dpsketch.privacy import PureCost, per_record
+from ledgers import begun
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
 VECTOR = Path(__file__).parents[1] / "vectors" / "ledger.sql"
@@ -91,8 +93,9 @@ def test_processes_that_charge_parts_spend_no_part_twice(url: str, tmp_path: Pat
 
 
 def test_processes_that_race_to_create_a_dataset_make_one_chain(url: str, tmp_path: Path) -> None:
-    """Nobody created the dataset (nor, on SQLite, the file): all 8 × 5 charges are there, in one unbroken chain."""
+    """Nobody created the dataset: all 8 × 5 charges are there, in one unbroken chain."""
     dataset = f"new {uuid.uuid4()}"
+    begun(url)
     counts = run(url, dataset, tmp_path / "releases", 8, 5, 0)
     assert counts == [(5, 0)] * 8
     ledger = Ledger(url)
@@ -138,9 +141,9 @@ def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monk
     real = Store._write_once
     attempts: list[int] = []
 
-    def counted(self: Store, name: str, work: Callable[[Connection], Any]) -> Any:
+    def counted(self: Store, *given: Any) -> Any:
         attempts.append(1)
-        return real(self, name, work)
+        return real(self, *given)
 
     monkeypatch.setattr(Store, "_write_once", counted)
 
@@ -232,7 +235,7 @@ def test_a_database_of_another_encoding_keeps_a_ledger(postgresql_url: str, enco
         connection.execute(
             f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
         )
-    ledger = Ledger(postgresql_url.rpartition("/")[0] + f"/{name}")
+    ledger = begun(postgresql_url.rpartition("/")[0] + f"/{name}")
     for expected in (1, 2):
         assert ledger.charge("naïve", [PureCost(0.25)], unit=per_record(), note="né").id == expected
     assert ledger.datasets() == ["naïve"]
@@ -292,7 +295,7 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
     meeting = threading.Barrier(4)
     own = threading.local()
 
-    def unlocked(self: Any, name: str, work: Callable[[Connection], Any]) -> Any:
+    def unlocked(self: Any, name: str, work: Callable[[Connection], Any], make: bool) -> Any:
         """Take the lock under a name nobody else uses; each thread's first transaction begins before any ends."""
         attempts.append(1)
 
@@ -303,7 +306,7 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
                 meeting.wait(timeout=60)
             return work(connection)
 
-        return real(self, f"{name} {uuid.uuid4()}", after_meeting)
+        return real(self, f"{name} {uuid.uuid4()}", after_meeting, make)
 
     refused: list[int] = []
 
@@ -409,3 +412,80 @@ def test_a_row_edited_in_postgresql_is_never_used(postgresql_url: str) -> None:
         )
     with pytest.raises(LedgerError, match="cannot be trusted"):
         ledger.charge(dataset, [PureCost(0.4)], unit=per_record())
+
+
+def test_an_empty_database_is_no_ledger_until_a_total_is_set(postgresql_url: str) -> None:
+    import psycopg
+
+    schema = f"empty_{uuid.uuid4().hex}"
+    with psycopg.connect(postgresql_url, autocommit=True) as session:
+        session.execute(f"CREATE SCHEMA {schema}")
+        ledger = Ledger(f"{postgresql_url}?options=-csearch_path%3D{schema}")
+        for use in (ledger.datasets, ledger.verify, lambda: ledger.charge("web", [PureCost(0.5)], unit=per_record())):
+            with pytest.raises(LedgerError, match="there is no ledger"):
+                use()
+        made = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s"
+        assert session.execute(made, [schema]).fetchone() == (0,)
+        ledger.create("web", epsilon=1.0, delta=0, unit=per_record())
+        assert ledger.charge("web", [PureCost(0.5)], unit=per_record()).id == 1
+
+
+def test_a_role_that_may_only_read_reads_a_ledger(postgresql_url: str) -> None:
+    import psycopg
+
+    schema, dataset = f"read_{uuid.uuid4().hex}", "web"
+    with psycopg.connect(postgresql_url, autocommit=True) as session:
+        session.execute(f"CREATE SCHEMA {schema}")
+        writer = Ledger(f"{postgresql_url}?options=-csearch_path%3D{schema}")
+        writer.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+        charge = writer.charge(dataset, [PureCost(0.5)], unit=per_record())
+        session.execute(f"CREATE ROLE {schema} LOGIN")
+        session.execute(f"GRANT USAGE ON SCHEMA {schema} TO {schema}")
+        session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}")
+    options = f"-csearch_path%3D{schema}%20-cdefault_transaction_read_only%3Don"
+    reader = Ledger(f"{postgresql_url.replace('dpsketch@', f'{schema}@')}?options={options}")
+    assert reader.datasets() == [dataset]
+    assert reader.verify([charge]) == []
+    assert reader.spent(dataset) == writer.spent(dataset)
+    assert reader.history(dataset) == writer.history(dataset)
+    assert reader.preview(dataset, [PureCost(0.5)], unit=per_record()).allowed
+    with pytest.raises(LedgerError, match="could not be used"):
+        reader.charge(dataset, [PureCost(0.5)], unit=per_record())
+    assert writer.spent(dataset).releases == 1
+
+
+def test_of_two_spellings_that_are_created_at_once_one_is_taken(url: str) -> None:
+    """Each has a lock of its own, and neither sees the other before it commits."""
+    ledger = begun(url)
+    for _ in range(5):
+        name = uuid.uuid4().hex
+
+        def create(spelled: str) -> str:
+            try:
+                ledger.create(spelled, epsilon=1.0, delta=0, unit=per_record())
+            except LedgerError as error:
+                return str(error)
+            return spelled
+
+        with ThreadPoolExecutor(2) as together:
+            said = list(together.map(create, [f"x{name}", f"X{name}"]))
+        taken = [each for each in said if "only by case" not in each]
+        assert len(taken) == 1
+        assert [each for each in ledger.datasets() if name in each] == taken
+
+
+def test_a_stream_registers_what_it_absorbs(url: str) -> None:
+    dataset, ledger = f"days {uuid.uuid4()}", Ledger(url)
+    ledger.create(dataset, epsilon=2.0, delta=1e-5, unit=per_record(), parts="day")
+    shape: dict[str, Any] = {"rows": 3, "width": 8, "unit": per_record(), "key_type": "int"}
+    spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": dataset}
+    sketch = dps.CountSketch(**shape)
+    sketch.release(**spend, part="2026-11-15")
+    stream = dps.ContinualCountSketch(**shape, days=3, **spend, part="2026-11-16")
+    with pytest.raises(ReleaseRefused, match="parts must share no record"):
+        stream.merge_today(sketch)
+    other = stream.empty_day()
+    stream.merge_today(other)
+    with pytest.raises(ReleaseRefused, match="parts must share no record"):
+        other.release(**spend, part="2026-11-15")
+    assert [problem for problem in ledger.verify() if problem.dataset == dataset] == []

@@ -164,7 +164,7 @@ def test_a_full_disk_is_no_rollback(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "change",
     [{"made": -1}, {"made": 0}, {"made": "1"}, {"made": None}, {"budget": "2"}, {"budget": 9.0}, {"spec": {}},
-     {"unchanged": "forget"}, {"spec": local.PrivSketchAsPublished(1.0).to_json()}],
+     {"unchanged": "forget"}, {"unchanged": None}, {"spec": local.PrivSketchAsPublished(1.0).to_json()}],
     ids=str,
 )  # fmt: skip
 def test_a_forged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
@@ -175,15 +175,3 @@ def test_a_forged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> 
     with pytest.raises((FileRefused, SpecMismatch, ValueError)) as refusal:
         local.Client(PROTOCOL, 2.0, path)
     assert type(refusal.value).__module__ == "dpsketch.errors"
-
-
-def test_a_file_from_before_the_choice_repeats_its_answers(tmp_path: Path) -> None:
-    path = tmp_path / "device"
-    monday = local.Client(PROTOCOL, 2.0, path).report(["a"], period="monday")
-    document = files.read(path, allow_sensitive=True)
-    older = {name: value for name, value in document.header.items() if name != "unchanged"}
-    files.write(path, files.Document(document.kind, True, older, document.arrays))
-    client = local.Client(PROTOCOL, 2.0, path)
-    assert client.report(["a"], period="tuesday")[25:] == monday[25:]
-    with pytest.raises(SpecMismatch):
-        local.Client(PROTOCOL, 2.0, path, unchanged="fresh")

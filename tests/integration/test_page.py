@@ -440,4 +440,6 @@ def test_a_collection_without_reports_or_candidates_can_be_watched(browser: Brow
         seen.page.get_by_label("Items to estimate").fill("maps\nradio")
         seen.page.get_by_role("button", name="Estimate").click()
         expect(seen.card("Share of people").locator("rect.bar")).to_have_count(2)
+        said = "Counted: shares of people, clipped: at most 2 items counted of each."
+        expect(seen.card("Share of people").get_by_text(said)).to_be_visible()
         seen.keep_picture("collection-without-candidates-wide")

@@ -145,7 +145,10 @@ def test_shares_that_cannot_be_are_flagged(server: Server) -> None:
     assert moved["low"] > 1
     assert moved["implausible"]
     assert "forged" in moved["note"]
+    clipped = "shares of people, clipped: at most 1 item counted of each"
+    assert server.client().get(f"{address}/top?format=csv").headers["dpsketch-counts"] == clipped
     top = server.client().get(f"{address}/top").json()
+    assert top["counts"] == clipped
     assert (top["implausible"], top["implausible_keys"]) == (True, [0])
     assert server.client().get(f"{address}/top?format=csv").headers["dpsketch-implausible"] == "true"
 

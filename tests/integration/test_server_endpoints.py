@@ -246,7 +246,7 @@ def test_a_histogram_names_its_keys_and_says_what_it_counted(service: Service) -
     assert once["value"] == 0
     whole = client.get(path).json()
     assert (whole["needs_candidates"], whole["facts"]["keys"], whole["facts"]["threshold"]) == (False, 3, 15)
-    said = "users, with at most 30 published keys counted each (weight at most 1 on each)"
+    said = "users, clipped: at most 30 published keys counted each (weight at most 1 on each)"
     assert client.get(baskets).json()["counts"] == said
     assert client.get(f"{baskets}/top?n=1").json()["counts"] == said
     assert set(client.get(names).json()["facts"]["names"]) <= set(range(60))

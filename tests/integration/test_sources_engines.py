@@ -23,6 +23,7 @@ import pytest
 import sqlalchemy
 
 import dpsketch as dps
+from dpsketch.errors import SourceError
 from dpsketch.sources import Columns, Progress, open_source
 from reading import FILES, SECRET, records, refused, write
 from sensitive import everything
@@ -163,6 +164,29 @@ def test_what_goes_wrong_in_postgresql_quotes_no_record(tables: str) -> None:
     assert "could not be read" in message
     assert "hunter2" not in message
     assert records(f"{tables}?query=SELECT k, n FROM secrets", columns=Columns(key="n")) == [(None,)]
+
+
+def test_users_in_postgresql_have_the_type_of_their_column(postgresql_url: str) -> None:
+    """Python has one width of floats; in the database, a real has 24 bits and reads 16777217 as 16777216."""
+
+    def read(expression: str) -> Any:
+        (batch, *_) = open_source([f"{postgresql_url}?query=SELECT {expression} AS u"], Columns(user="u"))
+        return batch
+
+    assert read("16777215::real").user.to_pylist() == [16777215]
+    assert read("16777217::float8").user.to_pylist() == [16777217]
+    with pytest.raises(SourceError, match="not a whole 64-bit number"):
+        read("16777217::real")
+    types = {"'6F1C2D3E-0000-4000-8000-0123456789AB'::uuid": "uuid", "5.00::numeric(9, 2)": "decimal", "5::int": "int"}
+    types |= {
+        "date '2026-11-15'": "date",
+        "timestamp '2026-11-15'": "timestamp",
+        "true": "boolean",
+        "'5'::text": "text",
+    }
+    for expression, user_type in types.items():
+        assert read(expression).user_type == user_type
+    assert read(next(iter(types))).user.to_pylist() == ["6f1c2d3e-0000-4000-8000-0123456789ab"]
 
 
 def test_what_goes_wrong_in_sqlite_quotes_no_record(tmp_path: Path) -> None:

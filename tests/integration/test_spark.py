@@ -185,7 +185,7 @@ def test_a_key_of_several_columns_is_one_text_on_the_cluster_too(frame: Any, tab
 
 @pytest.mark.parametrize("unit", [RECORD, pytest.param(USER, marks=pytest.mark.full)])
 def test_keys_of_other_types_have_their_canonical_form_on_the_cluster_too(spark: Any, unit: Unit) -> None:
-    at, some = datetime.datetime(2026, 3, 29, 1, 30, 0, 250_000), [0.0, 2.0, 2.5, float("nan"), 2.0**60]
+    at, some = datetime.datetime(2026, 3, 29, 1, 30, 0, 250_000), [0.0, 2.0, -7.0, float("nan"), 2.0**40]
     here = pa.table(
         {
             "float": pa.array([*some, None] * 20),
@@ -194,6 +194,7 @@ def test_keys_of_other_types_have_their_canonical_form_on_the_cluster_too(spark:
             "whole": pa.array([decimal.Decimal("25"), decimal.Decimal("-3"), None] * 40, pa.decimal128(18, 0)),
             "zoned": pa.array([at, at + datetime.timedelta(hours=1), None] * 40, pa.timestamp("us", "UTC")),
             "user": pa.array([i % 7 for i in range(120)]),
+            "price": pa.array([2.0, 16.99] * 60),
             "huge": pa.array([decimal.Decimal(10) ** 30] * 120, pa.decimal128(38, 0)),
         }
     )
@@ -205,6 +206,10 @@ def test_keys_of_other_types_have_their_canonical_form_on_the_cluster_too(spark:
         expected.update(here, key=name, **given)
         assert everything(built) == everything(expected), name
         assert built.skipped_nulls == expected.skipped_nulls
+    with pytest.raises(InvalidInput, match="not all whole numbers"):
+        cluster.build(frame, counts(unit).spec, key="price", **given)
+    with pytest.raises(InvalidInput, match="floats, decimals or timestamps"):
+        cluster.release_histogram(frame, dps.Histogram(unit=unit).spec, key="price", epsilon=1.0, delta=1e-6, **given)
     with pytest.raises(InvalidInput, match="of 18 digits at most"):
         cluster.build(frame, counts().spec, key="huge")
     with pytest.raises(InvalidInput, match="a part of a key is"):
@@ -463,10 +468,28 @@ def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path) ->
         assert np.array_equal(state.arrays["table"], wanted.arrays["table"])
         assert len(state.arrays["users"]) == (0 if stated else 3)
         assert (everything(into) == everything(expected)) is not stated
-    with pytest.raises(SourceError, match="whole numbers in some of the files and text in others"):
+    with pytest.raises(SourceError, match="whole numbers in some of the files and text or another type in others"):
         cluster.build_files(spark, named, counts(USER), key="key", user="user", part_bytes=1)
     with pytest.raises(SpecMismatch):
         cluster.build_files(spark, named, counts(), key="key", part_bytes=1)
+    days = [datetime.date(2026, 11, 15), datetime.date(2026, 11, 16)]
+    typed = {
+        "date": pa.array(days),
+        "stamp": pa.array(days).cast(pa.timestamp("s")),
+        "bytes": pa.array([b"a", b"\xff"]),
+    }
+    typed["big"] = pa.array([1, 2**64 - 1], pa.uint64())
+    paths = {name: str(tmp_path / f"{name}.parquet") for name in typed}
+    for name, users in typed.items():
+        pa.parquet.write_table(pa.table({"key": ["/a", "/b"], "user": users}), paths[name])
+        built, expected = counts(USER), counts(USER)
+        cluster.build_files(spark, [paths[name]], built, key="key", user="user")
+        expected.update(pa.array(["/a", "/b"]), users=users)
+        assert everything(built) == everything(expected)
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            built.update(["/a"], users=["ann"])
+    with pytest.raises(SourceError, match="another type in others"):
+        cluster.build_files(spark, [paths["date"], paths["stamp"]], counts(USER), key="key", user="user", part_bytes=1)
     with pytest.raises(InvalidInput, match="cannot be shared out"):
         cluster.build_files(spark, ["-"], counts(), key="key")
 

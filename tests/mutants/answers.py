@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.gate import Mutant
 
+_COUNTED = "tests/contract/test_counted.py"
 _EXACT = "tests/privacy/test_local_privacy.py"
 _CLIENT = "tests/unit/test_local_client.py"
 _COLLECTING = "tests/unit/test_local_protocols.py tests/unit/test_local_exchange.py"
@@ -68,10 +69,31 @@ LOCAL = [
     Mutant(
         "device-forgets-answers",
         "local/client.py",
-        'if self._terms.unchanged == "same" and digest in memory.answers:',
+        "if memory.last is not None and memory.last[0] == digest:",
         "if False:",
         _CLIENT,
         "a device draws anew for what has not changed, and is averaged out",
+    ),
+    Mutant(
+        "device-shows-a-return",
+        "local/client.py",
+        "        memory.last = None\n",
+        "",
+        _CLIENT,
+        "after a change that was refused or interrupted, the earlier set gets its earlier answer, and shows its return",
+    ),
+    Mutant(
+        "device-forgets-nothing",
+        "local/client.py",
+        "        if memory.last is not None and memory.last[0] == digest:\n",
+        '        known = self.__dict__.setdefault("_known", {})\n'
+        "        if memory.last is not None:\n"
+        "            known[memory.last[0]] = memory.last[1]\n"
+        "        if digest in known:\n"
+        "            memory.last = digest, known[digest]\n"
+        "        if memory.last is not None and memory.last[0] == digest:\n",
+        _CLIENT,
+        "a set that returns gets its earlier answer, so that the reports tell it from a third set",
     ),
     Mutant(
         "device-forgets-periods",
@@ -112,6 +134,22 @@ LOCAL = [
         "if False:",
         "tests/integration/test_local_device.py tests/unit/test_local_client.py",
         "a device's file is put back, and its budget with it",
+    ),
+    Mutant(
+        "collection-of-all-items",
+        "local/protocol.py",
+        'return f"shares of people, clipped: at most {items} counted of each"',
+        'return f"shares of people, {items} each"',
+        "tests/unit/test_local_clipped.py",
+        "answers of a collection do not say that devices cut large sets",
+    ),
+    Mutant(
+        "collection-says-nothing",
+        "local/snapshot.py",
+        "found.low, found.high, confidence, self.counts)",
+        "found.low, found.high, confidence)",
+        "tests/unit/test_local_clipped.py",
+        "estimates of a collection do not say what they count",
     ),
     Mutant(
         "collector-counts-twice",
@@ -431,6 +469,38 @@ INTERVALS = [
         "found = self._estimate(named, named - reach, named + reach, confidence)",
         "tests/unit/test_histogram_sums.py -k whatever",
         "the interval of a sum forgets that its counts were chosen for their noise",
+    ),
+    Mutant(
+        "counted-users-not-clipped",
+        "privacy.py",
+        'return f"{who}, clipped: at most',
+        'return f"{who}, with at most',
+        _COUNTED,
+        "answers about clipped users do not say so",
+    ),
+    Mutant(
+        "counted-title-without-what",
+        "release.py",
+        "\\nCounted: {self.counts}",
+        "",
+        _COUNTED,
+        "pictures do not say what is counted",
+    ),
+    Mutant(
+        "counted-users-for-user-days",
+        "sketches/continual/series.py",
+        'return "day" if unit.level == "user" and calendar.limits[0] > 1 else None',
+        "return None",
+        _COUNTED,
+        "a sum of days says that it counts users",
+    ),
+    Mutant(
+        "compared-without-saying-what-is-covered",
+        "cli/arithmetic.py",
+        "filter(None, [found.note, NOISE_ONLY])",
+        "filter(None, [found.note])",
+        "tests/cli/test_two_releases.py -k compare_tells",
+        "a comparison of two releases reads like a significance test",
     ),
     Mutant(
         "top-without-order",

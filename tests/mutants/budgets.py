@@ -10,6 +10,7 @@ _STORE = "tests/unit/test_ledger_store.py"
 _SESSIONS = "tests/integration/test_ledger_concurrency.py -k"
 _CHAIN = "tests/unit/test_ledger_chain.py"
 _PAYMENT = "tests/unit/test_ledger_payment.py"
+_MISSING = "tests/unit/test_ledger_missing.py"
 _PARTS = "tests/unit/test_ledger_parts.py"
 _WORDS = "tests/unit/test_guarantee_words.py"
 
@@ -225,10 +226,58 @@ LEDGER = [
     Mutant(
         "ledger-left-open",
         "ledger/store.py",
-        "with closing(self._open()) as connection, connection.writing(dataset):\n            return work(connection)",
-        "connection = self._open()\n        with connection.writing(dataset):\n            return work(connection)",
+        "with closing(self._open(make=make)) as connection:\n",
+        "connection = self._open(make=make)\n        if True:\n",
         _STORE,
         "a session outlives its charge",
+    ),
+    Mutant(
+        "ledger-begun-by-a-charge",
+        "ledger/store.py",
+        "make = create or self._may_begin()",
+        "make = True",
+        f"{_MISSING} -k gone",
+        "a charge to a ledger that is gone begins a new one, without totals",
+    ),
+    Mutant(
+        "ledger-gone-is-empty",
+        "ledger/store.py",
+        "            if self._may_begin():\n                return empty\n            raise self._missing()\n",
+        "            return empty\n",
+        f"{_MISSING} -k gone",
+        "a ledger that is gone is taken for one that has nothing",
+    ),
+    Mutant(
+        "ledger-default-begun-again",
+        "ledger/store.py",
+        "self._mark(self.file).touch()",
+        "pass",
+        f"{_MISSING} -k default",
+        "a default ledger that was deleted is begun anew, without totals",
+    ),
+    Mutant(
+        "ledger-reader-writes",
+        "ledger/store.py",
+        "else SqliteReading(self.file)",
+        "else SqliteConnection(self.file)",
+        f"{_MISSING} -k may_not_be_written",
+        "a ledger that may only be read cannot be read",
+    ),
+    Mutant(
+        "ledger-log-overlooked",
+        "ledger/connection.py",
+        "(log.exists() and log.stat().st_size)",
+        "False",
+        f"{_MISSING} -k overlooked",
+        "a reader without the right to write misses charges that are in the log",
+    ),
+    Mutant(
+        "ledger-dataset-of-two-names",
+        "ledger/chain.py",
+        "        _refuse_other_spelling(connection, dataset)\n",
+        "",
+        f"{_MISSING} -k one_name",
+        "another spelling of a dataset's name is another account, without its total",
     ),
     Mutant(
         "ledger-server-locked-late",
@@ -377,7 +426,7 @@ LEDGER = [
     Mutant(
         "parts-compared-loosely",
         "ledger/parts.py",
-        "if any(name != part and _folded(name) == folded for name in known):",
+        "if other_spelling(part, known) is not None:",
         "if False:",
         _PARTS,
         "one part has two names, and two budgets",

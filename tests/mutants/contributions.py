@@ -6,6 +6,8 @@ from tests.mutants.gate import Mutant
 
 _BOUNDING = "tests/unit/test_bounding.py"
 _PARTIALS = "tests/contract/test_partials.py"
+_FORK = "tests/contract/test_fork.py"
+_CONTRACT_PARTS = "tests/contract/test_parts.py -k"
 _INTERRUPTION = "tests/contract/test_interruption.py"
 
 NUMBERS = [
@@ -244,6 +246,54 @@ USERS = [
         "tests/unit/test_threads.py -k clips_users_alike",
         "of users on several threads only the first are counted",
     ),
+    Mutant(
+        "users-of-two-types",
+        "bounding/counted.py",
+        "        if self.user_type is not None:\n            raise SpecMismatch(",
+        "        if False:\n            raise SpecMismatch(",
+        "tests/contract/test_user_types.py -k another_type",
+        "one person is two users in columns of two types",
+    ),
+    Mutant(
+        "users-of-two-types-in-sources",
+        "sources/records.py",
+        'if role == "user" and asked != "int":',
+        "if False:",
+        "tests/contract/test_user_types.py -k sources_have",
+        "a date and a timestamp from files are two users, as both are text",
+    ),
+    Mutant(
+        "users-type-forgotten-at-night",
+        "sketches/continual/sketch.py",
+        "self._today._counted = CountedUsers(user_type=done._counted.user_type)",
+        "self._today._counted = CountedUsers()",
+        "tests/contract/test_user_types.py -k all_days",
+        "users of one person, or of one 64-bit pattern, come in another type on another day of a stream",
+    ),
+    Mutant(
+        "users-unsigned-as-signed",
+        "canonical.py",
+        '        return "uint64"\n',
+        '        return "int"\n',
+        "tests/contract/test_user_types.py -k pattern",
+        "−1 and 2⁶⁴ − 1 are taken for one user",
+    ),
+    Mutant(
+        "users-wide-floats",
+        "canonical.py",
+        "_EXACT[array.type.bit_width]",
+        "2.0**53",
+        "tests/cli/test_fractions.py -k two_types",
+        "a single float that stands for several whole numbers is a user",
+    ),
+    Mutant(
+        "users-decimals-rounded",
+        "canonical.py",
+        "return _all_whole(array, pc.equal(pc.floor(array), array))",
+        "return _whole(array.cast(pa.float64(), safe=False))",
+        "tests/unit/test_canonical_keys.py -k decimals_are_compared",
+        "decimals are rounded to floats before they become whole numbers",
+    ),
 ]
 
 PARTIALS = [
@@ -254,6 +304,30 @@ PARTIALS = [
         "if False:",
         _PARTIALS,
         "a partial is merged twice",
+    ),
+    Mutant(
+        "partials-absorbed-by-any-part",
+        "sketches/partials.py",
+        "        if self._prepaid is not None:\n            self._prepaid.register(",
+        "        if False:\n            self._prepaid.register(",
+        f"{_CONTRACT_PARTS} absorbed",
+        "a stream that was charged as one part absorbs a sketch that was released as another",
+    ),
+    Mutant(
+        "partials-part-forgotten",
+        "sketches/documents.py",
+        'part, charge = document.header.get("part"), read_charge(document)',
+        "part, charge = None, read_charge(document)",
+        f"{_CONTRACT_PARTS} restart",
+        "a stream that is read from a file forgets the part that it was charged as",
+    ),
+    Mutant(
+        "partials-without-a-name",
+        "sketches/partials.py",
+        "    if any(each.startswith(_OF_CONTENT) for each in known):\n",
+        "    known = [each for each in known if not each.startswith(_OF_CONTENT)]\n    if False:\n",
+        f"{_CONTRACT_PARTS} without_ids",
+        "a sketch that a ledger cannot know again is released as several parts",
     ),
     Mutant(
         "partials-ids-forgotten",
@@ -304,6 +378,46 @@ PARTIALS = [
         "an interrupted sketch goes on, and counts some records twice",
     ),
     Mutant(
+        "forked-unnoticed",
+        "processes.py",
+        "        if self._made_after != _forks:\n",
+        "        if False:\n",
+        _FORK,
+        "a forked child goes on with its parent's sketches, secrets and budgets",
+    ),
+    Mutant(
+        "forked-sketch",
+        "changes.py",
+        "            each._refuse_copy()\n",
+        "            pass\n",
+        _FORK,
+        "parent and child release one sketch, and publish one day of a stream",
+    ),
+    Mutant(
+        "forked-partial",
+        "changes.py",
+        "for each in together.values():",
+        "for each in (guarded,):",
+        _FORK,
+        "a child merges a partial of its parent into a sketch of its own",
+    ),
+    Mutant(
+        "forked-permit",
+        "sketches/permit.py",
+        "        self._refuse_copy()\n",
+        "",
+        _FORK,
+        "parent and child draw what was paid for once",
+    ),
+    Mutant(
+        "forked-client",
+        "local/device.py",
+        '        """Have the memory for oneself."""\n        self._refuse_copy()\n',
+        '        """Have the memory for oneself."""\n',
+        _FORK,
+        "parent and child spend the whole budget of one device each",
+    ),
+    Mutant(
         "interrupted-unmarked",
         "sketches/keyed.py",
         "        self._begin_change()\n        self._counted = counted\n",
@@ -321,7 +435,7 @@ PARTIALS = [
     ),
     Mutant(
         "sketches-pickled",
-        "sketches/partials.py",
+        "processes.py",
         "    def __reduce_ex__(self, protocol: object) -> NoReturn:\n",
         "    def reduce_ex(self, protocol: object) -> NoReturn:\n",
         "tests/unit/test_countsketch.py",

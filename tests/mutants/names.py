@@ -209,10 +209,18 @@ HISTOGRAMS = [
     Mutant(
         "histogram-total-half-noise",
         f"{_HISTOGRAM}/sketch.py",
-        "rest = int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])",
-        "rest = (total + int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])) // 2",
+        "lambda total: int(permit.add_noise(np.array([total]), TOTAL)[0]),",
+        "lambda total: (total + int(permit.add_noise(np.array([total]), TOTAL)[0])) // 2,",
         f"{_PRIVACY} total_of_other_keys",
         "the total from which all other keys are worked out carries half of the noise",
+    ),
+    Mutant(
+        "histogram-total-of-another-choice",
+        f"{_HISTOGRAM}/entries.py",
+        "add_noise_to_total(total)",
+        "add_noise_to_total(sum(int(block.sums.sum()) for block in content.counts(self.counted)))",
+        "tests/unit/test_histogram_sums.py -k total_counts_the_keys",
+        "the total counts another choice of each user's keys than the named counts",
     ),
     Mutant(
         "histogram-uncapped",
@@ -373,6 +381,14 @@ VOTES = [
         "listed = upper - lower >= self.threshold.cutoff - 1",
         _VOTES,
         "a bucket's key is named from one below the stated threshold on",
+    ),
+    Mutant(
+        "votes-interval-of-the-majority",
+        f"{_HISTOGRAM}/votes/intervals.py",
+        "return low, np.full(len(majority), np.inf)",
+        "return low, highest(majority, law, cutoff, tail / 2).astype(np.float64)",
+        "tests/unit/test_vote_histogram.py -k true_count_where",
+        "the interval of a count ends where that of the bucket's majority does",
     ),
     Mutant(
         "votes-empty-buckets",

@@ -365,8 +365,8 @@ OTHERS = [
     Mutant(
         "distinct-set-two-types-of-users",
         "sketches/distinct/exact.py",
-        "owners = fingerprint(users, counted.user_type)",
-        "owners = fingerprint(users)",
+        "counted, skipped = counted.typed(read.user_type), n - len(rows)",
+        "skipped = n - len(rows)",
         "tests/privacy/test_distinct_set.py",
         '7 and "7" are two users',
     ),

@@ -58,8 +58,8 @@ STATEMENTS = [
     Mutant(
         "number-at-one-confidence",
         "release.py",
-        "return statement(self.subject, self.value, self.interval(confidence), confidence)",
-        "return statement(self.subject, self.value, self.interval(), confidence)",
+        "return statement(self.subject, self.value, self.interval(confidence), confidence, self.counts)",
+        "return statement(self.subject, self.value, self.interval(), confidence, self.counts)",
         _STATEMENTS,
         "a number has one interval, whatever confidence is asked",
     ),

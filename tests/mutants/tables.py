@@ -14,6 +14,14 @@ SOURCES = [
         "a number with a fraction is counted as another key",
     ),
     Mutant(
+        "fractions-dropped",
+        "canonical.py",
+        "    if not pc.all(whole, min_count=0).as_py():\n",
+        "    values = pc.if_else(whole, values, pa.nulls(1, values.type)[0])\n    if False:\n",
+        "tests/cli/test_fractions.py -k every_source",
+        "records whose key has a fraction are left out, and the rest is released",
+    ),
+    Mutant(
         "zones-forgotten",
         "canonical.py",
         'return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")',

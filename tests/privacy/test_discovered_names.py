@@ -17,6 +17,8 @@ import pytest
 from scipy.special import ndtr
 
 import dpsketch as dps
+from dpsketch import accounting
+from dpsketch.privacy import ApproximateCost, GaussianCost
 from dpsketch.sketches.continual.names import NamedStream
 from dpsketch.sketches.permit import Permit
 
@@ -131,6 +133,26 @@ def test_the_looks_of_all_days_are_paid_for(monkeypatch: Any) -> None:
         lower = finding.threshold(stream._filter, day) - sigma * math.sqrt(day) - 1
         shown = max(shown, float(ndtr(-lower / (sigma * math.sqrt(day)))))
     assert shown > 0.1 * DELTA
+
+
+def test_showings_from_an_old_copy_cost_their_names_as_well(monkeypatch: Any) -> None:
+    """A key that only the unit has is shown by one of j showings: δ_G(ε; μ√j) + j·δ_T, as StreamFolder states.
+
+    At a large ε all that is seen is whether a name was shown. Power: the counts alone, μ√j, do not cover it.
+    """
+    found, stream = outcomes(monkeypatch, [1, 0, 0], dps.per_record(), BUDGETS, "daily")
+    named = 1 - found[None]
+    names = stream._finding.looks * DAYS  # one key in all, looked at on each day
+    mu = 1 / stream.law.sigma
+    assert accounting.gaussian_delta(1.0, mu) + names == pytest.approx(DELTA, rel=1e-6)
+    for showings in (1, 2, 5):
+        costs = [GaussianCost(mu), ApproximateCost(0.0, names)] * showings
+        for epsilon in (12.0, 24.0):
+            counts = accounting.gaussian_delta(epsilon, mu * math.sqrt(showings))
+            gained = 1 - (1 - named) ** showings
+            composed = accounting.composed_delta(costs, epsilon=epsilon)
+            assert counts < gained <= composed <= counts + showings * names + 1e-12
+            assert composed == pytest.approx(1 - (1 - counts) * (1 - names) ** showings, rel=1e-6)
 
 
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpsketch.ledger import Ledger
+from ledgers import begun
 from reading import Pipe
 
 
@@ -44,5 +45,5 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Ledger:
-    """A ledger that nobody has written to."""
-    return Ledger(path)
+    """A ledger without a dataset."""
+    return begun(path)

@@ -16,9 +16,9 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch._compiled import bounding as kernels
 from dpsketch.bounding import Bounded, CountedUsers, bound, point_fingerprints
+from dpsketch.core.move import sqrt_up
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.core.move import sqrt_up
 from dpsketch.sketches.countsketch.clipping import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
@@ -196,7 +196,6 @@ PEOPLE = ["ann", "bob", "ann", "", "ü", "bob", "ann"]
         pd.Series(PEOPLE, dtype="category"),
         pl.Series(PEOPLE),
         pl.Series(PEOPLE, dtype=pl.Categorical),
-        [person.encode() for person in PEOPLE],
     ],
     ids=lambda column: type(column).__name__,
 )
@@ -210,7 +209,7 @@ def test_every_kind_of_column_names_the_same_users(column: object) -> None:
     assert everything(other) == everything(reference)
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint64, object])
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint32, np.float16, np.float32, np.float64, object])
 def test_integer_users_of_any_type_are_the_same(kind: type) -> None:
     reference, other = sketch(1), sketch(1)
     reference.update([1, 2, 3], users=[5, 6, 5])
@@ -253,7 +252,7 @@ def test_integers_that_share_a_pattern_are_refused_as_users() -> None:
             sketch().update([1, 2], users=users)
     some = sketch()
     some.update([1, 2], users=[2**64 - 1, 2**63])
-    with pytest.raises(InvalidInput, match="counted before"):
+    with pytest.raises(SpecMismatch, match="unsigned 64-bit numbers"):
         some.update([1], users=[-1])
 
 

@@ -11,14 +11,15 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.core.account import Account
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.privacy import Unit
-from dpsketch.core.account import Account
 from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.histogram.choice import AutoBound
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.permit import obtain
+from ledgers import begun
 
 AUTO = dps.per_user("auto")
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -192,7 +193,7 @@ def test_noise_that_no_bound_could_widen_is_refused_before_anything_is_charged(
     """Noise for one key fits 64 bits here, and that for 4096 keys, or for all others beside them, does not."""
     histogram = dps.Histogram(unit=dps.per_user("auto", max_weight=1e12))
     histogram.update(["a", "b"] * 50, users=list(range(100)))
-    ledger = dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    ledger = begun(f"sqlite:///{tmp_path}/ledger.db")
     with pytest.raises(InvalidInput, match="64-bit"):
         histogram.release(epsilon=1.0, others=True, **asked, ledger=ledger, dataset="web")
     assert ledger.datasets() == []
@@ -234,7 +235,7 @@ def test_other_kinds_say_that_they_need_a_stated_bound(kind: str) -> None:
 
 def test_nothing_is_drawn_for_a_chosen_bound_by_what_chooses_none(tmp_path: Path) -> None:
     """Whatever a kind lets pass, the door to noise does not: its guarantee would speak of a choice nobody made."""
-    spec, ledger = CountSketchSpec(3, 8, AUTO), dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    spec, ledger = CountSketchSpec(3, 8, AUTO), begun(f"sqlite:///{tmp_path}/ledger.db")
     calibrated = spec.calibrate(dps.Budget(1.0, 1e-6))
     with pytest.raises(ReleaseRefused, match="chosen"):
         obtain(calibrated, AUTO, Account(ledger, "web"), note="")
@@ -269,7 +270,7 @@ def test_a_file_that_speaks_of_a_choice_it_does_not_show_is_refused() -> None:
 )
 def test_what_goes_with_no_choice_is_refused_before_anything_is_charged(asked: dict[str, Any], tmp_path: Path) -> None:
     histogram, _ = filled([3] * 10)
-    ledger = dps.Ledger(f"sqlite:///{tmp_path}/ledger.db")
+    ledger = begun(f"sqlite:///{tmp_path}/ledger.db")
     with pytest.raises(DpsketchError):
         histogram.release(**asked, ledger=ledger, dataset="web")
     assert ledger.datasets() == []

@@ -50,8 +50,8 @@ TYPES: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
         ["2.5", "-0.000000001", "3"],
     ),
     "whole decimal": (pa.decimal128(18, 0), [Decimal(7), Decimal(-7), None], [7, -7, None]),
-    "float": (pa.float64(), [7.0, 2.5, -0.0], [7, None, 0]),
-    "narrow float": (pa.float32(), [7.0, float("inf"), -3.0], [7, None, -3]),
+    "float": (pa.float64(), [7.0, float("nan"), -0.0], [7, None, 0]),
+    "narrow float": (pa.float32(), [7.0, None, -3.0], [7, None, -3]),
     "binary": (pa.binary(), [b"abc", b"\xff\x00", None], [b"abc", b"\xff\x00", None]),
 }
 
@@ -172,13 +172,27 @@ def test_the_unit_of_a_timestamp_does_not_matter(unit: str) -> None:
     assert fingerprint(np.array(["2026-11"], "M8[M]")).fingerprints == fingerprint(["2026-11-01"]).fingerprints
 
 
-def test_floats_that_cannot_tell_whole_numbers_apart_are_missing() -> None:
-    batch = fingerprint(np.array([2.0**53, 2.0**53 + 2, -(2.0**60), np.nan, 0.5, 1.0]))
-    assert (batch.key_type, batch.declared, batch.skipped) == ("int", None, 4)
-    assert batch.fingerprints.tolist() == fingerprint(np.array([2**53, 1])).fingerprints.tolist()
+@pytest.mark.parametrize(("kind", "digits"), [(np.float16, 11), (np.float32, 24), (np.float64, 53)])
+def test_floats_are_whole_numbers_below_the_first_that_their_type_skips(kind: Any, digits: int) -> None:
+    """2**digits + 1 is stored as 2**digits, so that neither of them is known."""
+    largest = 2**digits - 1
+    batch = fingerprint(np.array([largest, -largest, np.nan, 1], kind))
+    assert (batch.key_type, batch.declared, batch.skipped) == ("int", None, 1)
+    assert batch.fingerprints.tolist() == fingerprint(np.array([largest, -largest, 1])).fingerprints.tolist()
+    for beyond in (2.0**digits, -(2.0**digits), np.inf, 0.5):
+        with pytest.raises(InvalidInput, match="not all whole numbers"):
+            fingerprint(np.array([1, beyond], kind))
 
 
-@pytest.mark.parametrize("column", [pa.array([3.0, 2.5, None]), pa.array([Decimal("3.00"), Decimal("2.50"), None])])
+def test_decimals_are_compared_before_they_are_cast() -> None:
+    """No float lies between 2⁵³ and 2⁵³ + 2, which decimals tell apart."""
+    column = pa.array([Decimal("9007199254740993.00")], pa.decimal128(20, 2))
+    assert fingerprint(column, "int").fingerprints == fingerprint([2**53 + 1]).fingerprints
+    with pytest.raises(InvalidInput, match="not all whole numbers"):
+        fingerprint(pa.array([Decimal("9007199254740993.25")], pa.decimal128(20, 2)), "int")
+
+
+@pytest.mark.parametrize("column", [pa.array([3.0, np.nan, None]), pa.array([Decimal("3.00"), None, None])])
 def test_a_kind_that_takes_whole_numbers_reads_floats_and_decimals(column: pa.Array) -> None:
     for make in (
         lambda: dps.RangeSketch(bits=8, unit=RECORD),
@@ -201,7 +215,7 @@ def test_no_header_depends_on_the_values_of_a_typed_column(name: str) -> None:
         sketch.update(pa.array(keys, kind))
         stated.add(sketch.release(epsilon=1.0, delta=0).spec.key_type)
     assert len(stated) == 1
-    for keys in (np.array([]), np.array([1.0]), np.array([0.5])):  # what np.array([]) is
+    for keys in (np.array([]), np.array([1.0]), np.array([np.nan])):  # what np.array([]) is
         sketch = dps.CountSketch(rows=3, width=16, unit=RECORD)
         sketch.update(keys)
         assert sketch.release(epsilon=1.0, delta=0).spec.key_type is None

@@ -20,6 +20,7 @@ from dpsketch import accounting, files, noise
 from dpsketch.errors import CounterOverflow, DpsketchError, FileRefused, InvalidInput, ReleaseRefused, SensitiveData
 from dpsketch.privacy import GaussianCost
 from dpsketch.sketches.countsketch import ContinualCountSketch, PrivateCountSketch
+from ledgers import begun
 
 USUAL = {"epsilon": 1.0, "delta": 1e-6}
 DESIGNS = ["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
@@ -270,7 +271,7 @@ def test_the_ledger_is_charged_once_at_the_start(tmp_path: object) -> None:
 @pytest.mark.usefixtures("quiet")
 def test_streams_that_published_the_same_are_two_streams(tmp_path: Path) -> None:
     """As small tables do by chance: one answer less another is of two draws, and of two promises."""
-    paid = {"ledger": dps.Ledger(tmp_path / "budget.db"), "dataset": "web"}
+    paid = {"ledger": begun(tmp_path / "budget.db"), "dataset": "web"}
     for ours, theirs in ((make(9, **paid), make(9, **paid)), (make(9), make(9, epsilon=2.0)), (make(9), make(8))):
         for sketch in (ours, theirs):
             sketch.day([1])
@@ -282,7 +283,7 @@ def test_streams_that_published_the_same_are_two_streams(tmp_path: Path) -> None
 
 def test_answers_that_the_first_version_wrote_share_noise_with_all_of_their_stream(tmp_path: Path) -> None:
     """Their files say how much noise they have, and not which: what was charged once is in both."""
-    ledger = dps.Ledger(tmp_path / "budget.db")
+    ledger = begun(tmp_path / "budget.db")
     sketch = make(9, ledger=ledger, dataset="web", design="tree")
     for _ in range(2):
         sketch.day([1])
@@ -372,7 +373,7 @@ def test_a_moment_is_taken_for_its_date() -> None:
 def test_users_of_another_type_are_refused_on_every_day() -> None:
     sketch = make(4, unit=dps.per_user(1), user_days=2)
     sketch.day([1], users=[7])
-    with pytest.raises(DpsketchError, match="integers"):
+    with pytest.raises(DpsketchError, match="those counted before are whole numbers"):
         again(sketch).day([1], users=["7"])
     sketch.day([], users=[])
     sketch.day([None], users=[None])

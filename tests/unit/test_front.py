@@ -15,7 +15,9 @@ WRITTEN = re.compile(r"^<!-- (\w+): (docs/figures/\w+\.py) -->\n(.*?)^<!-- end -
 PICTURE = re.compile(r"!\[[^\]]+\]\(([^)]+)\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*PAGES, DOCS / "explanation" / "histogram.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_what_a_command_writes_is_there_and_names_its_writer(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = WRITTEN.findall(text)
@@ -48,9 +50,34 @@ def test_the_six_questions_have_commands_pictures_and_rivals() -> None:
 def test_rows_of_other_libraries_are_those_that_were_measured() -> None:
     measured = json.loads((DOCS / "figures" / "front-rivals.json").read_text(encoding="utf-8"))
     tables = {name: text for name, _, text in WRITTEN.findall((DOCS / "index.md").read_text(encoding="utf-8"))}
-    assert {"delays", "different", "places", "days"} <= measured.keys()
+    assert {"delays", "different", "places", "days"} == measured.keys()
     for name, rows in measured.items():
         assert all(f"| {' | '.join(row)} |" in tables[name] for row in rows), name
+
+
+def test_the_first_comparison_shows_names_and_errors_of_every_library_at_its_best() -> None:
+    """Rows are chosen from all settings that were tried; README and index have the same table."""
+    measured = json.loads((DOCS / "figures" / "front-names.json").read_text(encoding="utf-8"))
+    tried, shown = measured["tried"], measured["shown"]
+    assert measured["releases"] >= 20
+    pages = [{name: text for name, _, text in WRITTEN.findall(page.read_text(encoding="utf-8"))} for page in PAGES[:2]]
+    assert pages[0]["names"] == pages[1]["names"]
+    for library in ("OpenDP", "PipelineDP", "Tumult"):
+        settings = [each for each in tried if each["library"] == library]
+        assert len({each["cap"] for each in settings}) >= 8
+        if library != "Tumult":  # it has no Gaussian noise where it finds groups
+            assert {"Laplace", "Gaussian"} <= {each["setting"].split()[0] for each in settings}
+        most = max(each["named"] for each in settings)
+        least = min(each["error"] for each in settings if each["named"] >= most / 2)
+        rows = [each for each in shown if each["library"] == library]
+        assert max(each["named"] for each in rows) == most
+        assert min(each["error"] for each in rows) == least
+        for each in rows:
+            numbers = (each[name] for name in ("named", "error", "absolute", "error_of_common"))
+            way = f"| {library}, {each['setting']}, cap {each['cap']} ({each['best']}) | "
+            assert way + " | ".join(f"{number:.0f}" for number in numbers) + " |" in pages[0]["names"]
+    ours = [line for line in pages[0]["names"].splitlines() if line.startswith("| dpsketch, ")]
+    assert [line.split(",")[1].strip() for line in ours] == ["default", '`form="gaussian"`']
 
 
 def test_words_of_the_main_pages_are_in_the_glossary() -> None:

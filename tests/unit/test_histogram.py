@@ -20,6 +20,7 @@ from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMism
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.histogram import pairs
 from dpsketch.sketches.histogram.keytable import KeyTable
+from ledgers import begun
 from sensitive import everything
 
 RECORD = dps.per_record()
@@ -171,7 +172,7 @@ def test_users_with_many_keys(form: Any) -> None:
     private = histogram.release(epsilon=2.0, delta=1e-6, form=form, others=True)
     people = {key: len(set(users[keys == key].tolist())) for key in private.keys}
     assert len(people) > 20
-    assert "30 published keys counted each" in private.counts
+    assert "38 published keys counted each" in private.counts
     found = private.estimate(private.keys)
     truth = np.array([people[key] for key in private.keys])
     assert np.mean((found.low <= truth) & (truth <= found.high)) > 0.8
@@ -182,6 +183,22 @@ def test_users_with_many_keys(form: Any) -> None:
         alone.estimate([1])
     again = dps.load(files.encode(alone.to_document()))
     assert again.keys == alone.keys
+
+
+@pytest.mark.parametrize("epsilon", [0.6, 3.0])
+def test_a_stated_bound_is_not_cut_further_where_noise_is_smaller_than_the_cut(epsilon: float) -> None:
+    """Users with 22 keys at ε = 0.6, or 40 at ε = 3, are counted on all of them.
+
+    Every key is held by 4,000 users. The mean of the counts has a standard error below 20, so that 200 is exceeded
+    with a probability below 1e-20. Counting 10 or 30 keys a user would leave the mean at 3,000 or below.
+    """
+    held = 22 if epsilon < 1 else 40
+    histogram = dps.Histogram(unit=dps.per_user(max_keys=40))
+    histogram.update(np.tile(np.arange(held), 4_000), users=np.repeat(np.arange(4_000), held))
+    with seeded_noise_for_tests_only(11):
+        private = histogram.release(epsilon=epsilon, delta=1e-6)
+    assert len(private.keys) == held
+    assert abs(np.mean(private.values) - 4_000) < 200
 
 
 def test_frames_and_columns_say_the_same() -> None:
@@ -231,7 +248,7 @@ def test_a_key_that_is_not_there_reads_zero_up_to_the_threshold() -> None:
     ],
 )
 def test_what_cannot_be_released_is_refused_before_anything_is_charged(options: Any, words: str, tmp_path: Any) -> None:
-    ledger = dps.Ledger(tmp_path / "ledger.db")
+    ledger = begun(tmp_path / "ledger.db")
     histogram = dps.Histogram(unit=RECORD)
     histogram.update(["a", "b"])
     with pytest.raises(InvalidInput, match=words):
@@ -471,7 +488,7 @@ def test_users_of_two_types_do_not_merge() -> None:
     one.update(["a"], users=[1])
     two.update(["a"], users=["1"])
     before = everything(one)
-    with pytest.raises(SpecMismatch, match="users of one are integers"):
+    with pytest.raises(SpecMismatch, match="these users are text, and those counted before are whole numbers"):
         one.merge(two)
     assert everything(one) == before
 

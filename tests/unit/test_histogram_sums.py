@@ -12,7 +12,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.histogram.intervals import log_reaching, misfit, posterior_is_cheap, prior_exponent, sum_width
 from dpsketch.sketches.histogram.thresholds import gaussian, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
@@ -126,6 +126,50 @@ def test_keys_listed_and_found_are_summed_together() -> None:
     both = private.sum([0, *private.found[:5]])
     assert both.value == private.sum([0]).value + private.sum(private.found[:5]).value
     assert private.sum([]).value == 0.0
+
+
+ALONE = 3_000
+
+
+def weighted_users(crowd: int) -> dps.Histogram:
+    """Users with six keys of weights 1 and 10, of which two count; and users with one rare key of their own each."""
+    sketch = dps.Histogram(unit=dps.per_user(max_keys=2, max_weight=10), key_type="int")
+    keys = np.tile(np.arange(6), crowd)
+    sketch.update(keys, users=np.repeat(np.arange(crowd), 6), weights=np.where(keys < 3, 1, 10))
+    alone = 10**6 + np.arange(ALONE)
+    sketch.update(alone, users=alone)
+    return sketch
+
+
+@pytest.mark.parametrize("form", ["laplace", "gaussian"])
+def test_the_total_counts_the_keys_that_the_named_counts_count(form: Any) -> None:
+    """At this ε all noise is 0: total less named is what the rare keys have, whichever keys of a user were chosen."""
+    with seeded_noise_for_tests_only(8):
+        private = weighted_users(400).release(epsilon=5e5, delta=1e-6, form=form, others=True, keys=[5], unknown=True)
+    found = [key for key in private.found if key < 6]
+    assert len(found) == 5
+    assert private.rest is not None
+    assert private.rest - private.sum().value == ALONE - (len(private.found) - len(found))
+
+
+@pytest.mark.parametrize("form", ["laplace", "gaussian"])
+def test_all_other_keys_are_covered_where_a_users_keys_are_chosen_by_weight(form: Any) -> None:
+    """Sixty 95% intervals: fewer than 48 hold with probability below 1e-5. The rare keys are never cut or named.
+
+    The twin takes the total of another release, which chose other keys of each user: it covers too rarely.
+    """
+    sketch = weighted_users(8_000)
+    with seeded_noise_for_tests_only(9):
+        made = [sketch.release(epsilon=3.0, delta=1e-6, form=form, others=True) for _ in range(60)]
+    assert all(private.keys == list(range(6)) for private in made)
+
+    def covered(releases: list[dps.PrivateHistogram]) -> float:
+        others = [private.others for private in releases]
+        return float(np.mean([each is not None and each.low <= ALONE <= each.high for each in others]))
+
+    assert covered(made) >= 0.8
+    mixed = [replace(private, rest=other.rest) for private, other in zip(made, [*made[1:], made[0]], strict=True)]
+    assert covered(mixed) < 0.7
 
 
 def test_what_cannot_be_summed_is_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches.histogram.rounds import WeightedRounds
 from dpsketch.sketches.histogram.thresholds import (
     Threshold,
     choose,
@@ -393,6 +394,16 @@ def test_the_choice_is_the_best_of_all_that_could_be_forced(epsilon: float, repl
         every = [plain_laplace(*facts), gaussian(*facts)]
         every += [truncated_laplace(epsilon, delta, keys, replace)] if weight == 1 else []
         assert choose(*facts) == min(every, key=lambda each: (each.cutoff, each.law.variance))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "counted"), [(0.01, 10), (0.1, 10), (0.3, 16), (0.6, 23), (1.0, 30), (2.0, 38), (3.0, 43), (8.0, 60)]
+)
+def test_more_keys_of_a_user_are_counted_the_smaller_the_noise_is(epsilon: float, counted: int) -> None:
+    for keys in (12, 100):
+        found = choose(epsilon, 1e-5, keys, 1, False)
+        assert isinstance(found, WeightedRounds)
+        assert found.counts_keys == min(keys, counted)
 
 
 def test_many_keys_are_found_by_weights() -> None:

@@ -121,7 +121,8 @@ def test_a_release_answers_what_its_row_says(made: dict[str, Release], name: str
             found = answer(release, asked, 0.9, None)
             assert len(found) == max(1, len(asked)) or name == "moments"
             assert found.counts == release.counts
-            assert release.counts.startswith(release.guarantee.unit.counts)
+            if name != "local":  # shares of people, clipped by their devices
+                assert release.counts.startswith(release.guarantee.unit.counts)
         else:
             assert callable(getattr(release, one))
     with pytest.raises(InvalidInput, match="ask it without keys" if row.answers == ("statement",) else "at least one"):

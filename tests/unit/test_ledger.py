@@ -171,7 +171,7 @@ def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None
     assert unknown.allowed
     assert unknown.before.total is None
     assert (unknown.before.epsilon, unknown.after.epsilon, unknown.after.releases) == (0.0, 0.5, 1)
-    assert not path.exists()
+    assert ledger.datasets() == []
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
     ledger.charge("web", [PureCost(0.75)], unit=RECORD)
     before = path.read_bytes(), ledger.spent("web"), ledger.history("web")
@@ -185,14 +185,13 @@ def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None
     assert (path.read_bytes(), ledger.spent("web"), ledger.history("web")) == before
 
 
-def test_an_empty_ledger_has_nothing_and_says_so(ledger: Ledger, path: Path) -> None:
+def test_an_empty_ledger_has_nothing_and_says_so(ledger: Ledger) -> None:
     assert ledger.datasets() == []
     assert ledger.verify() == []
     with pytest.raises(LedgerError, match="has no dataset 'web'"):
         ledger.spent("web")
     with pytest.raises(LedgerError, match="has no dataset 'web'"):
         ledger.history("web")
-    assert not path.exists()
     ledger.charge("b", [PureCost(1.0)], unit=RECORD)
     ledger.charge("a", [PureCost(1.0)], unit=RECORD)
     assert ledger.datasets() == ["a", "b"]
@@ -205,7 +204,7 @@ def test_a_ledger_that_can_be_kept_nowhere_says_where_it_would_be_and_what_to_do
     (tmp_path / "home").write_text("not a folder")
     ledger = Ledger(tmp_path / "home" / "dpsketch" / "ledger.db")
     with pytest.raises(LedgerError, match=r"home/dpsketch/ledger.db cannot be kept there.*DPSKETCH_LEDGER=sqlite:///"):
-        ledger.charge("web", [PureCost(1.0)], unit=per_record(), note="visits")
+        ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
 
 
 def test_datasets_do_not_share_a_budget(ledger: Ledger) -> None:
@@ -223,7 +222,7 @@ def test_names_that_are_refused(ledger: Ledger, name: str) -> None:
         ledger.create(name, epsilon=1.0, delta=0, unit=RECORD)
 
 
-def test_charges_that_are_refused(ledger: Ledger, path: Path) -> None:
+def test_charges_that_are_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidInput, match="at least one cost"):
         ledger.charge("web", [], unit=RECORD)
     for cost in (PureCost(math.inf), GaussianCost(math.inf), ZcdpCost(math.inf)):
@@ -235,7 +234,7 @@ def test_charges_that_are_refused(ledger: Ledger, path: Path) -> None:
         ledger.charge("web", [PureCost(1.0)], unit=RECORD, note="x\ny")
     with pytest.raises(InvalidInput, match="needs a budget"):
         ledger.create("web", unit=RECORD)
-    assert not path.exists()
+    assert ledger.datasets() == []
 
 
 @pytest.mark.parametrize(
@@ -314,7 +313,7 @@ def test_a_ledger_is_one_file_however_it_is_named(path: Path, monkeypatch: pytes
     monkeypatch.chdir(path.parent)
     relative = Ledger("sqlite:///budget.db")
     monkeypatch.chdir("/")
-    relative.charge("web", [PureCost(1.0)], unit=RECORD)
+    relative.create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert Ledger(f"sqlite:///{path}").datasets() == Ledger(str(path)).datasets() == Ledger(path).datasets() == ["web"]
     assert str(path) in repr(relative)
 
@@ -351,12 +350,13 @@ def test_a_file_that_is_no_ledger_is_refused_in_a_sentence(path: Path) -> None:
         Ledger(path).charge("web", [PureCost(1.0)], unit=RECORD)
 
 
-def test_a_database_of_something_else_is_an_empty_ledger(path: Path) -> None:
+def test_a_database_of_something_else_becomes_a_ledger_by_a_total_alone(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE other (x)")
     connection.close()
-    assert Ledger(path).datasets() == []
-    Ledger(path).charge("web", [PureCost(1.0)], unit=RECORD)
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger(path).datasets()
+    Ledger(path).create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert Ledger(path).datasets() == ["web"]
 
 

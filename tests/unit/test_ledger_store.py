@@ -213,7 +213,7 @@ def test_an_address_that_is_none_is_refused_in_words(url: str, words: str) -> No
 @pytest.mark.parametrize("name", ["a b.db", "a?b.db", "a%20b.db", "a#b.db", "file:a.db", "a;b'c\".db", "dép\udcff.db"])
 def test_a_ledger_is_kept_under_any_name_and_found_by_its_copy(name: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / name)
-    ledger.charge("web", [HALF], unit=RECORD)
+    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert (tmp_path / name).exists()
     assert pickle.loads(pickle.dumps(ledger)).datasets() == ["web"]
 
@@ -313,7 +313,7 @@ def test_a_disk_that_is_full_refuses_a_charge_and_keeps_the_rest(ledger: Ledger)
             self.rows(f"PRAGMA max_page_count = {pages}")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "_open", lambda store: Full(store.file))
+        patch.setattr(Store, "_open", lambda store, *, make: Full(store.file))
         with pytest.raises(LedgerError, match="database or disk is full"):
             charge_until_refused(ledger)
     held = len(ledger.history("web"))

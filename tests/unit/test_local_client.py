@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import stat
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def test_a_report_is_one_that_the_collector_takes() -> None:
     assert collector.receive([client.report(["a", "b"])]).accepted == 1
 
 
-def test_a_new_set_costs_epsilon_and_an_old_one_nothing() -> None:
+def test_a_changed_set_costs_epsilon_and_an_unchanged_one_nothing() -> None:
     client = local.Client(PROTOCOL, budget=2.0)
     first = client.report(["a", "b"])
     again = [client.report(["b", "a", "a"]) for _ in range(20)]
@@ -35,7 +36,55 @@ def test_a_new_set_costs_epsilon_and_an_old_one_nothing() -> None:
     assert client.spent == 2.0
     assert client.remaining == 0.0
     assert other[CONTENT] != first[CONTENT]
-    assert client.report(["a", "b"])[CONTENT] == first[CONTENT]
+    assert client.report(["c"])[CONTENT] == other[CONTENT]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("budget", [1.0, 2.0, 4.0])
+def test_reports_show_no_more_of_a_sequence_than_its_times_of_change(
+    budget: float, restarts: bool, tmp_path: Path
+) -> None:
+    """A,B,A and A,B,C change at the same times: the same reports are repeats, charged or refused in both.
+
+    Each charged report is one draw at ε. So the factor between the two is at most e^(ε · draws), as the guarantee says.
+    """
+    shown: dict[tuple[bool, ...], set[tuple[object, ...]]] = {}
+    for number, sets in enumerate(product("ABC", repeat=4)):
+        path = tmp_path / str(number) if restarts else None
+        client = local.Client(PROTOCOL, budget, path)
+        contents: list[bytes | None] = []
+        for held in sets:
+            client = local.Client(PROTOCOL, budget, path) if restarts else client
+            try:
+                contents.append(client.report([held])[CONTENT])
+            except BudgetExceeded:
+                contents.append(None)
+        repeats = tuple(contents.index(content) for content in contents)
+        seen = (repeats, tuple(content is None for content in contents), client.guarantee.epsilon)
+        changes = tuple(before != after for before, after in pairwise(sets))
+        shown.setdefault(changes, set()).add(seen)
+    assert len(shown) == 8
+    assert all(len(patterns) == 1 for patterns in shown.values()), shown
+    assert "compares sequences of sets that change at the same times" in str(client.guarantee)
+
+
+def test_a_death_between_charge_and_draw_does_not_bring_an_earlier_answer_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A, B interrupted, A: as with any third set, the last report is drawn anew."""
+    client = local.Client(PROTOCOL, 3.0, tmp_path / "device")
+    first = client.report(["a"])
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local.SubsetHashing, "randomise", crash)
+    with pytest.raises(KeyboardInterrupt):
+        client.report(["b"])
+    monkeypatch.undo()
+    again = local.Client(PROTOCOL, 3.0, tmp_path / "device")
+    assert again.report(["a"])[CONTENT] != first[CONTENT]
+    assert again.spent == 3.0
 
 
 def test_a_period_has_one_report_whatever_is_held() -> None:
@@ -56,7 +105,8 @@ def test_the_budget_is_never_passed_and_refusal_says_no_key() -> None:
         client.report(["secret"])
     assert "secret" not in str(refusal.value)
     assert client.spent == 1.0
-    assert client.report(["a"])  # the old answer is still free
+    with pytest.raises(BudgetExceeded):  # an answer now would show that the set returned
+        client.report(["a"])
 
 
 def test_ten_tenths_fit_into_one() -> None:

@@ -29,6 +29,7 @@ from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
+from ledgers import begun
 from numpy_numbers import given, plain
 
 # Floats are np.float64 beside integers of a kind, and integers np.int64 beside floats of one.
@@ -332,7 +333,7 @@ def listed() -> dps.ContinualSketch:
 
 def recorded(**numbers: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        book = Ledger(f"sqlite:///{folder}/budget.db")
+        book = begun(f"sqlite:///{folder}/budget.db")
         charge = book.charge("web", (GaussianCost(1.0),), unit=UNIT)
         book.record_day(charge, publication="x", **numbers)
         return book.last_day(charge)

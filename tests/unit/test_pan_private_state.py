@@ -12,6 +12,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import fingerprint, text_fingerprints
+from ledgers import begun
 
 
 def pan_private(**more: object) -> dps.PanPrivateCountSketch:
@@ -22,7 +23,7 @@ def pan_private(**more: object) -> dps.PanPrivateCountSketch:
 
 def test_a_state_goes_on_where_it_was(tmp_path: Path) -> None:
     """The noise is not drawn again, and the guarantee and its price come along."""
-    sketch = pan_private(ledger=f"sqlite:///{tmp_path}/ledger.db", dataset="visits")
+    sketch = pan_private(ledger=begun(tmp_path / "ledger.db"), dataset="visits")
     sketch.update(["a", "b"])
     sketch.save_sensitive(tmp_path / "state.sketch")
     again = dps.load_sensitive(tmp_path / "state.sketch")

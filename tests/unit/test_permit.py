@@ -12,10 +12,10 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files, sketches
+from dpsketch.core.account import Account
 from dpsketch.errors import BudgetExceeded, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, PureCost
-from dpsketch.core.account import Account
 from dpsketch.sketches.permit import Calibration, Part, Permit, Share, additive, obtain
 from dpsketch.sketches.specs import Sensitivity
 

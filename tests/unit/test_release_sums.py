@@ -12,6 +12,7 @@ from dpsketch import accounting, files
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost, PureCost
+from ledgers import begun
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -65,7 +66,7 @@ def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:
 
 def test_two_releases_that_came_out_alike_are_two(tmp_path: Path) -> None:
     """Of a single counter two draws are equal now and then; charges tell them apart."""
-    ledger = dps.Ledger(tmp_path / "budget.db")
+    ledger = begun(tmp_path / "budget.db")
     made = [
         dps.CountSketch(rows=1, width=2, unit=dps.per_record(), key_type="text").release(
             epsilon=60.0, delta=0, ledger=ledger, dataset="web"

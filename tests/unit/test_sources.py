@@ -160,7 +160,7 @@ def test_unsigned_keys_are_the_same_patterns_everywhere(tmp_path: Path) -> None:
         (pa.array(["a", "é"], pa.string_view()), ["a", "é"]),
         (pa.array(["a", "b", "a", None]).dictionary_encode(), ["a", "b", "a", None]),
         (pa.array([b"a", b"\xff"]), [b"a", b"\xff"]),
-        (pa.array([1.0, 2.5, None]), [1, None, None]),
+        (pa.array([1.0, 2.0, None]), [1, 2, None]),
         (pa.array([True, False]), ["true", "false"]),
         (pa.array([0, 86_400_000_000], pa.timestamp("us")), ["1970-01-01 00:00:00", "1970-01-02 00:00:00"]),
         (pa.array([0, 1], pa.date32()), ["1970-01-01", "1970-01-02"]),

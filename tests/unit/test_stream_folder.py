@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+import ledgers
 from dpsketch import files
 from dpsketch.errors import FileRefused, LedgerError, ReleaseRefused, SketchBroken
 from dpsketch.privacy import PureCost
@@ -163,7 +164,7 @@ def test_one_state_ends_one_day_once(tmp_path: Path) -> None:
 def test_another_ledger_does_not_know_the_stream(tmp_path: Path, ledger: dps.Ledger) -> None:
     folder = begun(tmp_path, ledger)
     sketch = one_day(folder)
-    other = dps.Ledger(tmp_path / "other.db")
+    other = ledgers.begun(tmp_path / "other.db")
     for _ in range(2):
         with pytest.raises(LedgerError, match="another ledger"):
             StreamFolder(tmp_path / "state", ledger=other).load()
@@ -219,7 +220,7 @@ def test_killed_by_the_system_nothing_that_was_shown_is_drawn_again(tmp_path: Pa
     import sys
     import time
 
-    ledger = dps.Ledger(tmp_path / "budget.db")
+    ledger = ledgers.begun(tmp_path / "budget.db")
     shape: dict[str, Any] = {**SHAPE, "width": 512}
     folder = StreamFolder(tmp_path / "state", ledger=ledger)
     paid: Any = {"ledger": ledger, "dataset": "web"}

@@ -5,7 +5,8 @@ that come first in an order given by a hash of (seed, user, key), adds up the we
 order is public and needs no draw, so every engine keeps the same keys, however the records are ordered.
 
 Users are compared by exact value: if two were taken for one, removing either could move a table by twice the bound.
-An integer user is a 64-bit pattern, as an integer key is. Keys are compared by fingerprint.
+The type of the column says what a value means, so that all columns of users have one type: −1 and 2⁶⁴ − 1 are two users
+of one 64-bit pattern, and 5.00 is the user ``5`` as a decimal and ``5.00`` as text. Keys are compared by fingerprint.
 
 Across batches, files and partial sketches, :class:`CountedUsers` remembers whom a sketch has counted and refuses to
 count anyone again. It remembers 64-bit fingerprints, eight bytes a user. A user counted before is therefore always
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
     from dpsketch.bounding.counted import CountedUsers
     from dpsketch.bounding.cuts import Cut, cut_of_records, cut_of_users
     from dpsketch.bounding.groups import Bounded, bound, codes_of, point_fingerprints, user_parts
+    from dpsketch.bounding.users import UserColumn, read_users
     from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
 else:
     __getattr__ = lazy.names(
         __name__, counted="CountedUsers", cuts="Cut cut_of_records cut_of_users",
-        groups="Bounded bound codes_of point_fingerprints user_parts", whole="BoundedSpec Grid whole_users",
+        groups="Bounded bound codes_of point_fingerprints user_parts", users="UserColumn read_users",
+        whole="BoundedSpec Grid whole_users",
     )  # fmt: skip
 
 __all__ = [
-    "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "bound", "codes_of", "cut_of_records", "cut_of_users",
-    "point_fingerprints", "user_parts", "whole_users",
+    "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "UserColumn", "bound", "codes_of", "cut_of_records",
+    "cut_of_users", "point_fingerprints", "read_users", "user_parts", "whole_users",
 ]  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 
 from dpsketch._compiled import bounding as kernels
 from dpsketch.bounding.groups import Bounded, Prints
+from dpsketch.canonical import USER_TYPES, UserType
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
-from dpsketch.hashing import KeyType
 
 __all__ = ["CountedUsers"]
 
@@ -24,8 +24,8 @@ class CountedUsers:
     ----------
     runs : tuple of numpy.ndarray of uint64
         Fingerprints of users, strictly increasing in each run, each run more than twice as long as the next.
-    user_type : {"int", "text"} or None
-        What the users are: 7 and "7" have different fingerprints, so that a sketch takes one kind only.
+    user_type : UserType or None
+        The type of the users' columns. A sketch takes one type only: one person has other values in other types.
     stated : bool
         Whether the caller stated at some time that users are disjoint. That was not checked, and a release says so.
     complete : bool
@@ -33,12 +33,23 @@ class CountedUsers:
     """
 
     runs: tuple[Prints, ...] = ()
-    user_type: KeyType | None = None
+    user_type: UserType | None = None
     stated: bool = False
     complete: bool = True
 
     def __repr__(self) -> str:
         return "<CountedUsers; sensitive, content not shown>"
+
+    def typed(self, found: UserType | None) -> CountedUsers:
+        """Return this for users of a type, None if a batch does not say; refuse another type than before."""
+        if found is None or found == self.user_type:
+            return self
+        if self.user_type is not None:
+            raise SpecMismatch(
+                f"these users are {USER_TYPES[found]}, and those counted before are {USER_TYPES[self.user_type]}: one "
+                "person could count as two. Nothing was added. Convert the columns of users to one type."
+            )
+        return replace(self, user_type=found)
 
     def extended(self, batch: Bounded, *, disjoint_users: bool = False) -> CountedUsers:
         """Return this with the users of a batch.
@@ -54,8 +65,10 @@ class CountedUsers:
         ------
         InvalidInput
             If a user of the batch was counted before, or nobody remembers who was.
+        SpecMismatch
+            If the users are of another type than those counted before.
         """
-        user_type = self.user_type or batch.user_type
+        user_type = self.typed(batch.user_type).user_type
         if disjoint_users:
             return CountedUsers((), user_type, stated=True, complete=False)
         _refuse_forgetful(self.complete)
@@ -81,10 +94,10 @@ class CountedUsers:
         ------
         InvalidInput
             If the sketches share a user, or one of them does not remember its own.
+        SpecMismatch
+            If the users of the two are of different types.
         """
-        user_type = self.user_type or other.user_type
-        if other.user_type not in (None, user_type):
-            raise SpecMismatch("cannot merge: the users of one sketch are text, those of the other integers.")
+        user_type = self.typed(other.user_type).user_type
         complete = self.complete and other.complete
         if not disjoint_users:
             _refuse_forgetful(complete or not (self._anyone and other._anyone))
@@ -117,7 +130,7 @@ class CountedUsers:
     def from_stored(cls, prints: Any, value: dict[str, Any]) -> Self:
         """Rebuild from :meth:`to_array` and :meth:`to_json`; a file may have been written by anyone."""
         user_type, stated, complete = (value[name] for name in ("type", "stated", "complete"))
-        known = user_type in ("int", "text", None) and isinstance(stated, bool) and isinstance(complete, bool)
+        known = user_type in (None, *USER_TYPES) and isinstance(stated, bool) and isinstance(complete, bool)
         known &= isinstance(prints, np.ndarray) and prints.ndim == 1 and prints.dtype == np.uint64
         known = known and bool(np.all(prints[1:] > prints[:-1])) and (complete or (stated and len(prints) == 0))
         if not known:

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from dpsketch import threads
 from dpsketch._compiled import bounding as kernels
-from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint, key_type_of, row_keys, to_arrow
+from dpsketch.bounding.users import read_users
+from dpsketch.canonical import UserType
+from dpsketch.hashing import KeyBatch, fingerprint, key_type_of, row_keys
 from dpsketch.lazy import arrow_compute as pc
 
 __all__ = ["Bounded", "Prints", "bound", "codes_of", "point_fingerprints", "user_parts"]
@@ -24,7 +25,6 @@ Prints = npt.NDArray[np.uint64]
 _Integers = npt.NDArray[np.int64]
 
 _SMALLEST_PART = 1 << 18  # records that are worth a thread
-_WORDS: dict[KeyType, str] = {"int": "integers", "text": "text"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -35,8 +35,8 @@ class Bounded:
     ----------
     users : numpy.ndarray of uint64
         The fingerprint of each run's user. Two users may share one.
-    user_type : {"int", "text"} or None
-        What the users are; None if the batch does not say.
+    user_type : UserType or None
+        The type of the users' column; None if the batch does not say.
     starts : numpy.ndarray of int64
         Run u has the keys ``starts[u]`` to ``starts[u + 1]``, in the order in which they are to be inserted.
     fingerprints : numpy.ndarray of uint64
@@ -54,7 +54,7 @@ class Bounded:
     """
 
     users: Prints
-    user_type: KeyType | None
+    user_type: UserType | None
     starts: npt.NDArray[np.int64]
     fingerprints: Prints
     rows: npt.NDArray[np.int64]
@@ -72,7 +72,6 @@ def bound(
     max_keys: int,
     max_units: int,
     seed: int,
-    user_type: KeyType | None = None,
 ) -> Bounded:
     """Group a batch by user, and keep of each user at most ``max_keys`` keys of at most ``max_units`` each.
 
@@ -88,8 +87,6 @@ def bound(
         The bounds.
     seed : int
         The spec's seed; it orders a user's keys.
-    user_type : {"int", "text"}, optional
-        What the users must be.
 
     Privacy
     -------
@@ -104,7 +101,7 @@ def bound(
     ([0, 1, 2], [0, 3], [2, 1])
     """
     n = len(keys.fingerprints) + keys.skipped
-    codes, known, found_type = _encode(users, n, user_type)
+    codes, known, found_type = _encode(users, n)
     amounts = np.array([units], np.int64) if isinstance(units, int) else units
     prints = keys.fingerprints
     present = codes >= 0
@@ -181,32 +178,17 @@ def _spread(prints: Prints, kept: npt.NDArray[np.bool_]) -> Prints:
     return spread
 
 
-def _encode(users: Any, n: int, user_type: KeyType | None) -> tuple[npt.NDArray[np.int32], Prints, KeyType | None]:
+def _encode(users: Any, n: int) -> tuple[npt.NDArray[np.int32], Prints, UserType | None]:
     """Give each distinct user, by exact value, a number: return each record's (−1 for null), and each user's print."""
-    try:
-        column = to_arrow(users)
-        found = key_type_of(column.type)
-    except InvalidInput as refusal:
-        wrong = str(refusal)
-    else:
-        wrong = ""
-    if wrong:
-        raise InvalidInput(f"users are read as keys are, and these were refused: {wrong}")
-    if len(column) != n:
-        raise InvalidInput(f"users must be one a key: {n} wanted, {len(column)} given.")
-    if user_type is not None and found is not None and found != user_type:
-        raise SpecMismatch(
-            f"the users of this batch are {_WORDS[found]}, those counted before {_WORDS[user_type]}: nobody could tell "
-            "whether some are the same. Convert them to one type."
-        )
-    if found is None:
-        return np.full(n, -1, np.int32), np.empty(0, np.uint64), user_type
-    refuse_shared_patterns(users, column)
-    column = _plain(column, pa.large_binary() if found == "text" else None)
+    read = read_users(users, n)
+    column, stored = read.column, key_type_of(read.column.type)
+    if stored is None:
+        return np.full(n, -1, np.int32), np.empty(0, np.uint64), read.user_type
+    column = _plain(column, pa.large_binary() if stored == "text" else None)
     encoded = column.dictionary_encode()
     codes = np.concatenate([np.empty(0, np.int32), *(codes_of(chunk.indices) for chunk in encoded.chunks)])
     distinct = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
-    return codes, fingerprint(distinct).fingerprints, found
+    return codes, fingerprint(distinct).fingerprints, read.user_type
 
 
 # pa.scalar, fill_null and to_numpy would import pandas.
@@ -229,22 +211,6 @@ def _plain(column: pa.ChunkedArray, kind: pa.DataType | None) -> pa.ChunkedArray
         ]
         return pa.chunked_array(decoded, kind)
     return column if kind is None else column.cast(kind)
-
-
-def refuse_shared_patterns(users: Any, column: pa.ChunkedArray) -> None:
-    """Refuse plain integers below 0 beside others from 2⁶³ on: two of them may have one 64-bit pattern.
-
-    ``column`` is what was made of them.
-    """
-    if not pa.types.is_uint64(column.type) or isinstance(users, pa.Array | pa.ChunkedArray):
-        return
-    if str(getattr(users, "dtype", "object")) != "object":
-        return
-    if any(user is not None and user < 0 for user in users):
-        raise InvalidInput(
-            "the users hold negative integers and integers of 2**63 and more, and no 64-bit column holds both. "
-            "Pass them as text."
-        )
 
 
 def point_fingerprints(points: Sequence[Any]) -> KeyBatch:

@@ -43,10 +43,12 @@ def compare(
 ) -> None:
     """Say what changed from A to B: the second answer less the first, with an interval for the difference.
 
-    Both are asked the same. The largest changes come first where no keys were named.
+    Both are asked the same. The largest changes come first where no keys were named. The interval covers the error of
+    the two releases only: this is no significance test.
     """
     from dpsketch.kinds import load
     from dpsketch.release import combined_guarantee
+    from dpsketch.results import NOISE_ONLY
 
     forms.check()
     one, other = load(first), load(second)
@@ -63,6 +65,7 @@ def compare(
         sides = (found.value[order], found.low[order], found.high[order])
         found = replace(found, key=[found.key[i] for i in order], value=sides[0], low=sides[1], high=sides[2])
     guarantee = combined_guarantee(one.guarantee, other.guarantee, one.guarantee.unit)
+    found = replace(found, note=" ".join(filter(None, [found.note, NOISE_ONLY])))
     forms.show(found, guarantee, one.key_columns)
 
 

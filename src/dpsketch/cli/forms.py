@@ -59,5 +59,5 @@ class Forms:
         import pyarrow.parquet
 
         table = found.to_arrow(key_columns=key_columns)
-        said = {"guarantee": str(guarantee), "confidence": f"{found.confidence:g}", "counts": found.counts or ""}
+        said = {**(table.schema.metadata or {}), "guarantee": str(guarantee)}
         pyarrow.parquet.write_table(table.replace_schema_metadata(said), self.parquet)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsketch.cli.options import JsonOption, LedgerOption, RelationName, unit_from
+from dpsketch.cli.options import JsonOption, LedgerOption, RelationName, open_ledger, unit_from
 from dpsketch.cli.output import print_json, say, table
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def create(
 ) -> None:
     """Give a dataset a total budget."""
     unit = unit_from("user" if per_user else None, max_keys if per_user else None, max_weight, neighbours)
-    book = _open(ledger)
+    book = open_ledger(ledger)
     total = {"epsilon": epsilon, "delta": delta, "rho": rho}
     book.create(dataset, **total, unit=unit, parts=parts, disjoint_users=disjoint_users)
     if as_json:
@@ -62,7 +62,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is spent and what is left, as a bar and in words."""
-    book = _open(ledger)
+    book = open_ledger(ledger)
     all_spent = [book.spent(name) for name in ([dataset] if dataset else book.datasets())]
     if as_json:
         print_json({"datasets": [spent.to_json() for spent in all_spent]})
@@ -76,7 +76,7 @@ def show(
 @app.command()
 def history(dataset: DatasetName, ledger: LedgerOption = None, as_json: JsonOption = False) -> None:
     """List every charge to a dataset, in order."""
-    entries = _open(ledger).history(dataset)
+    entries = open_ledger(ledger).history(dataset)
     if as_json:
         print_json({"dataset": dataset, "charges": [entry.to_json() for entry in entries]})
         return
@@ -100,7 +100,7 @@ def verify(
             uncharged.append(f"{path}: was charged to no ledger.")
         else:
             charges.append(charge)
-    problems = [str(problem) for problem in _open(ledger).verify(charges)] + uncharged
+    problems = [str(problem) for problem in open_ledger(ledger).verify(charges)] + uncharged
     if as_json:
         print_json({"verified": not problems, "problems": problems})
     else:
@@ -110,12 +110,6 @@ def verify(
             print("Every row is as it was written.")
     if problems:
         raise typer.Exit(1)
-
-
-def _open(url: str | None) -> Ledger:
-    from dpsketch.ledger import Ledger
-
-    return Ledger.default() if url is None else Ledger(url)
 
 
 def _show(book: Ledger, spent: Spent) -> None:

@@ -32,7 +32,9 @@ def report(
     user: Annotated[str, typer.Option("--user", help="The column that says whose item it is.")],
     key: Annotated[str, typer.Option("--key", help="The column that holds the item.")],
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Starts a new spec: ε of a report.")] = None,
-    max_items: Annotated[int | None, typer.Option("--max-items", help="Starts a new spec: items of a person.")] = None,
+    max_items: Annotated[
+        int | None, typer.Option("--max-items", help="Starts a new spec: items of a person that count.")
+    ] = None,
     key_type: Annotated[
         KeyKind | None, typer.Option("--key-type", help="CSV and TSV keys are text unless int.")
     ] = None,
@@ -62,9 +64,24 @@ def report(
     with progress_bar("reading") as progress:
         batches = list(open_source(source, columns, stdin_format=stdin_format.value, progress=progress))
     users, keys = (pa.chunked_array([getattr(b, name) for b in batches if b.rows]) for name in ("user", "key"))
-    reports = protocol.report(local.group_by_person(users, keys))
-    written = local.write_reports(output, protocol, reports)
+    sets = local.group_by_person(users, keys)
+    written = local.write_reports(output, protocol, protocol.report(sets))
+    _report_cut(protocol, sets)
     say(f"Wrote {written:,} reports to {output}. Guarantee of each: {protocol.guarantee}")
+
+
+def _report_cut(protocol: Any, sets: Any) -> None:
+    """Tell the data holder, and nobody else, how much the cap on a person's items cut."""
+    import numpy as np
+
+    from dpsketch import local
+    from dpsketch.local.sets import read_people
+
+    if protocol.unit.level == "record" or not len(people := read_people(sets, protocol.key_type)):
+        return
+    loss = local.SizeDistribution.from_sizes(np.diff(people.distinct().offsets)).loss(protocol.unit.max_keys)
+    if loss.people:
+        say(f"For your eyes: {loss}")
 
 
 @app.command()

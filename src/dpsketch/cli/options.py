@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
-    "PlannedOutput", "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "read_lines",
-    "refuse_foreign", "unit_from", "whole", "with_groups", "written_to",
+    "PlannedOutput", "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "open_ledger",
+    "read_lines", "refuse_foreign", "unit_from", "whole", "with_groups", "written_to",
 ]  # fmt: skip
 
 
@@ -273,9 +274,7 @@ class Budget:
             if self.dataset is not None or self.part is not None:
                 raise InvalidInput("--no-ledger contradicts --dataset and --part.")
             return Target(None, None)
-        from dpsketch.ledger import Ledger
-
-        ledger = Ledger.default() if self.ledger is None else Ledger(self.ledger)
+        ledger = open_ledger(self.ledger)
         origin, known = source(), ledger.named_sources()
         dataset, note = origin.dataset(ledger, known, self.dataset)
         return Target(ledger, dataset, self.part, origin.identity, known.get(origin.identity or ""), note)
@@ -297,6 +296,13 @@ class Target:
         if self.ledger is None or self.dataset is None or self.source is None or self.known == self.dataset:
             return
         self.ledger.name_source(self.source, self.dataset)
+
+
+def open_ledger(url: str | None) -> Ledger:
+    """Return the ledger that --ledger names, else the default one. The environment's variable names the default."""
+    from dpsketch.ledger import Ledger
+
+    return Ledger.default() if url is None or url == os.environ.get("DPSKETCH_LEDGER") else Ledger(url)
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

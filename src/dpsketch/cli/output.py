@@ -79,7 +79,7 @@ def beside(estimates: Estimates, guarantee: Guarantee) -> None:
 def _print_table(estimates: Estimates) -> None:
     percent = f"{estimates.confidence:.4g}".replace("0.", "") if estimates.confidence < 1 else "100"
     table(
-        ["key", "estimate", f"{percent}% low", f"{percent}% high"],
+        ["key", estimates.heading, f"{percent}% low", f"{percent}% high"],
         [
             [str(key), number_text(value), number_text(low), number_text(high)]
             for key, value, low, high in estimates.rows()

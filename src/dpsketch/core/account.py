@@ -1,18 +1,21 @@
-"""Where a release is charged: what ``ledger=``, ``dataset=`` and ``part=`` of every kind say together."""
+"""Where a release is charged: what ``ledger=``, ``dataset=`` and ``part=`` of every kind say together.
+
+A stream is charged before its records come. Its :class:`Prepaid` part then registers every sketch that it absorbs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.privacy import Cost, Unit
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
 
-__all__ = ["Account"]
+__all__ = ["Account", "Prepaid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +46,59 @@ class Account:
             raise InvalidInput(
                 "a ledger charges a dataset, and a part is one of a dataset: say dataset='name' as well."
             )
-        from dpsketch.ledger import Ledger
-
-        match self.ledger:
-            case None:
-                ledger = Ledger.default()
-            case str(url):
-                ledger = Ledger(url)
-            case Ledger() as ledger:
-                pass
+        ledger = _opened(self.ledger)
         if self.part is None:
             return ledger.charge(self.dataset, costs, unit=unit, note=note, once=once)
         return ledger.charge(
             self.dataset, costs, unit=unit, part=self.part, note=note, once=once, partials=self.partials
         )
+
+    def prepaid(self, charge: Charge | None) -> Prepaid | None:
+        """Return the part that was charged; None where the charge names no part."""
+        return None if charge is None or self.part is None else Prepaid(self.part, charge, _opened(self.ledger))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepaid:
+    """A part of a dataset that was charged for a sketch before its records came.
+
+    Attributes
+    ----------
+    part : str
+        The part's name.
+    charge : Charge
+        The ledger's row.
+    ledger : Ledger or URL, optional
+        The ledger that was charged. A file does not say where it is.
+
+    Privacy
+    -------
+    A part costs less than a release of the whole because no other part has its records. The charge can only name the
+    partials of that moment, so the ledger must be told of later ones before they are absorbed.
+    """
+
+    part: str
+    charge: Charge
+    ledger: Ledger | str | None = None
+
+    def register(self, partials: Iterable[str]) -> None:
+        """Record names of partials as of this part; refuse those that the ledger knows as of another part."""
+        if self.ledger is None:
+            raise ReleaseRefused(
+                f"this sketch was charged as part {self.part!r} of dataset {self.charge.dataset!r}, and that ledger "
+                "must record each sketch that is merged into it. Give the ledger that was charged, with ledger=."
+            )
+        _opened(self.ledger).register_partials(self.charge, partials)
+
+
+def _opened(ledger: Ledger | str | None) -> Ledger:
+    """Return the ledger that was named, or the default one."""
+    from dpsketch.ledger import Ledger
+
+    match ledger:
+        case None:
+            return Ledger.default()
+        case str(url):
+            return Ledger(url)
+        case Ledger():
+            return ledger

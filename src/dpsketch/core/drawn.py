@@ -209,6 +209,7 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
         rho=asked.rho,
         caveat=receipt.caveat if receipt.holds else SEEDED,
         holds=receipt.holds,
+        counted_again=next((law.counted_again for law in laws if law.counted_again), None),
     )
 
 
@@ -242,6 +243,7 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
         mechanism=f"{first.mechanism}; {second.mechanism}",
         caveat=" ".join(words) or None,
         holds=holds,
+        counted_again="release" if first.unit.level == "user" else None,
     )
 
 

@@ -15,7 +15,7 @@ from dpsketch.core.codec import stored
 from dpsketch.core.move import Distance, Sensitivity, Table
 from dpsketch.files import Array
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
+from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -68,6 +68,11 @@ class Law(ABC):
     def pieces(self, slot: str) -> int:
         """Return how many times a slot is drawn at most: once, or once a day in a stream."""
         return 1
+
+    @property
+    def counted_again(self) -> Again | None:
+        """Where a user may count more than once in an answer: on several days of a stream."""
+        return None
 
     @abstractmethod
     def slots(self) -> Mapping[str, Any]:

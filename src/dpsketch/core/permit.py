@@ -19,6 +19,7 @@ from dpsketch.core.laws import Arrays, Law
 from dpsketch.errors import ReleaseRefused
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Budget, Guarantee
+from dpsketch.processes import OneProcess
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Handle", "Permit"]
 
 
-class Permit:
+class Permit(OneProcess):
     """A release that is paid for: noise may be drawn from here on. Made by :meth:`pay`."""
 
     __slots__ = ("_drawn", "_for_tests", "_laws", "_plan", "_receipt")
@@ -84,7 +85,7 @@ class Permit:
 
     @classmethod
     def _of(cls, plan: Plan, receipt: Receipt, drawn: Iterable[tuple[str, str, Hashable]], for_tests: bool) -> Permit:
-        permit = object.__new__(cls)
+        permit = cls.__new__(cls)
         permit._plan, permit._receipt, permit._for_tests = plan, receipt, for_tests
         permit._laws = {law.name: law for law in receipt.laws}
         permit._drawn = {}
@@ -115,6 +116,7 @@ class Permit:
         ReleaseRefused
             If the law was not paid for, was drawn before, or leaves one of its slots out.
         """
+        self._refuse_copy()
         if self._laws.get(law.name) != law:
             raise ReleaseRefused(f"{law.name}: this law was not paid for, and must not be drawn.")
         before = {slot: len(self._pieces(law, slot)) for slot in law.slots() if law.pieces(slot) == 1}

@@ -33,7 +33,8 @@ class Ledger:
     ----------
     url : str or Path
         A SQLite file, as a path or ``sqlite:///budget.db``, or a PostgreSQL database, as
-        ``postgresql://user@host/database``. Tables are made when they are first needed.
+        ``postgresql://user@host/database``. :meth:`create` makes the file or the tables where there are none. All
+        other methods refuse a ledger that is missing or empty: with it, its totals are gone.
 
     Privacy
     -------
@@ -74,12 +75,14 @@ class Ledger:
 
     @classmethod
     def default(cls) -> Ledger:
-        """Return the ledger that ``$DPSKETCH_LEDGER`` names, else the one in the user's data directory."""
-        named = os.environ.get("DPSKETCH_LEDGER")
-        if named:
-            return cls(named)
+        """Return the ledger that ``$DPSKETCH_LEDGER`` names, else the one in the user's data directory.
+
+        The first charge begins it as a file where there never was one. Deleted or emptied later, it is refused.
+        """
         data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-        return cls(Path(data).expanduser() / "dpsketch" / "ledger.db")
+        ledger = cls(os.environ.get("DPSKETCH_LEDGER") or Path(data).expanduser() / "dpsketch" / "ledger.db")
+        ledger._store.default = True
+        return ledger
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._store)!r})"
@@ -134,7 +137,7 @@ class Ledger:
                 )
             append(connection, dataset, state.link, "total", unit=unit, total=total, division=division)
 
-        self._store.write(dataset, work)
+        self._store.write(dataset, work, create=True)
 
     def charge(
         self,
@@ -224,6 +227,38 @@ class Ledger:
             return charge, False
 
         return self._store.write(dataset, work)
+
+    def register_partials(self, charge: Charge, partials: Iterable[str]) -> None:
+        """Record partials that a sketch is about to absorb after it was charged as a part, such as a stream.
+
+        Parameters
+        ----------
+        charge : Charge
+            The sketch's own. Where it names no part there is nothing to record.
+        partials : iterable of str
+            Names of the partials.
+
+        Raises
+        ------
+        ReleaseRefused
+            One of them belongs to another part of the dataset. Nothing was recorded.
+        LedgerError
+            The sketch was charged to another ledger.
+        """
+        names = sorted(set(partials))
+        for name in names:
+            _check_text(name, "a name of a partial", longest=200)
+
+        def work(connection: Connection) -> None:
+            read_state(connection, charge.dataset)  # refuses rows that were altered
+            paid = [entry for entry in read_entries(connection, charge.dataset) if entry.digest == charge.digest]
+            if not paid:
+                raise days.unpaid(charge)
+            if (part := paid[0].part) is not None:
+                known = members.refuse_other_part(connection, charge.dataset, part, names)
+                members.add(connection, charge, part, [name for name in names if name not in known])
+
+        self._store.write(charge.dataset, work)
 
     def record_day(self, charge: Charge, day: int, publication: str) -> None:
         """Record that a day of a stream is about to be shown, before it is.
@@ -364,8 +399,8 @@ def _check_part(dataset: str, division: Division | None, part: str | None, known
 
 def _check_name(dataset: str) -> None:
     _check_text(dataset, "a dataset's name", longest=200)
-    if not dataset:
-        raise InvalidInput("a dataset's name must not be empty.")
+    if not dataset or dataset != dataset.strip():
+        raise InvalidInput("a dataset's name must not be empty, and neither begin nor end with a space.")
 
 
 def _check_text(text: str, name: str, *, longest: int) -> None:

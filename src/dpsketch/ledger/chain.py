@@ -24,7 +24,7 @@ from dpsketch.ledger.days import DAYS
 from dpsketch.ledger.delivery import DELIVERIES, ORIGINS
 from dpsketch.ledger.layout import TABLES
 from dpsketch.ledger.members import MEMBERS
-from dpsketch.ledger.parts import Division, worst_histories
+from dpsketch.ledger.parts import Division, other_spelling, worst_histories
 from dpsketch.ledger.singles import SINGLES
 from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
@@ -141,6 +141,7 @@ def read_state(connection: Connection, dataset: str) -> State | None:
     if own is None:
         if rows:
             raise _damaged(dataset)
+        _refuse_other_spelling(connection, dataset)
         return None
     if _chain_problems(dataset, rows) or _end_problems(dataset, rows, own["rows"], own["head"]):
         raise _damaged(dataset)
@@ -166,6 +167,17 @@ def read_state(connection: Connection, dataset: str) -> State | None:
         )
 
 
+def _refuse_other_spelling(connection: Connection, dataset: str) -> None:
+    """Refuse a new name that could be a second name of a known dataset: it would be another account."""
+    known = other_spelling(dataset, map(str, read_names(connection)))
+    if known is not None:
+        raise LedgerError(
+            f"dataset {dataset!r} is unknown, and its name differs from {known!r} only by case, spaces or the form of "
+            "its characters. It would be another account, with a budget of its own. Nothing was charged. Use the name "
+            f"{known!r}, or a name that nobody takes for it."
+        )
+
+
 def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Problem]:
     """Return everything in the ledger that is not as it was written, and every charge that it does not hold."""
     heads = {row["name"]: row for row in connection.select(TABLES.datasets)}
@@ -184,7 +196,10 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
         problems += annex.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
-        if found is None:
+        if charge.dataset not in names:
+            what = "is not in this ledger: its file was replaced, or the release was charged to another ledger."
+            problems.append(Problem(charge.dataset, charge.id, what))
+        elif found is None:
             problems.append(Problem(charge.dataset, charge.id, "a release was charged as this row, and it is missing."))
         elif found != charge.digest:
             problems.append(Problem(charge.dataset, charge.id, "differs from the row that a release was charged as."))

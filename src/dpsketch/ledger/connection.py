@@ -6,6 +6,7 @@ Statements are written once, for both databases, with ``?`` where a value goes. 
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import sqlite3
 import time
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger.layout import TABLES, Table
@@ -21,7 +23,7 @@ from dpsketch.ledger.layout import TABLES, Table
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Connection", "PostgresConnection", "SqliteConnection"]
+__all__ = ["Connection", "PostgresConnection", "SqliteConnection", "SqliteReading"]
 
 # So long, in seconds, a change waits for the one before it.
 _PATIENCE = 120
@@ -119,16 +121,28 @@ class Connection(ABC):
 
 
 class SqliteConnection(Connection):
-    """A SQLite file with a write-ahead log and full synchronisation; the file is made where there is none."""
+    """A SQLite file with a write-ahead log and full synchronisation.
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    make : bool
+        Whether to make the file where there is none.
+    """
 
     _placeholder = "?"
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, make: bool = False) -> None:
+        self._connect(file, "mode=rwc" if make else "mode=rw")
+
+    def _connect(self, file: Path, mode: str) -> None:
+        place = f"file:{quote(os.fsencode(file))}?{mode}"
         # Without an isolation level the driver issues no BEGIN and no COMMIT of its own.
-        self._session = sqlite3.connect(file, timeout=_PATIENCE, isolation_level=None)
+        self._session = sqlite3.connect(place, timeout=_PATIENCE, isolation_level=None, uri=True)
         try:
-            self._keep_log()
             self._execute("PRAGMA synchronous = FULL")
+            self.rows("SELECT count(*) FROM sqlite_master")  # only now the file is opened
         except BaseException:
             self.close()
             raise
@@ -145,6 +159,7 @@ class SqliteConnection(Connection):
     @contextmanager
     def writing(self, dataset: str) -> Iterator[None]:
         """Lock the file for all datasets before anything is read."""
+        self._keep_log()
         with self._transaction("BEGIN IMMEDIATE"):
             self._make_tables()
             yield
@@ -166,6 +181,43 @@ class SqliteConnection(Connection):
                 if "locked" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(random.uniform(0.001, 0.05))
+
+
+class SqliteReading(SqliteConnection):
+    """A SQLite file that is only read, and may be read-only, as may its folder.
+
+    A reader of a write-ahead log writes beside the file. Where it may not, it reads the file as one that nobody writes
+    to. That is right if there is no log, and if the file is the same when the reading ends.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._before: tuple[int, int] | None = None
+        for mode in ("mode=rw", "mode=ro"):
+            try:
+                self._connect(file, mode)
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                    raise
+        self._before = self._version()
+        self._connect(file, "mode=ro&immutable=1")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Begin to read; refuse what was read if somebody writes to the file."""
+        with super().reading():
+            yield
+        log = Path(f"{self._file}-wal")
+        if self._before is not None and (self._version() != self._before or (log.exists() and log.stat().st_size)):
+            raise LedgerError(
+                f"the ledger {self._file} has changes in its log, which cannot be read without the right to write "
+                "beside it. Read it again when its writer has ended, or as its owner."
+            )
+
+    def _version(self) -> tuple[int, int]:
+        found = self._file.stat()
+        return found.st_mtime_ns, found.st_size
 
 
 class PostgresConnection(Connection):

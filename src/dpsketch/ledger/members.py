@@ -1,7 +1,8 @@
 """Which partials were released as which part of a dataset, so that no sketch passes for two parts that share no record.
 
-A partial is named by a digest of its random id, which says nothing of its records. The rows lie beside the chains, as
-those of :mod:`~dpsketch.ledger.delivery`.
+A stream is charged as a part before its records come; the partials that it absorbs are added when it does. A partial is
+named by a digest of its random id, which says nothing of its records. The rows lie beside the chains, as those of
+:mod:`~dpsketch.ledger.delivery`.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def refuse_other_part(connection: Connection, dataset: str, part: str, names: Se
         if row["part"] != part:
             raise ReleaseRefused(
                 f"this sketch, or one that is merged into it, was released as part {row['part']!r} of dataset "
-                f"{dataset!r} (row {row['id']}), and parts must share no record. Nothing was charged. Release it "
-                "as that part, or without a part, which then counts for all of them."
+                f"{dataset!r} or merged into a stream of it (row {row['id']}), and parts must share no record. Nothing "
+                "was charged. Use it for that part, or name no part: it then counts for all of them."
             )
         known.add(row["name"])
     return known
 
 
 def add(connection: Connection, charge: Charge, part: str, names: Iterable[str]) -> None:
-    """Record the partials of a charge that was just made."""
+    """Record partials as of the part that was charged."""
     for name in names:
         MEMBERS.add(connection, dataset=charge.dataset, name=name, part=part, id=charge.id, charge=charge.digest)

@@ -45,7 +45,7 @@ from typing import Any, assert_never
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, Unit, ZcdpCost
 
-__all__ = ["Division", "worst_histories"]
+__all__ = ["Division", "other_spelling", "worst_histories"]
 
 # Parts of these names are written in one way only, so that no part has two names.
 _FORMS = {
@@ -100,12 +100,17 @@ class Division:
             )
         if part != part.strip() or not part:
             raise InvalidInput("a part's name must not be empty, and neither begin nor end with a space.")
-        folded = _folded(part)
-        if any(name != part and _folded(name) == folded for name in known):
+        if other_spelling(part, known) is not None:
             raise InvalidInput(
                 "this part's name differs from that of a part that was released only by case, spaces or the form of "
                 "its characters. One part must have one name: use the name in `dpsketch ledger history`."
             )
+
+
+def other_spelling(name: str, known: Iterable[str]) -> str | None:
+    """Return a known name that differs from this one only by case, spaces or the form of its characters."""
+    folded = _folded(name)
+    return next((each for each in known if each != name and _folded(each) == folded), None)
 
 
 def _folded(name: str) -> str:

@@ -9,6 +9,10 @@ holds any more, and gives up. Each commit is written to the disk before it is an
 say otherwise.
 
 Nothing is kept open between calls: a process that forks or dies leaves no lock and no connection behind.
+
+A ledger that is not there has lost its totals, so a charge or a question to it is refused; only creating a dataset
+begins a ledger. The user's default ledger is the exception: its first charge begins the file, and leaves a small file
+beside it. From then on a default ledger that is missing, or empty, is refused as well.
 """
 
 from __future__ import annotations
@@ -17,13 +21,13 @@ import os
 import random
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from dpsketch.errors import InvalidInput, LedgerError
 from dpsketch.ledger import address
-from dpsketch.ledger.connection import Connection, PostgresConnection, SqliteConnection
+from dpsketch.ledger.connection import Connection, PostgresConnection, SqliteConnection, SqliteReading
 from dpsketch.ledger.layout import TABLES
 
 __all__ = ["Store"]
@@ -48,10 +52,13 @@ class Store:
     ----------
     file : Path or None
         The file of SQLite.
+    default : bool
+        Whether this is the user's default ledger, which a first charge may begin as a file.
     """
 
     def __init__(self, url: str | Path) -> None:
         self.file: Path | None = None
+        self.default = False
         self._options: dict[str, str] = {}
         if isinstance(url, Path) or "://" not in url:
             self.file = _whole_path(str(url))
@@ -68,20 +75,55 @@ class Store:
     def __str__(self) -> str:
         return str(self.file) if self.file else address.shown(self._options)
 
-    def write(self, dataset: str, work: Callable[[Connection], T]) -> T:
-        """Run ``work`` alone on a dataset, in one transaction; everything it wrote is undone if it raises."""
-        if self.file is not None:
+    def write(self, dataset: str, work: Callable[[Connection], T], *, create: bool = False) -> T:
+        """Run ``work`` alone on a dataset, in one transaction; everything it wrote is undone if it raises.
+
+        ``create`` begins a ledger where there is none; else that is refused.
+        """
+        make = create or self._may_begin()
+        if make and self.file is not None:
             _make_folder(self.file)
-        return self._tried(lambda: self._write_once(dataset, work))
+        elif self._is_missing():
+            raise self._missing()
+        done = self._tried(lambda: self._write_once(dataset, work, make))
+        self._note_begun()
+        return done
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
-        """Run ``work`` on one state of the ledger; return ``empty`` where no ledger was written yet."""
-        try:
-            if self.file is not None and not self.file.exists():
+        """Run ``work`` on one state of the ledger; return ``empty`` for a default ledger that was never written."""
+        if self._is_missing():
+            if self._may_begin():
                 return empty
+            raise self._missing()
+        return self._tried(lambda: self._read_once(work, empty))
+
+    def _is_missing(self) -> bool:
+        """Say whether a file is missing, or has no byte."""
+        try:
+            return self.file is not None and (not self.file.exists() or self.file.stat().st_size == 0)
         except OSError as error:
             raise LedgerError(f"the ledger {self} could not be used: {error.strerror}.") from None
-        return self._tried(lambda: self._read_once(work, empty))
+
+    def _missing(self) -> LedgerError:
+        return LedgerError(
+            f"there is no ledger in {self}: it is missing or empty. Nothing was charged. If there was one, restore it, "
+            "because a new one would not know its totals nor what was spent. To begin one, give a dataset its total: "
+            "`dpsketch ledger create`, or dps.Ledger(…).create(…)."
+        )
+
+    def _may_begin(self) -> bool:
+        """Say whether a charge may begin the ledger: a default one that never was."""
+        return self.default and self.file is not None and not self._mark(self.file).exists()
+
+    def _note_begun(self) -> None:
+        """Leave a file that tells, should the ledger be deleted, that there was one."""
+        if self.default and self.file is not None:
+            with suppress(OSError):  # the charge is made
+                self._mark(self.file).touch()
+
+    @staticmethod
+    def _mark(file: Path) -> Path:
+        return file.with_name(f"{file.name}.begun")
 
     def _tried(self, run: Callable[[], T]) -> T:
         for attempt in range(_TRIES):
@@ -102,16 +144,24 @@ class Store:
             reason = str(error).strip().partition("\n")[0]
             raise LedgerError(f"the ledger {self} could not be used: {reason}.") from None
 
-    def _write_once(self, dataset: str, work: Callable[[Connection], T]) -> T:
-        with closing(self._open()) as connection, connection.writing(dataset):
-            return work(connection)
+    def _write_once(self, dataset: str, work: Callable[[Connection], T], make: bool) -> T:
+        with closing(self._open(make=make)) as connection:
+            if not make and not connection.has_table(TABLES.entries):
+                raise self._missing()
+            with connection.writing(dataset):
+                return work(connection)
 
     def _read_once(self, work: Callable[[Connection], T], empty: T) -> T:
-        with closing(self._open()) as connection, connection.reading():
-            return work(connection) if connection.has_table(TABLES.entries) else empty
+        opened = PostgresConnection(self._options) if self.file is None else SqliteReading(self.file)
+        with closing(opened) as connection, connection.reading():
+            if connection.has_table(TABLES.entries):
+                return work(connection)
+        if self._may_begin():
+            return empty
+        raise self._missing()
 
-    def _open(self) -> Connection:
-        return PostgresConnection(self._options) if self.file is None else SqliteConnection(self.file)
+    def _open(self, *, make: bool = False) -> Connection:
+        return PostgresConnection(self._options) if self.file is None else SqliteConnection(self.file, make=make)
 
 
 class _TryAgain(Exception):

@@ -1,4 +1,4 @@
-"""One person's device: it counts what it has revealed over time, and repeats itself rather than reveal more."""
+"""One person's device: it counts what it has revealed over time, and repeats its answer while the set is unchanged."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ __all__ = ["Client"]
 _SLACK = 1e-12  # relative: ten reports of 0.1 fit into a budget of 1
 
 MEMOISED = (
-    "An unchanged set is answered with the same randomised answer, so that repetition reveals nothing more about it. "
-    "But an answer that repeats is a mark: whoever sees the reports of two periods can tell which are of one person, "
-    "and so when the set changed. The promise is about what was held, given the times of change."
+    "While a set stays unchanged, the device repeats one randomised answer, so repetition reveals nothing more. Every "
+    "change costs a new answer, also a change back to an earlier set. A repeated answer is a mark: someone who sees "
+    "the reports of two periods can tell which are of one person, and so when the set changed. The promise compares "
+    "sequences of sets that change at the same times."
 )
 
 
@@ -45,24 +46,29 @@ class Client:
         Where the client keeps its state, in a file that is sensitive. It is locked while a report is made, and written
         before anything is drawn, so that a crash can only over-count and several processes share one budget. A file
         that exists is read, and must be of the same protocol and budget. Have one file a collection: the budgets of
-        several add up.
+        several add up. Without a path, the client refuses to work in a forked child.
     unchanged : {"same", "fresh"}
-        What a set that was reported before is answered with in another period. "same": its old randomised answer, for
-        nothing, by which the reports of a person can be linked. "fresh": a new one, which costs ε and links nothing.
+        How the device answers a set that is the same as in its last report. "same": with the last randomised answer,
+        at no cost, by which the reports of a person can be linked. "fresh": with a new one, which costs ε and links
+        nothing.
 
     Privacy
     -------
-    A new set costs ε, charged and on the disk before anything is drawn; when the budget does not cover it,
+    An answer costs ε, charged and on the disk before anything is drawn; when the budget does not cover it,
     :meth:`report` refuses and nothing is revealed by this class (that a device has fallen silent may be noticed by
     whoever waits for it). All randomness is the operating system's.
 
-    With ``unchanged="same"``, a set that was reported before is answered with the *same* randomised content under a new
-    identifier, and costs nothing: asking a hundred times does not average the noise away. Two sequences of sets with
-    the same times of change are told apart by a factor of at most e^(ε · number of different sets). But the content is
-    a mark that stays: among 1,000 people whose sets did not change, the reports of one period are matched to those of
-    another for 99% of people with :class:`SubsetHashing` at its defaults. So a collector that never learns names can
-    still follow a person, see when their set changed, and join what else it knows of each report. Use it where
-    the collector knows the reporter anyway, or never sees single reports.
+    With ``unchanged="same"``, a set that did not change since the last report is answered with the *same* randomised
+    content under a new identifier, and costs nothing: asking a hundred times does not average the noise away. Every
+    change draws a new answer and costs ε, also a change back to an earlier set: were the earlier answer repeated, the
+    reports would show that the set returned. For any two sequences of sets that change at the same times, the
+    probabilities of all reports together differ by a factor of at most e^(ε · number of answers drawn). Once the budget
+    does not cover a change, the device stays silent: the set from before the change is refused as well.
+
+    The content is a mark: among 1,000 people whose sets did not change, the reports of one period are matched to those
+    of another for 99% of people with :class:`SubsetHashing` at its defaults. So a collector that never learns names can
+    still follow a person until their set changes, and join what else it knows of each report. Use it where the
+    collector knows the reporter anyway, or never sees single reports.
 
     With ``unchanged="fresh"``, every period is a draw of its own: k periods cost k·ε, and linking two of them has no
     more to go on than the sets themselves reveal within that ε.
@@ -169,12 +175,16 @@ class Client:
         return message
 
     def _answer(self, memory: Memory, items: Any) -> bytes:
-        """Return the content of a report: that of before, or one that is charged, on the disk, and only then drawn."""
+        """Return the content of a report: the last one, or one that is charged, on the disk, and only then drawn."""
         person = self._protocol.read_person(items)
         digest = _digest(read_people([items], self._protocol.key_type), memory.secret)
-        if self._terms.unchanged == "same" and digest in memory.answers:
-            return memory.answers[digest]
+        if memory.last is not None and memory.last[0] == digest:
+            return memory.last[1]
+        # The set changed. Whatever ends this report, an answer from before the change must not appear again: it would
+        # tell a set that returns from one that does not.
+        memory.last = None
         if (memory.made + 1) * self._protocol.epsilon > self._terms.budget * (1 + _SLACK):
+            self._memory.save(memory)
             raise BudgetExceeded(
                 f"this device has spent ε={memory.made * self._protocol.epsilon:g} of {self._terms.budget:g}; another "
                 f"answer would cost {self._protocol.epsilon:g} more. Nothing was drawn or charged."
@@ -184,7 +194,7 @@ class Client:
         columns = {**self._protocol.randomise(person), "id": np.zeros((1, 2), np.uint64)}
         drawn = self._protocol.form.to_bytes(columns)[HEAD_BYTES + ID_BYTES :]
         if self._terms.unchanged == "same":
-            memory.answers[digest] = drawn
+            memory.last = digest, drawn
         return drawn
 
     def to_sensitive_bytes(self) -> bytes:
@@ -201,10 +211,10 @@ class Client:
         return client
 
 
-def _digest(people: People, secret: bytes) -> str:
+def _digest(people: People, secret: bytes) -> bytes:
     """Name a set without keeping it: a keyed hash of its sorted fingerprints."""
     held = np.unique(people.prints).astype("<u8").tobytes()
-    return hashlib.blake2b(held, key=secret, digest_size=16).hexdigest()
+    return hashlib.blake2b(held, key=secret, digest_size=16).digest()
 
 
 def _check_period(period: Any) -> None:

@@ -99,6 +99,11 @@ class Collector(Changeable, Release):
             return replace(promised, holds=False, caveat=FOR_TESTS)
         return promised
 
+    @property
+    def counts(self) -> str:
+        """What an estimate counts."""
+        return self._protocol.counts
+
     def __repr__(self) -> str:
         return f"<Collector of {self.users} {self._protocol.name} reports, spec {self._protocol.fingerprint}>"
 
@@ -193,7 +198,8 @@ class Collector(Changeable, Release):
         Returns
         -------
         Estimates
-            Shares between 0 and 1 (a raw estimate may lie outside). Times :attr:`users` it is a number of people.
+            Shares between 0 and 1 (a raw estimate may lie outside). Times :attr:`users` it is a number of people. Where
+            the protocol has a cap on items, the shares and intervals are of the clipped sets, as :attr:`counts` says.
         """
         return self._now().estimate(keys, confidence=confidence, consistency=consistency)
 
@@ -220,8 +226,9 @@ class Collector(Changeable, Release):
         """Draw the ``n`` candidates that most people hold, with their intervals."""
         if candidates is None:
             raise InvalidInput("a collection knows shares, not keys. Give candidates, keys that people may hold.")
-        words = f"shares of people, ε = {self.guarantee.epsilon:g} a report"
-        return plots.bars(self.top(n, candidates=candidates), words)
+        words = f"ε = {self.guarantee.epsilon:g} a report\nCounted: {self.counts}"
+        across = "estimated share of people, with 95% intervals that hold for all at once"
+        return plots.bars(self.top(n, candidates=candidates), words, across)
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
         """Draw the ``n`` candidates that most people hold."""

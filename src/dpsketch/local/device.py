@@ -25,6 +25,7 @@ from dpsketch.local.catalogue import protocol_from_json
 from dpsketch.local.protocol import LocalProtocol
 from dpsketch.noise import random_bytes
 from dpsketch.numbers import whole_number
+from dpsketch.processes import OneProcess
 
 __all__ = ["Memory", "MemoryInFile", "MemoryInProcess", "Terms", "Unchanged", "locked"]
 
@@ -51,11 +52,11 @@ class Terms:
 
     @classmethod
     def from_document(cls, document: files.Document) -> Terms:
-        """Read the terms of a device's file, whoever wrote it; older files all repeat their answers."""
+        """Read the terms of a device's file, whoever wrote it."""
         if document.kind != KIND or not document.sensitive:
             raise FileRefused("the file is not the state of a client.")
         header = document.header
-        budget, unchanged = header.get("budget"), header.get("unchanged", "same")
+        budget, unchanged = header.get("budget"), header.get("unchanged")
         if not isinstance(budget, float) or unchanged not in ("same", "fresh"):
             raise FileRefused(_NOT_OURS)
         return cls(protocol_from_json(header.get("spec", {})), budget, unchanged)
@@ -63,19 +64,18 @@ class Terms:
 
 @dataclass(slots=True)
 class Memory:
-    """The answers drawn so far, the messages sent, and how many draws were charged. Sensitive."""
+    """The last set with its answer, the messages sent, and how many draws were charged. Sensitive."""
 
     secret: bytes = field(default_factory=lambda: random_bytes(_SECRET_BYTES), repr=False)
     made: int = 0
-    answers: dict[str, bytes] = field(default_factory=dict, repr=False)
+    last: tuple[bytes, bytes] | None = field(default=None, repr=False)  # a digest of the set, and the content drawn
     sent: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     def to_document(self, terms: Terms) -> files.Document:
         """Return the memory as a document of the file format."""
         arrays: dict[str, Any] = {
             "secret": [self.secret],
-            "sets": list(self.answers),
-            "answers": list(self.answers.values()),
+            "last": list(self.last or ()),
             "periods": list(self.sent),
             "messages": list(self.sent.values()),
         }
@@ -91,22 +91,23 @@ class Memory:
             )
         arrays: Mapping[str, Any] = document.arrays
         try:
+            last = tuple(bytes(each) for each in arrays["last"])
             memory = cls(
                 bytes(arrays["secret"][0]),
                 whole_number("made", document.header["made"], low=0, high=2**31),
-                {str(name): bytes(answer) for name, answer in zip(arrays["sets"], arrays["answers"], strict=True)},
+                (last[0], last[1]) if last else None,
                 {str(name): bytes(sent) for name, sent in zip(arrays["periods"], arrays["messages"], strict=True)},
             )
         except (KeyError, IndexError, TypeError, ValueError):
             memory = cls(b"")
-        # Fewer charges than answers would be a budget that was written down by somebody else.
-        if len(memory.secret) != _SECRET_BYTES or memory.made < len(memory.answers):
+        # An answer without a charge would be a budget that was written down by somebody else.
+        if len(memory.secret) != _SECRET_BYTES or (memory.last is not None and memory.made == 0):
             raise FileRefused(_NOT_OURS)
         return memory
 
 
-class MemoryInProcess:
-    """A memory that ends with the process; threads take turns."""
+class MemoryInProcess(OneProcess):
+    """A memory that ends with the process; threads take turns, and a forked child has no part in it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -114,11 +115,13 @@ class MemoryInProcess:
 
     def look(self) -> Memory:
         """Return the memory as it is."""
+        self._refuse_copy()
         return self._memory
 
     @contextmanager
     def changing(self) -> Iterator[Memory]:
         """Have the memory for oneself."""
+        self._refuse_copy()
         with self._turn:
             yield self._memory
 

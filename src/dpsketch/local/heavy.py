@@ -250,7 +250,7 @@ class PrefixHeavyHitters(HashedProtocol):
             kept = [row.tobytes() for row in candidates[order]]
             found = Frequencies(found.value[order], found.low[order], found.high[order])
         strings = [key.rstrip(b"\0").decode(errors="replace") for key in kept]
-        return Estimates(strings, found.value, found.low, found.high, confidence)
+        return Estimates(strings, found.value, found.low, found.high, confidence, self.counts)
 
     def _extend(self, kept: Sequence[bytes], length: int) -> npt.NDArray[np.uint8]:
         """Return every continuation of the kept prefixes to a length; after padding only padding follows."""

@@ -109,6 +109,14 @@ class LocalProtocol(ABC):
         return WHOLE_SET
 
     @property
+    def counts(self) -> str:
+        """What an estimate counts. Devices cut larger sets before they report; intervals are for what is left."""
+        if self.unit.level == "record":
+            return "shares of people"
+        items = "1 item" if self.unit.max_keys == 1 else f"{self.unit.max_keys} items"
+        return f"shares of people, clipped: at most {items} counted of each"
+
+    @property
     def guarantee(self) -> Guarantee:
         """What one report promises its sender, against everyone, the collector included."""
         return local_guarantee(self.epsilon, self.unit, self.mechanism)
@@ -247,6 +255,11 @@ class OneItem(LocalProtocol):
     def unit(self) -> Unit:
         """One item."""
         return per_user(1, neighbours="replace")
+
+    @property
+    def counts(self) -> str:
+        """What an estimate counts. Nothing is cut: more than one item is refused."""
+        return "shares of people, who report one item each"
 
     def read(self, sets: Any) -> People:
         """Read one item a person from a flat column."""

@@ -44,8 +44,8 @@ class CapLoss:
     def __str__(self) -> str:
         return (
             f"a cap of {self.max_items} items cuts the sets of {self.people:.1%} of people and leaves out "
-            f"{self.pairs:.1%} of all (person, key) pairs. Estimates fall by so much on average, and by more for keys "
-            "that people with large sets hold."
+            f"{self.pairs:.1%} of all (person, key) pairs. Estimates fall by that share on average, and by more for "
+            "keys that people with large sets hold."
         )
 
 

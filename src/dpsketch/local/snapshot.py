@@ -78,14 +78,14 @@ class Snapshot:
     @property
     def counts(self) -> str:
         """What an estimate counts."""
-        return self.guarantee.unit.counts
+        return self.protocol.counts
 
     def estimate(self, keys: Any, *, confidence: float = 0.95, consistency: Consistency = "none") -> Estimates:
         """Estimate the share of people who hold each key, as :meth:`Collector.estimate` does."""
         confidence = probability("confidence", confidence)
         prints = self.protocol.fingerprints(keys)
         found = make_consistent(self._frequencies(prints, confidence), consistency, confidence)
-        return Estimates(key_list(keys), found.value, found.low, found.high, confidence)
+        return Estimates(key_list(keys), found.value, found.low, found.high, confidence, self.counts)
 
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
@@ -113,7 +113,7 @@ class Snapshot:
         found = self._frequencies(prints, 1 - (1 - confidence) / len(first))
         order = np.argsort(-found.value, kind="stable")[:n]
         chosen = [asked[first[i]] for i in order]
-        return Estimates(chosen, found.value[order], found.low[order], found.high[order], confidence)
+        return Estimates(chosen, found.value[order], found.low[order], found.high[order], confidence, self.counts)
 
     def _frequencies(self, prints: Any, confidence: float) -> Frequencies:
         if self.users == 0:

@@ -163,6 +163,7 @@ class GuaranteeView(BaseModel):
     caveat: str | None
     holds: bool
     words: str
+    counted_again: str | None = None
 
 
 class EstimateView(BaseModel):

@@ -46,15 +46,17 @@ def estimates_reply(
 ) -> Response:
     """Return estimates with their intervals and the guarantee; as CSV, the estimates alone."""
     if form == "csv":
-        headers = {"Content-Disposition": 'attachment; filename="estimates.csv"'}
+        # A table has no room for what is counted, nor for a warning.
+        counted = (estimates.counts or guarantee.counts).encode("ascii", "replace").decode()
+        headers = {"Content-Disposition": 'attachment; filename="estimates.csv"', "Dpsketch-Counts": counted}
         if more.get("implausible"):
-            headers["Dpsketch-Implausible"] = "true"  # a table has no room for a warning
+            headers["Dpsketch-Implausible"] = "true"
         return Response(estimates.to_csv().encode("utf-8", "backslashreplace"), media_type=CSV, headers=headers)
     return reply(
         {
             "estimates": finite(estimates.to_json()),
             "confidence": estimates.confidence,
-            "counts": estimates.counts or guarantee.unit.counts,
+            "counts": estimates.counts or guarantee.counts,
             "joint": joint,
             "note": estimates.note,
             **more,

@@ -151,8 +151,9 @@ class Accumulator(Partial, Generic[SpecT]):
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        self._refuse_overlap(other)
+        other._refuse_broken()
         self._check_absorb(other)
+        self._accept_partial(other)
         self._begin_change()
         self._partials |= other._partials
         self._counted = counted

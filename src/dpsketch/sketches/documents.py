@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import accounting
+from dpsketch.core.account import Prepaid
 from dpsketch.errors import FileRefused
 from dpsketch.files import Array, Document
 from dpsketch.privacy import Guarantee, Unit
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = [
     "counter_array",
     "integer_array",
+    "prepaid_header",
     "read_charge",
     "read_guarantee",
+    "read_prepaid",
     "real_array",
     "release_document",
     "release_header",
@@ -85,6 +88,21 @@ def read_charge(document: Document) -> Charge | None:
     from dpsketch.ledger import Charge
 
     return Charge.from_json(charge)
+
+
+def prepaid_header(prepaid: Prepaid | None) -> dict[str, Any]:
+    """Return what the header of a sensitive sketch says of the part that was charged for it."""
+    return {} if prepaid is None else {"part": prepaid.part}
+
+
+def read_prepaid(document: Document, charge: Charge | None) -> Prepaid | None:
+    """Read the part that was charged for a sensitive sketch; its ledger has to be named again."""
+    part = document.header.get("part")
+    if part is None:
+        return None
+    if charge is None or not isinstance(part, str):
+        raise FileRefused("the file's part of a dataset is not one that dpsketch writes.")
+    return Prepaid(part, charge)
 
 
 def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from dpsketch.bounding import Cut, whole_users
+from dpsketch.bounding import Cut, UserColumn, whole_users
 from dpsketch.sketches.kinds import KINDS, row_of
 from dpsketch.sources import Batch
 
@@ -37,6 +38,10 @@ def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, di
     """Return what the sketch's ``update`` takes for a batch."""
     # Records that whole_users folded carry weights, which mean nothing where each key or point counts once.
     weights = batch.weight if row_of(sketch).weighs else None
-    given = {"users": batch.user, "weights": weights, "counts": batch.count, "disjoint_users": disjoint_users or None}
+    users: Any = batch.user
+    if users is not None and batch.user_type is not None:
+        pattern = users.view(pa.uint64()) if batch.user_type == "uint64" else users
+        users = UserColumn(pa.chunked_array([pattern]), batch.user_type)
+    given = {"users": users, "weights": weights, "counts": batch.count, "disjoint_users": disjoint_users or None}
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
     return records, {name: value for name, value in given.items() if value is not None}

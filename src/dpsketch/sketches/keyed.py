@@ -122,7 +122,6 @@ class WeighedSketch(KeyedPartial, Accumulator[SpecT]):
             max_keys=unit.max_keys,
             max_units=grid.max_units,
             seed=self._spec.seed,
-            user_type=self._counted.user_type,
         )
 
     def _admit_records(self, batch: KeyBatch, amounts: npt.NDArray[np.int64] | int, weights: Any, counts: Any) -> None:

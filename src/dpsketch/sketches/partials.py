@@ -12,15 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpsketch import files
 from dpsketch.bounding import Cut
 from dpsketch.changes import Changeable
-from dpsketch.core.account import Account
-from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.core.account import Account, Prepaid
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.specs import refuse_choice
 
 if TYPE_CHECKING:
@@ -36,14 +37,8 @@ _OF_CONTENT = "00000000"
 _NAMES = 64
 
 
-class Sensitive(Changeable):
-    """What every sensitive sketch refuses: to be pickled, copied or printed, and to go on when interrupted."""
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise SensitiveData(
-            f"a {type(self).__name__} cannot be pickled or copied. release() it to publish, or "
-            "to_sensitive_bytes() to ship a partial."
-        )
+class Sensitive(OneProcess, Changeable):
+    """What every sensitive sketch refuses: to be pickled, copied, forked or printed, and to go on when interrupted."""
 
 
 class Partial(Sensitive, ABC):
@@ -54,6 +49,8 @@ class Partial(Sensitive, ABC):
     in_order: ClassVar[bool] = False  # whether it depends on the order of records, and on the partial of each
 
     _partials: frozenset[str]
+    # The part that was charged before the records came, as for a stream; None where a release pays.
+    _prepaid: Prepaid | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Give every sketch, however it is started, an id of its own."""
@@ -101,8 +98,11 @@ class Partial(Sensitive, ABC):
             raise InvalidInput("counts= are records of nobody, and this sketch protects users: use weights=.")
         return True
 
-    def _refuse_overlap(self, other: Partial) -> None:
-        """Refuse to merge a sketch that was interrupted, or that holds a partial which this one holds."""
+    def _accept_partial(self, other: Partial) -> None:
+        """Refuse a partial that was interrupted or overlaps; register one that a prepaid part is about to absorb.
+
+        This is the last check of every merge: a partial that is refused later would stay registered.
+        """
         other._refuse_broken()
         if other is self:
             raise SpecMismatch("cannot merge a sketch with itself: each record would count, and show, twice.")
@@ -111,6 +111,13 @@ class Partial(Sensitive, ABC):
                 "cannot merge: this partial is already in the sketch (it, a copy of it, or a merged sketch that holds "
                 "it), and each of its records would count, and show, twice. Merge each partial once."
             )
+        if self._prepaid is not None:
+            self._prepaid.register(_charged_names(other._partials))
+
+    def _use_ledger(self, ledger: Ledger | str | None) -> None:
+        """Name the ledger that was charged for a sketch which was read from a file."""
+        if ledger is not None and self._prepaid is not None:
+            self._prepaid = replace(self._prepaid, ledger=ledger)
 
     def update_in_turn(self, batches: Iterable[tuple[Any, dict[str, Any]]], cuts: Iterable[Cut] = ()) -> None:
         """Call ``update`` with one batch after the other, as one change; ``cuts`` were made of them before that.
@@ -195,8 +202,14 @@ def public_names(ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _charged_names(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return a name of each partial for a ledger; of one whose id follows from its content, none."""
-    return tuple(sorted(_hashed("charge", each) for each in ids if not each.startswith(_OF_CONTENT)))
+    """Return a name of each partial for a ledger; refuse an id that follows from content, which has no name."""
+    known = list(ids)
+    if any(each.startswith(_OF_CONTENT) for each in known):
+        raise ReleaseRefused(
+            "this sketch, or one that is merged into it, was read from a file without ids, so a ledger cannot tell "
+            "whether it was released as another part. Nothing was charged. Build it again, or name no part."
+        )
+    return tuple(sorted(_hashed("charge", each) for each in known))
 
 
 def _hashed(purpose: str, partial: str) -> str:

@@ -24,6 +24,7 @@ from dpsketch.core.account import Account
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
 from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.specs import ReleasePreview, Sensitivity
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ def _laplace(epsilon: float, share: Share) -> DiscreteLaplace:
     return DiscreteLaplace(epsilon if share.part == 1 else epsilon * share.part / _MARGIN, share.bound.l1)
 
 
-class Permit:
+class Permit(OneProcess):
     """A release that is paid for: noise may be drawn from here on. Made by :func:`obtain`."""
 
     __slots__ = ("_calibration", "_charge", "_drawn", "_for_tests", "_unit")
@@ -338,6 +339,7 @@ class Permit:
 
     def _take(self, name: str, piece: Hashable) -> None:
         """Mark a piece as drawn, before it is: an interrupted draw may have been seen, and is not drawn again."""
+        self._refuse_copy()
         part, drawn = self._calibration.part(name), self._drawn.setdefault(name, set())
         if piece in drawn or len(drawn) >= part.pieces:
             raise ReleaseRefused(f"{name}: its noise was drawn before. It was paid for once, and is drawn once.")

@@ -27,6 +27,7 @@ _MOST_ROWS = 32768
 # PostgreSQL's names of types: bigint, smallint, integer, oid, real, double precision; numeric.
 _INTEGER_CODES = (20, 21, 23, 26, 700, 701)
 _NUMERIC_CODE = 1700
+_REAL_CODE = 700
 
 # Messages of the drivers quote values; the codes of SQLSTATE and the first words of SQLite do not.
 _CAUSES = {
@@ -71,11 +72,12 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Gene
                     name: "text" if columns.compound else columns.key_type or _key_type(result, kinds, name)
                     for name in columns.parts
                 }
+                narrow = {each[0] for each in result.cursor.description or () if each[1] == _REAL_CODE}
                 done = 0
                 numbers: dict[str, set[bool]] = {name: set() for name in columns.parts}
 
                 def batch(values: Sequence[Sequence[Any]]) -> Any:
-                    arrays = {names[i]: _column(values[i], names[i], location) for i in at}
+                    arrays = {names[i]: _column(values[i], names[i], location, names[i] in narrow) for i in at}
                     for name in columns.parts:
                         kind = arrays[name].type
                         numbers[name].update([] if pa.types.is_null(kind) else [pa.types.is_integer(kind)])
@@ -172,9 +174,13 @@ def _check_names(names: list[str], columns: Columns, location: Database) -> None
             raise SourceError(f"{location} has two columns named {name!r}. Give each its own name.")
 
 
-def _column(values: Sequence[Any], name: str, location: Database) -> Any:
+def _column(values: Sequence[Any], name: str, location: Database, narrow: bool) -> Any:
+    """Return values as a column; ``narrow`` floats have 32 bits in the database, and 64 in Python."""
+
     def array() -> Any:
-        found = pa.array([str(value) if isinstance(value, UUID) else value for value in values])
+        ids = any(isinstance(value, UUID) for value in values)
+        kind = pa.uuid() if ids else pa.float32() if narrow else None
+        found = pa.array([value.bytes if isinstance(value, UUID) else value for value in values], kind)
         # Arrow reads dates of a mixture as times, and booleans as numbers.
         if not is_canonical(found.type) and len({type(value) for value in values} - {type(None)}) > 1:
             raise _mixed(name, location)

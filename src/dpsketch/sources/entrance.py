@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
@@ -138,24 +138,25 @@ def _read(
         pieces = _pieces(location, of_file, batch_rows, temp_directory)
         if columns.asks_sql:
             pieces = _read_ahead(pieces)  # a row is looked at while the next ones are read
-        whole = ((_with_constants(read, beside), done) for read, done in pieces)
-        for piece, done in expressions.applied(whole, place):
-            rows += piece.num_rows
-            # A piece without rows declares the types of its columns.
-            coded = (
-                place.laid_out  # else the shaper makes text of it, which takes as much room as any
-                and columns.encodable is not None
-                and is_coded(piece.schema.field(columns.encodable).type)
-            )
-            most = CODED_ROWS * batch_rows if coded else batch_rows
-            for start in range(0, max(1, piece.num_rows), most):
-                part = piece.slice(start, most)
-                raw = dict(zip(part.schema.names, part.columns, strict=True))
-                batch = shaper.shape(raw, part.num_rows, place)
-                if batch is not None:
-                    yield batch
-            if progress is not None:
-                progress(Progress(rows, None, "rows") if by_rows else Progress(before + done, total, "bytes"))
+        with closing(pieces):  # what the shaper refuses would leave a database's connection open
+            whole = ((_with_constants(read, beside), done) for read, done in pieces)
+            for piece, done in expressions.applied(whole, place):
+                rows += piece.num_rows
+                # A piece without rows declares the types of its columns.
+                coded = (
+                    place.laid_out  # else the shaper makes text of it, which takes as much room as any
+                    and columns.encodable is not None
+                    and is_coded(piece.schema.field(columns.encodable).type)
+                )
+                most = CODED_ROWS * batch_rows if coded else batch_rows
+                for start in range(0, max(1, piece.num_rows), most):
+                    part = piece.slice(start, most)
+                    raw = dict(zip(part.schema.names, part.columns, strict=True))
+                    batch = shaper.shape(raw, part.num_rows, place)
+                    if batch is not None:
+                        yield batch
+                if progress is not None:
+                    progress(Progress(rows, None, "rows") if by_rows else Progress(before + done, total, "bytes"))
         before += location.size if isinstance(location, File) else done
     last = shaper.last()
     if last is not None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from dpsketch.canonical import UserType
 from dpsketch.errors import SourceError
 from dpsketch.lazy import arrow_compute
 from dpsketch.sources.engine import connect, load
@@ -41,7 +42,7 @@ def sort_by_user(
             break
     if not held:
         if records.empty is not None:
-            yield _unpack(records.empty, records.skipped)
+            yield _unpack(records.empty, records.skipped, records.user_type)
         return
     first = held[0]
     names = [name for name in ("user_", "key_") if name in first.schema.names]
@@ -50,7 +51,7 @@ def sort_by_user(
         with private_folder(temp_directory):  # a directory that cannot be used is refused, however little there is
             skipped = records.skipped
         for batch in _sorted(held, names).to_batches(batch_rows):
-            yield _unpack(batch, skipped)
+            yield _unpack(batch, skipped, records.user_type)
             skipped = 0  # all was read before the first batch came out
         return
 
@@ -78,7 +79,7 @@ def sort_by_user(
             ordered = run(lambda: connection.from_arrow(source).order(order).to_arrow_reader(batch_rows))
             reported = yielded = 0
             while (batch := run(lambda: next(ordered, None))) is not None:
-                yield _unpack(batch, records.skipped - reported)
+                yield _unpack(batch, records.skipped - reported, records.user_type)
                 reported = records.skipped  # all was read before the first batch came out
                 yielded += batch.num_rows
             if yielded != records.rows:
@@ -100,6 +101,7 @@ class _Records:
         self.empty: Any = None
         self.rows = 0
         self.skipped = 0
+        self.user_type: UserType | None = None  # the same in all batches that have one
         self.failure: BaseException | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -108,6 +110,7 @@ class _Records:
                 table = _pack(batch)
                 self.empty = table.slice(0, 0)
                 self.skipped += batch.skipped
+                self.user_type = self.user_type or batch.user_type
                 if batch.key is not None and pa.types.is_null(batch.key.type):
                     self.skipped += batch.rows  # no key so far: the table has no type for its column yet
                 elif batch.rows:
@@ -125,7 +128,8 @@ def _pack(batch: Batch) -> Any:
     return pa.record_batch(list(held.values()), names=list(held))
 
 
-def _unpack(table: Any, skipped: int) -> Batch:
+def _unpack(table: Any, skipped: int, user_type: UserType | None) -> Batch:
     held = dict(zip(table.schema.names, table.columns, strict=True))
     points = tuple(column for name, column in held.items() if name.startswith("point_"))
-    return Batch(held.get("key_"), held.get("user_"), held.get("weight_"), points, table.num_rows, skipped)
+    key, user, weight = (held.get(name) for name in ("key_", "user_", "weight_"))
+    return Batch(key, user, weight, points, table.num_rows, skipped, user_type=user_type)

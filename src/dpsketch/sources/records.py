@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsketch.canonical import canonical
+from dpsketch.canonical import USER_TYPES, UserType, canonical, user_type_of
 from dpsketch.compound import join_parts
-from dpsketch.errors import SourceError
+from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.lazy import arrow_compute as pc
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.values import Batch, Columns, KeyType, Place
@@ -24,7 +24,7 @@ class Shaper:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._kinds: dict[str, tuple[KeyType, Place]] = {}
+        self._kinds: dict[str, tuple[UserType, Place]] = {}
         self._types: dict[str, Any] = {}  # text, or bytes where a source declares those
         self._skipped = 0
         self._returned = False
@@ -49,7 +49,7 @@ class Shaper:
         if not rows:
             return None
         self._returned = True
-        return Batch(key, user, weight, tuple(points), rows, self.take_skipped(), count)
+        return Batch(key, user, weight, tuple(points), rows, self.take_skipped(), count, self._user_type)
 
     def _key(self, raw: Mapping[str, pa.Array], place: Place) -> pa.Array | None:
         columns = self._columns
@@ -84,7 +84,11 @@ class Shaper:
         weight = None if self._columns.weight is None else pa.array([], pa.float64())
         points = tuple(pa.array([], pa.float64()) for _ in self._columns.points)
         count = None if self._columns.count is None else pa.array([], pa.int64())
-        return Batch(key, user, weight, points, 0, skipped, count)
+        return Batch(key, user, weight, points, 0, skipped, count, self._user_type)
+
+    @property
+    def _user_type(self) -> UserType | None:
+        return self._kinds["user"][0] if "user" in self._kinds else None
 
     def _identity(
         self, raw: Mapping[str, pa.Array], role: str, name: str | None, asked: KeyType | None, place: Place
@@ -99,7 +103,11 @@ class Shaper:
         if pa.types.is_null(column.type):
             known = self._kinds.get(role)
             return column if known is None else column.cast(self._types[role])
-        kind: KeyType = "int" if pa.types.is_integer(column.type) else "text"
+        kind: UserType = "int" if pa.types.is_integer(column.type) else "text"
+        if role == "user" and asked != "int":
+            found = user_type_of(raw[name].type)
+            # Whole numbers that are read as text are their digits. All other texts depend on the column's type.
+            kind = kind if found is None or (asked == "text" and found in ("int", "uint64")) else found
         before, where = self._kinds.setdefault(role, (kind, place))
         if before == kind:
             held = self._types.setdefault(role, column.type)
@@ -107,8 +115,7 @@ class Shaper:
         if where == place:
             raise _mixed(name, role, place)
         raise SourceError(
-            f"{place}: column {name!r} holds {_WORDS[kind]} where {where} held {_WORDS[before]}. "
-            f"Say {role}_type='int' or {role}_type='text' to read both alike."
+            f"{place}: column {name!r} holds {USER_TYPES[kind]} where {where} held {USER_TYPES[before]}. {_ALIKE[role]}"
         )
 
 
@@ -117,7 +124,10 @@ _TEXTS = (pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (
     pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
 )  # fmt: skip
-_WORDS = {"int": "whole numbers", "text": "text"}
+_ALIKE = {
+    "key": "Say key_type='int' or key_type='text' to read both alike.",
+    "user": "One person could count as two. Convert both to one type, or say user_type='int' where both are numbers.",
+}
 
 
 def is_coded(kind: Any) -> bool:
@@ -139,10 +149,7 @@ def identities(column: Any, name: str, role: str, asked: KeyType | None, place: 
     plain = _plain(column, name, place)
     if pa.types.is_null(plain.type):
         return plain if asked is None else plain.cast(_ARROW_TYPES[asked])
-    keys = guarded(
-        lambda: canonical(plain, asked),
-        lambda _: SourceError(f"{place}: column {name!r} holds a number that 64 bits do not hold."),
-    )
+    keys = guarded(lambda: canonical(plain, asked), lambda error: _unfit(error, name, role, place))
     if keys is None:
         raise SourceError(
             f"{place}: column {name!r} has the type {plain.type}. A {role} is a whole number, text, a date, a time, a "
@@ -151,12 +158,29 @@ def identities(column: Any, name: str, role: str, asked: KeyType | None, place: 
     if pa.types.is_integer(keys.type):
         if asked == "text":
             return keys.cast(pa.string())
-        # An integer key is a pattern of 64 bits, see dpsketch.hashing.
-        return keys.view(pa.int64()) if pa.types.is_uint64(keys.type) else _as(keys, pa.int64())
+        if pa.types.is_uint64(keys.type) and (role, asked) != ("user", "int"):
+            return keys.view(pa.int64())  # an integer key is a pattern of 64 bits, see dpsketch.hashing
+        return keys if keys.type == pa.int64() else _cast(keys, pa.int64(), _not_whole(name, role, place))
     if asked == "int":
-        wrong = f"{place}: column {name!r} holds something that is not a whole 64-bit number. Correct it, or read the "
-        return _parse(_string(keys, name, place), _whole, f"{wrong}{role}s as text.")
+        read = _signed if role == "user" else _whole
+        return _parse(_string(keys, name, place), read, _not_whole(name, role, place))
     return keys if pa.types.is_binary(keys.type) else _as(keys, pa.string())
+
+
+def _unfit(error: Exception, name: str, role: str, place: Place) -> SourceError:
+    if isinstance(error, InvalidInput):  # a fraction, or a float that is not exact
+        return SourceError(_not_whole(name, role, place))
+    return SourceError(f"{place}: column {name!r} holds a number that 64 bits do not hold.")
+
+
+def _not_whole(name: str, role: str, place: Place) -> str:
+    """Say that a column is not whole numbers, and what helps."""
+    remedy = "Store users as whole numbers or as text."
+    if role == "key":
+        column = name if name.isidentifier() else "x"
+        text = f"text, as in --key 'cast({column} as varchar)'" if place.typed else "read it as text"
+        remedy = f"Compute a whole number of it, as in --key 'round(100 * {column})', or {text}."
+    return f"{place}: column {name!r} holds something that is not a whole 64-bit number, or not exactly one. {remedy}"
 
 
 def _as(column: Any, kind: Any) -> Any:
@@ -261,14 +285,27 @@ def _whole(column: Any) -> Any:
     A whole number may be written as a float, ``2.0``: so pandas writes a column in which one is missing.
     """
     try:
-        return column.cast(pa.int64())
+        return _signed(column)
     except pa.ArrowInvalid:
         pass
-    column = pc.replace_substring_regex(column, r"^(-?[0-9]+)\.0*$", r"\1")
+    column = _without_point(column)
     negative = pc.starts_with(column, "-")
     below = pc.if_else(negative, column, _NO_TEXT).cast(pa.int64())
     above = pc.if_else(negative, _NO_TEXT, column).cast(pa.uint64()).view(pa.int64())
     return pc.coalesce(below, above)
+
+
+def _signed(column: Any) -> Any:
+    """Read text as whole numbers of 64 signed bits: users of one bit pattern are two people."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        pass
+    return _without_point(column).cast(pa.int64())
+
+
+def _without_point(column: Any) -> Any:
+    return pc.replace_substring_regex(column, r"^(-?[0-9]+)\.0*$", r"\1")
 
 
 # pa.scalar and fill_null would import pandas.

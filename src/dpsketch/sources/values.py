@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from dpsketch.canonical import UserType
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Columns:
         How keys (users) are read. None takes what the source declares (:mod:`dpsketch.canonical`): the schema of
         Parquet and Arrow, the types of a database's columns. CSV and TSV declare nothing and give text. JSON lines and
         SQLite's queries declare nothing either: their keys are text too, a number its decimal digits, and their users
-        are what the values are, since the type of users is never published.
+        are what the values are, since the type of users is never published. All sources must have users of one type.
+        ``"int"`` reads users of every type as whole numbers; ``"text"`` reads whole numbers as their decimal digits.
     count : str or None
         The column that says how many equal records a row stands for.
     where : RowExpression or None
@@ -142,6 +144,8 @@ class Batch:
         Records left out since the batch before: without a user, a weight or a count, or with a missing coordinate.
     count : pyarrow.Array or None
         ``int64``, never null nor negative: so many equal records each row stands for.
+    user_type : UserType or None
+        The type that the source declares for its users. None if ``user`` itself has that type, or has none yet.
     """
 
     key: pa.Array | None
@@ -151,6 +155,7 @@ class Batch:
     rows: int
     skipped: int = 0
     count: pa.Array | None = None
+    user_type: UserType | None = None
 
     def __repr__(self) -> str:
         held = [name for name in ("key", "user", "weight", "count") if getattr(self, name) is not None]

@@ -58,7 +58,7 @@ def release_histogram(
     spec : HistogramSpec
         The unit and the grid, such as ``dps.Histogram(unit=…).spec``.
     key, user, weight : str, optional
-        Columns, as for :func:`build`.
+        Columns, as for :func:`build`; keys that are floats, decimals or time stamps must be cast first.
     **release
         The budget, the ledger and all else that :meth:`dpsketch.Histogram.release` takes.
 
@@ -75,6 +75,11 @@ def release_histogram(
     if (spec.unit.level == "user") != (user is not None):
         raise InvalidInput("user= names the users' column where the unit is a user, and only there.")
     chosen = select(frame, histogram, key=key, user=user, weight=weight, points=[])
+    if "key_typed" in chosen.frame.columns:
+        raise InvalidInput(
+            "keys that are floats, decimals or timestamps are not counted on the cluster as they are. Cast the column "
+            "to a whole number or text, or bring the pairs to the driver with build()."
+        )
     add_batch(histogram, chosen.empty)  # no records, but keys of a known type
     histogram.records = _with_units(chosen.frame, spec.weight_grid)
     return histogram.release(**release)

@@ -39,6 +39,8 @@ class PanPrivateStream:
         Makes the sketch where the folder has none, and charges its budget; not called again after a restart.
     key, weight : str
         Columns, as for :func:`dpsketch.spark.build`.
+    ledger : Ledger, optional
+        The one that the sketch was charged to. Needed where it was charged as a part of a dataset.
 
     Privacy
     -------
@@ -62,7 +64,9 @@ class PanPrivateStream:
         *,
         key: str,
         weight: str | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger
         self._folder = Path(folder)
         self._key = key
         self._weight = weight
@@ -76,7 +80,7 @@ class PanPrivateStream:
         if batch_id < counted:
             return
         part = build(batch, CountSketch.from_spec(sketch.spec), key=self._key, weight=self._weight)
-        sketch.merge_fresh(part)  # the state's name tells which micro-batches are in it
+        sketch.merge_fresh(part, ledger=self._ledger)  # the state's name tells which micro-batches are in it
         sketch.save_sensitive(self._file(batch_id + 1))
         self._keep_only(batch_id + 1)
 

@@ -4,7 +4,7 @@ Between Spark and these tasks records have fixed columns, each there only if it 
 
 - ``key_int``, ``key_hash`` (a text's fingerprint, computed by Spark), ``key_text``, ``key_typed`` (of another type, see
   :mod:`dpsketch.canonical`) or ``key_set``;
-- ``user_int`` or ``user_text``, by exact value;
+- ``user_int``, ``user_text`` or ``user_`` with another user type (:mod:`dpsketch.canonical`), by exact value;
 - ``weight``, and ``point_0``, ``point_1``, … for coordinates, or ``vector`` for all of them as an array;
 - ``lost`` and ``failure``, on rows that hold no record but say how many were left out before, or why reading ended.
 
@@ -50,7 +50,7 @@ _ROWS_AT_ONCE = 1 << 18
 _BYTES_AT_ONCE = 1 << 25
 
 _KEYS = ("key_int", "key_hash", "key_text", "key_typed", "key_set")
-_SPARK_TYPES = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
+_SPARK_TYPES = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double", pa.binary(): "binary"}
 
 
 def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
@@ -129,6 +129,9 @@ def records_schema(files: Files, columns: Columns, *, hashed: bool) -> pa.Schema
     ):
         kind = None if first is None or wanted is None else getattr(first, role).type
         unknown = kind is None or pa.types.is_null(kind)
+        if role == "user" and first is not None and not unknown:
+            fields.append((f"user_{first.user_type}", kind))
+            continue
         if wanted is not None and (unknown or pa.types.is_integer(kind)):
             fields.append((f"{role}_int", pa.int64()))
         if wanted is not None and (unknown or not pa.types.is_integer(kind)):
@@ -214,11 +217,13 @@ def _from_arrow(table: pa.RecordBatch, tally: Counter[str], dim: int) -> Batch:
         held["key_typed"] = canonical(held["key_typed"])
     tally.update(records=table.num_rows)
     key = _one_of("key", [held.get(name) for name in _KEYS])
-    user = _one_of("user", [held.get(name) for name in ("user_int", "user_text")])
+    users = {name.removeprefix("user_"): column for name, column in held.items() if name.startswith("user_")}
+    user = _one_of("user", list(users.values()))
+    user_type: Any = next((name for name, column in users.items() if column is user), None)
     points = tuple(held[f"point_{i}"] for i in range(sum(name.startswith("point_") for name in held)))
     if "vector" in held:
         points = tuple(map(pa.array, column_vectors(held["vector"], dim).T))
-    return Batch(key, user, held.get("weight"), points, table.num_rows)
+    return Batch(key, user, held.get("weight"), points, table.num_rows, user_type=user_type)
 
 
 def _one_of(role: str, columns: Sequence[pa.Array | None]) -> pa.Array | None:
@@ -234,8 +239,8 @@ def _one_of(role: str, columns: Sequence[pa.Array | None]) -> pa.Array | None:
 
 def _mixed(role: str) -> SourceError:
     return SourceError(
-        f"the {role}s are whole numbers in some of the files and text in others. "
-        f"Say {role}_type='int' or {role}_type='text' to read all alike."
+        f"the {role}s are whole numbers in some of the files and text or another type in others. "
+        f"Say {role}_type='int' or {role}_type='text' to read all alike, or convert them to one type."
     )
 
 
@@ -270,6 +275,7 @@ def _to_arrow(batch: Batch, schema: pa.Schema) -> pa.RecordBatch:
             continue
         text = f"{role}_hash" if f"{role}_hash" in schema.names else f"{role}_text"
         name = f"{role}_int" if pa.types.is_integer(column.type) else text
+        name = name if role == "key" else f"user_{batch.user_type}"
         if name not in schema.names:
             raise _mixed(role)
         held[name] = _hashed(column) if name == "key_hash" else column

@@ -89,6 +89,7 @@ export async function showCollection(place, { id, signal }) {
   const early = h("p", { class: "soft" }, "Estimates appear with the first reports.");
   const fixed = collection.candidates ?? [];
   const field = h("textarea", { rows: 4, autocomplete: "off", spellcheck: "false" });
+  const clipped = h("p", { class: "soft counted", hidden: true });
   const doubt = h("p", { class: "notice doubt", role: "alert", hidden: true });
   let keys = [];
 
@@ -102,6 +103,8 @@ export async function showCollection(place, { id, signal }) {
   function showShares(found) {
     doubt.replaceChildren(found.implausible ? shown(found.note) : "");
     doubt.hidden = !found.implausible;
+    clipped.replaceChildren(`Counted: ${found.counts}.`);
+    clipped.hidden = false;
     shares.show(found.estimates, found.confidence, found.joint ? "joint" : "single");
   }
 
@@ -179,7 +182,7 @@ export async function showCollection(place, { id, signal }) {
       h(
         "div",
         { class: "stack" },
-        card("Share of people", doubt, early, keyForm, asked.element, shares.element),
+        card("Share of people", doubt, early, keyForm, asked.element, shares.element, clipped),
         card("How sharp the answer has become", widths.element),
       ),
       h(

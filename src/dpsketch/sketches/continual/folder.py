@@ -48,8 +48,10 @@ class StreamFolder:
 
     Privacy
     -------
-    The state is exact, hence sensitive. Where it is restored from a backup in spite of all, and days are shown twice
-    with fresh noise over the same data, j showings cost at most μ√j together.
+    The state is exact, hence sensitive. If it is restored from a backup in spite of all, days are shown again, with
+    fresh noise over the same data. Then j showings cost at most μ√j together. Where keys are found day by day, each
+    showing can also fail with probability δ_T (:mod:`dpsketch.sketches.continual.names`), and these add up: the j
+    showings are (ε, δ_G(ε; μ√j) + j·δ_T)-private for every ε.
 
     Examples
     --------
@@ -148,6 +150,7 @@ class StreamFolder:
         self._refuse_old(sketch)
         # Written, and perhaps not recorded: whoever was interrupted has shown nothing since.
         self._record(sketch)
+        sketch._use_ledger(self._ledger)
         return sketch
 
     def publish(self, sketch: ContinualSketch) -> Any:

@@ -20,7 +20,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, Cost, Neighbours
+from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
 
@@ -136,6 +136,11 @@ class Published(Law):
         """The shape of a day's vector: that of the only table, or flat; no cell where keys are still to be found."""
         shapes = [table.shape or (0,) for table in self.stacked]
         return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
+
+    @property
+    def counted_again(self) -> Again | None:
+        """Say that a user counts again on each of several days."""
+        return "day" if self.days > 1 else None
 
     def pieces(self, slot: str) -> int:
         """Return how many publications there are."""

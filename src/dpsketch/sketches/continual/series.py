@@ -7,7 +7,7 @@ answers through it, so that what its owner sees is what a reader of the file see
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.release import Release
-from dpsketch.results import Estimates
+from dpsketch.results import NOISE_ONLY, Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.designs import Design
@@ -193,11 +193,13 @@ class PrivateSeries(Release):
         --------
         The windows share noise. Of counts and ranges the interval is that of the difference itself; of quantiles and
         densities, which are no differences of counts, it is made of the two intervals, and is wider than it need be.
+        It covers the error of the releases only: this is no significance test.
         """
         confidence = probability("confidence", confidence)
         (new, late), (old, early) = self.published.answer(*later), self.published.answer(*earlier)
         changed = self._release(new - old, late.plus(early, -1), signed=True)
-        return self.adapter.change(changed, self.between(*later), self.between(*earlier), key, confidence)
+        found = self.adapter.change(changed, self.between(*later), self.between(*earlier), key, confidence)
+        return replace(found, note=NOISE_ONLY)
 
     def curve(
         self, key: Any, *, window: int | None = None, confidence: float = 0.95, together: bool = False
@@ -247,9 +249,8 @@ class PrivateSeries(Release):
             return total
         found = self.curve(key, window=window, together=together)
         what = "total so far" if window is None else "each day" if window == 1 else f"the last {window} days"
-        words = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         days = np.arange(self.days_published - len(found) + 1, self.days_published + 1, dtype=np.float64)
-        title = f"{self.adapter.question_words(key)}, {words}"
+        title = self.title(self.adapter.question_words(key))
         return plots.curve(days, found.value, found.low, found.high, "day", what, title)
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:

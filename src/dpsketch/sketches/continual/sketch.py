@@ -163,6 +163,7 @@ class ContinualSketch(StoredStream):
             f"{fingerprint_of(adapter.spec)}"
         )
         permit = Permit.pay(adapter, (law,), budget, account, note=note)
+        self._prepaid = account.prepaid(permit.charge)
         self._start(adapter, calendar, adapter.stream(permit).begin())
 
     def counts_keys(self, keys: Any) -> bool:
@@ -298,6 +299,7 @@ class ContinualSketch(StoredStream):
         today = self._today if at_once is None else self._adapter.start()
         if at_once is not None:
             today._partials = self._today._partials  # what was merged before is refused
+        today._prepaid = self._prepaid  # a partial that it absorbs is registered as of the stream's part
         unchanged, begun = self._changed_by is None, today._changes
         self._begin_change()
         before = self._visits.note(visitors, day)
@@ -316,13 +318,22 @@ class ContinualSketch(StoredStream):
         """Return an empty sketch of the kind that a day counts, to be filled elsewhere and merged into today."""
         return self._adapter.start()
 
-    def merge_today(self, part: Any) -> None:
+    def merge_today(self, part: Any, *, ledger: Ledger | str | None = None) -> None:
         """Add records of today that were counted elsewhere, in a sketch of :meth:`empty_day`; each once.
 
         Only where the unit is a record: whose days are counted must be known where they are counted. Where the state
         may be seized, it keeps the random ids of parts as well, so as to refuse them if they came again; whoever seizes
         it can count them. The part ends with this.
+
+        Parameters
+        ----------
+        part : sketch of :meth:`empty_day`
+            The records. Where the stream was charged as a part of a dataset, the ledger records this sketch as of that
+            part, and refuses one that it knows as of another.
+        ledger : Ledger or URL, optional
+            The ledger that was charged. Needed where the stream was charged as a part and read from a file.
         """
+        self._use_ledger(ledger)
         if self.spec.unit.level == "user":
             raise InvalidInput("where users are protected, records of a day come by update, which knows their days.")
         self._stream.refuse_after_the_end()
@@ -393,7 +404,7 @@ class ContinualSketch(StoredStream):
     ) -> Estimates:
         """Return the estimates of one question over time, one for each day: see :meth:`PrivateSeries.curve`."""
         if self.days_published == 0:
-            return Estimates([], np.zeros(0), np.zeros(0), np.zeros(0), confidence, self.spec.unit.counts)
+            return Estimates([], np.zeros(0), np.zeros(0), np.zeros(0), confidence, self.guarantee.counts)
         return self._series().curve(key, window=window, confidence=confidence, together=together)
 
     def plot(self, key: Any, *, window: int | None = None, together: bool = False) -> Figure:

@@ -18,6 +18,7 @@ from dpsketch.sketches.continual.portions import Layout
 from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, stored_adapter, stored_law, stored_receipt
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.continual.visits import Visits
+from dpsketch.sketches.documents import prepaid_header, read_prepaid
 from dpsketch.sketches.partials import Partial
 
 __all__ = ["StoredStream"]
@@ -69,6 +70,7 @@ class StoredStream(Partial):
             **today,
             "skipped": self._skipped + self._today.skipped_nulls,
             **self._calendar.to_json(),
+            **prepaid_header(self._prepaid),
         }
         if self.spec.unit.level == "user":
             header |= {"limits": list(self._calendar.limits), "dropped": self._dropped}
@@ -120,6 +122,7 @@ class StoredStream(Partial):
         permit = Permit.restored(adapter, receipt, stored_law(receipt).drawn_by(published))
         sketch = cls.__new__(cls)
         sketch._start(adapter, calendar, adapter.stream(permit))
+        sketch._prepaid = read_prepaid(document, receipt.charge)
         sketch._skipped = int(header["skipped"])
         sketch._read_today(document)
         sketch._stream.restore(document, published)

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.bounding.groups import refuse_shared_patterns
+from dpsketch.bounding import UserColumn, read_users
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import key_type_of, to_arrow
+from dpsketch.hashing import key_type_of
 from dpsketch.noise import random_id
 from dpsketch.sketches.continual.designs import LONGEST
 from dpsketch.sketches.documents import integer_array
@@ -51,19 +51,18 @@ class Visits:
     def __repr__(self) -> str:
         return "<Visits; sensitive, content not shown>"
 
-    def allowed(self, users: Any, day: int) -> tuple[pa.Array, list[bytes], int]:
+    def allowed(self, users: Any, day: int) -> tuple[UserColumn, list[bytes], int]:
         """Return the users column without those who may not be counted today, who may, and how many records go.
 
         Those who were counted today already stay: that they come in one update is checked where they are counted.
         """
-        column = to_arrow(users)
-        refuse_shared_patterns(users, column)  # what is counted is given the column, which no longer tells
-        column = column.combine_chunks()
+        read = read_users(users)
+        column = read.column.combine_chunks()
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         kind = key_type_of(column.type)
         if kind is None:  # nobody
-            return column, [], 0
+            return read, [], 0
         if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
             column = column.cast(pa.large_binary())
         encoded = (column.cast(pa.large_binary()) if kind == "text" else column).dictionary_encode()
@@ -73,7 +72,8 @@ class Visits:
         dropped = np.zeros(len(codes), dtype=bool)
         dropped[codes >= 0] = ~welcome[codes[codes >= 0]]
         kept = [digest for digest, may in zip(digests, welcome.tolist(), strict=True) if may]
-        return pa.compute.if_else(pa.array(~dropped), column, None), kept, int(dropped.sum())
+        left = pa.chunked_array([pa.compute.if_else(pa.array(~dropped), column, None)])
+        return UserColumn(left, read.user_type), kept, int(dropped.sum())
 
     def note(self, digests: list[bytes], day: int) -> dict[bytes, tuple[int, int]]:
         """Remember that these users were counted on a day; return what was known of those whose entry changed."""
@@ -98,7 +98,8 @@ class Visits:
         return days == 0 or last == day or (days < self._days and day - last >= self._apart)
 
     def _digest(self, user: Any) -> bytes:
-        value = user if isinstance(user, bytes) else (int(user) & (2**64 - 1)).to_bytes(8, "little")
+        # The signed value, which takes nine bytes: −1 and 2⁶⁴ − 1 are two users of one 64-bit pattern.
+        value = user if isinstance(user, bytes) else int(user).to_bytes(9, "little", signed=True)
         return hashlib.blake2b(value, digest_size=_DIGEST, key=self._key).digest()
 
     def arrays(self) -> dict[str, files.Array]:

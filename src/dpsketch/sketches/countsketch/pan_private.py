@@ -30,7 +30,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
-from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.documents import integer_array, prepaid_header, read_prepaid
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import fingerprint_of
@@ -139,13 +139,11 @@ class PanPrivateCountSketch(Partial):
                 "a pan-private sketch protects records: hiding a user would need state kept for each user, which a "
                 "seizure would show."
             )
-        budget = Budget(epsilon, delta, rho)
+        budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
         (plain,) = spec.laws(budget)
-        law, note = (
-            SeizableCounts(plain.table, plain.neighbours, plain.noise),
-            f"pan-private counts {fingerprint_of(spec)}",
-        )
-        self._permit = Permit.pay(spec, (law,), budget, self._account(ledger, dataset, part), note=note)
+        law = SeizableCounts(plain.table, plain.neighbours, plain.noise)
+        self._permit = Permit.pay(spec, (law,), budget, account, note=f"pan-private counts {fingerprint_of(spec)}")
+        self._prepaid = account.prepaid(self._permit.charge)
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
         self._table: npt.NDArray[np.int64] | None = self._drawn(_STATE, np.zeros((spec.rows, spec.width), np.int64))
@@ -170,19 +168,29 @@ class PanPrivateCountSketch(Partial):
         self._begin_change()
         kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
 
-    def merge(self, other: CountSketch) -> None:
+    def merge(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:
         """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.
 
         That sketch is exact while it exists: let it go at once, as one lets go of the records themselves. The state
         keeps its random ids, so as to refuse it if it came again; whoever seizes the state can count them.
+
+        Parameters
+        ----------
+        other : CountSketch
+            The sketch. Where this state was charged as a part, the ledger records it as of that part.
+        ledger : Ledger or URL, optional
+            The ledger that was charged. Needed where the state was charged as a part and read from a file.
         """
+        self._use_ledger(ledger)
         self._merge(other, remembered=True)
 
-    def merge_fresh(self, other: CountSketch) -> None:
+    def merge_fresh(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:
         """Merge a sketch that was filled for this call and ends with it, so that nobody can bring it again.
 
-        The state does not keep its ids, and does not grow with the number of merges.
+        The state does not keep its ids, and does not grow with the number of merges. ``ledger`` is as for
+        :meth:`merge`.
         """
+        self._use_ledger(ledger)
         self._merge(other, remembered=False)
         other._begin_change()  # never lifted: it refuses everything from here on
 
@@ -190,8 +198,9 @@ class PanPrivateCountSketch(Partial):
         table = self._open()
         if not isinstance(other, CountSketch):
             raise SpecMismatch(f"cannot merge a PanPrivateCountSketch with a {type(other).__name__}.")
-        self._refuse_overlap(other)
+        other._refuse_broken()
         spec = other.check_addable(table, self._spec)
+        self._accept_partial(other)
         self._begin_change()
         if remembered:
             self._partials |= other.partial_ids
@@ -216,7 +225,7 @@ class PanPrivateCountSketch(Partial):
 
     def _to_document(self) -> files.Document:
         receipt = receipt_to_json(self._permit.receipt(caveat=_CAVEAT))
-        header = {"spec": self._spec.to_json(), "receipt": receipt}
+        header = {"spec": self._spec.to_json(), "receipt": receipt, **prepaid_header(self._prepaid)}
         return files.Document(KIND, True, header, {"table": self._open()})
 
     @classmethod
@@ -230,6 +239,7 @@ class PanPrivateCountSketch(Partial):
             sketch._permit = Permit.restored(spec, receipt, [(COUNTERS, _STATE, None)])
         except ReleaseRefused:
             raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.") from None
+        sketch._prepaid = read_prepaid(document, receipt.charge)
         sketch._spec = spec
         sketch._row_keys = row_keys(spec.seed, spec.rows)
         sketch._table = integer_array(document, "table", (spec.rows, spec.width))

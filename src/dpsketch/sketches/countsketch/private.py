@@ -223,7 +223,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         location = self._location(estimator)
         values = self._values(prints, location)
         half = self._half_width(location, confidence)
-        return Estimates(asked, values, values - half, values + half, confidence, self.spec.unit.counts)
+        return Estimates(asked, values, values - half, values + half, confidence, self.counts)
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
         """Return the ``n`` candidates with the largest estimates, largest first.
@@ -244,7 +244,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         half = self._half_width(location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))
         chosen = values[order]
         return Estimates(
-            [asked[first[i]] for i in order], chosen, chosen - half, chosen + half, confidence, self.spec.unit.counts
+            [asked[first[i]] for i in order], chosen, chosen - half, chosen + half, confidence, self.counts
         )
 
     def decode(
@@ -293,7 +293,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         # A posterior mean may lie outside: of a reading far below zero it is nearly zero.
         low, high = np.minimum(shown, decoded.values - half), np.maximum(shown, decoded.values + half)
         values, low, high = (self.step * side[places] for side in (shown, low, high))
-        return Estimates(asked, values, low, high, confidence, self.spec.unit.counts)
+        return Estimates(asked, values, low, high, confidence, self.counts)
 
     def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
         """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1).
@@ -337,7 +337,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest of the candidates with their intervals or, without candidates, the counters."""
         shape = f"{self.spec.rows}×{self.spec.width}"
-        words = f"{shape} CountSketch, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
+        words = self.title(f"{shape} CountSketch")
         if candidates is None:
             return plots.counters(self.table * self.step, self.noise_scale, words)
         return plots.bars(self.top(n, candidates=candidates), words)

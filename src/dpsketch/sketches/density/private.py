@@ -142,7 +142,7 @@ class PrivateDensity(DrawnRelease):
             values, low, high = self._summed(batch, confidence, estimator)
         else:
             values, low, high = self._averaged(batch, confidence, estimator)
-        return Estimates(_asked(points, batch), values, low, high, confidence, self.spec.unit.counts)
+        return Estimates(_asked(points, batch), values, low, high, confidence, self.counts)
 
     def _averaged(
         self, batch: VectorBatch | SetBatch, confidence: float, estimator: DensityEstimator
@@ -219,7 +219,7 @@ class PrivateDensity(DrawnRelease):
         values = sums.value / number
         low = values - np.hypot(sums.value - sums.low, values * error) / number
         high = values + np.hypot(sums.high - sums.value, values * error) / number
-        return Estimates(sums.key, values, low, high, sums.confidence, self.spec.unit.counts)
+        return Estimates(sums.key, values, low, high, sums.confidence, self.counts)
 
     def anomaly_score(self, points: Any) -> Floats:
         """Return how unlike the records each point is, one minus its density: near 1 far from all, less in a crowd."""
@@ -238,7 +238,7 @@ class PrivateDensity(DrawnRelease):
         confidence = probability("confidence", confidence)
         half = noise_quantile(self._number_noise(), confidence)
         value = np.array([self._number()[0]])
-        return Estimates(["records"], value, value - half, value + half, confidence, self.spec.unit.counts)
+        return Estimates(["records"], value, value - half, value + half, confidence, self.counts)
 
     def curve(self, bounds: tuple[float, float] | None = None, *, size: int = 200, confidence: float = 0.95) -> Curve:
         """Return the density at ``size`` places along one coordinate, for a picture.
@@ -287,7 +287,7 @@ class PrivateDensity(DrawnRelease):
 
     def plot(self) -> Figure:
         """Draw the density: of one column as a curve, of two as a map."""
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        words = self.title()
         match self.spec.dim:
             case 1:
                 curve = self.curve()

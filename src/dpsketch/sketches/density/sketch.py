@@ -256,7 +256,7 @@ def bounded_points(
     """
     if users is None:
         raise InvalidInput("this sketch protects users: say users= as well, whose each record is.")
-    bounded = bound(users, keys, 1, max_keys=unit.max_keys, max_units=1, seed=seed, user_type=counted.user_type)
+    bounded = bound(users, keys, 1, max_keys=unit.max_keys, max_units=1, seed=seed)
     rows = bounded.rows if keys.kept is None else (np.cumsum(keys.kept) - 1)[bounded.rows]
     cut = cut_of_users(WeightGrid(1, 1), bounded, None).keys_alone
     return rows.astype(np.intp), bounded.skipped, counted.extended(bounded, disjoint_users=disjoint_users), cut

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.arrays import Words
-from dpsketch.bounding import CountedUsers, Cut
+from dpsketch.bounding import Cut, read_users
 from dpsketch.core.account import Account
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
@@ -143,13 +143,12 @@ class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCo
         batch = fingerprint(keys, self._key_type)
         counted, skipped = self._counted, batch.skipped
         if self._protects_users(users, disjoint_users):
-            owners = fingerprint(users, counted.user_type)
             n = len(batch.fingerprints) + batch.skipped
-            if len(owners.fingerprints) + owners.skipped != n:
-                raise InvalidInput("users must have one entry a key; this column has another length.")
+            read = read_users(users, n)
+            owners = fingerprint(read.column)
             pairs = np.stack([_spread(each.fingerprints, each.kept) for each in (owners, batch)], axis=1)
             rows = pairs[_all(owners.kept, n) & _all(batch.kept, n)]
-            counted, skipped = CountedUsers(user_type=counted.user_type or owners.key_type), n - len(rows)
+            counted, skipped = counted.typed(read.user_type), n - len(rows)
         else:
             rows = batch.fingerprints[:, None]
         self._begin_change()

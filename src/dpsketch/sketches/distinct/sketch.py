@@ -106,10 +106,7 @@ class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
         if not self._protects_users(users, disjoint_users):
             prints, skipped, counted, cut = batch.fingerprints, batch.skipped, self._counted, Cut()
         else:
-            unit, user_type = self._spec.unit, self._counted.user_type
-            bounded = bound(
-                users, batch, 1, max_keys=unit.max_keys, max_units=1, seed=self._spec.seed, user_type=user_type
-            )
+            bounded = bound(users, batch, 1, max_keys=self._spec.unit.max_keys, max_units=1, seed=self._spec.seed)
             counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
             prints, skipped = bounded.fingerprints, bounded.skipped
             cut = cut_of_users(self._spec.weight_grid, bounded, None).keys_alone

@@ -152,7 +152,7 @@ class PrivateHeavyHitters(KeyedRelease, SketchRelease):
         listed = listed[[key is not None for key in named]][:limit] if named else listed
         values, half = grid * found.values[listed], grid * half[listed]
         note = "" if keys else self._why_none(threshold, confidence)
-        return Estimates(keys, values, values - half, values + half, confidence, self.spec.unit.counts, note)
+        return Estimates(keys, values, values - half, values + half, confidence, self.counts, note)
 
     def _why_none(self, threshold: float | None, confidence: float) -> str:
         """Say why no key was listed."""
@@ -178,7 +178,7 @@ class PrivateHeavyHitters(KeyedRelease, SketchRelease):
             listed.low[:stop],
             listed.high[:stop],
             confidence,
-            self.spec.unit.counts,
+            self.counts,
         )
 
     def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "robust") -> Estimates:
@@ -196,16 +196,16 @@ class PrivateHeavyHitters(KeyedRelease, SketchRelease):
         confidence = probability("confidence", confidence)
         value = self.spec.grid * float(self.total[0])
         half = self.spec.grid * _noise_quantile(self.noise.total, confidence)
-        return Estimate(value, value - half, value + half, confidence)
+        return Estimate(value, value - half, value + half, confidence, self.counts)
 
     def too_long(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate the weight of the records whose text key was longer than ``key_bytes``; such keys are not found."""
         confidence = probability("confidence", confidence)
         if self.spec.key_type == "int":
-            return Estimate(0.0, 0.0, 0.0, confidence)
+            return Estimate(0.0, 0.0, 0.0, confidence, self.counts)
         value = self.spec.grid * float(self.dense[-1])
         half = self.spec.grid * _noise_quantile(self.noise.dense, confidence)
-        return Estimate(value, value - half, value + half, confidence)
+        return Estimate(value, value - half, value + half, confidence, self.counts)
 
     def everything_else(self, listed: Estimates | Any = None, *, confidence: float = 0.95) -> Estimate:
         """Estimate the total weight of all keys that are not in a list.
@@ -240,12 +240,11 @@ class PrivateHeavyHitters(KeyedRelease, SketchRelease):
         half = normal * wider * math.sqrt(variance)
         grid = self.spec.grid
         low = value - half - decoded.unseen  # what listed keys with opposite signs both have is in no cell
-        return Estimate(grid * value, grid * low, grid * (value + half + picked), confidence)
+        return Estimate(grid * value, grid * low, grid * (value + half + picked), confidence, self.counts)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` most frequent keys with their intervals."""
-        words = f"{n} most frequent keys, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
-        return plots.bars(self.top(n, candidates=candidates), words)
+        return plots.bars(self.top(n, candidates=candidates), self.title(f"{n} most frequent keys"))
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
         """Draw the release, or the ``n`` largest of the candidates."""

@@ -35,7 +35,7 @@ class Found(NamedTuple):
     listed : numpy.ndarray of int64
         The noisy counts of the public list, in its order.
     others : int or None
-        The noisy count of all other keys, where it is a part of this.
+        The noisy count of all other keys, or of all keys where the mechanism has a total; None where neither is drawn.
     """
 
     places: Integers
@@ -65,18 +65,26 @@ class Entries:
     words: str
     costs: tuple[Cost, ...]
 
-    def draw(self, content: Content, listed: Integers, choose: Callable[[Integers, int], Self] | None = None) -> Found:
+    def draw(
+        self,
+        content: Content,
+        listed: Integers,
+        choose: Callable[[Integers, int], Self] | None = None,
+        add_noise_to_total: Callable[[int], int] | None = None,
+    ) -> Found:
         """Return what may be published of the content; ``listed`` are the places of a public list's keys, −1 for none.
 
         A key that nobody has is not found, whatever its noise: only those of the list are published at zero. Where a
         bound is chosen, ``choose`` returns the law of the counts once it is known which keys are counted, and how many.
+        Where a total is published, ``add_noise_to_total`` draws it from the exact total of the counts drawn here: total
+        and named counts must bound each user by the same choice of keys, or their difference is not the other keys.
         """
         known = np.unique(listed[listed >= 0])
         match self.finding:
             case None:
                 found = _NOTHING
             case Threshold() as threshold:
-                return self._one_stage(content, listed, known, threshold)
+                return self._one_stage(content, listed, known, threshold, add_noise_to_total)
             case WeightedRounds() as rounds:
                 found = _in_rounds(content, known, rounds)
             case never:
@@ -97,10 +105,18 @@ class Entries:
             others = rest + int(self.others.sample(1)[0])
         return Found(found, values, self._listed(asked, sums, listed), others)
 
-    def _one_stage(self, content: Content, listed: Integers, known: Integers, threshold: Threshold) -> Found:
-        found, values = [_NOTHING], [_NOTHING]
+    def _one_stage(
+        self,
+        content: Content,
+        listed: Integers,
+        known: Integers,
+        threshold: Threshold,
+        add_noise_to_total: Callable[[int], int] | None,
+    ) -> Found:
+        found, values, total = [_NOTHING], [_NOTHING], 0
         sums = np.zeros(len(known), np.int64)
         for block in content.counts(self.counted):
+            total += int(block.sums.sum())
             on_list = np.isin(block.places, known, assume_unique=True)
             sums[np.searchsorted(known, block.places[on_list])] = block.sums[on_list]
             there = block.places[~on_list]
@@ -110,7 +126,8 @@ class Entries:
             values.append(noisy[passed])
         if self.noise is None:
             return Found(np.concatenate(found), _NOTHING, _NOTHING, None)
-        return Found(np.concatenate(found), np.concatenate(values), self._listed(known, sums, listed), None)
+        noisy_total = None if add_noise_to_total is None else add_noise_to_total(total)
+        return Found(np.concatenate(found), np.concatenate(values), self._listed(known, sums, listed), noisy_total)
 
     def _listed(self, asked: Integers, sums: Integers, listed: Integers) -> Integers:
         """Return the noisy counts of a public list; keys that nobody has count 0, and get noise as all others."""

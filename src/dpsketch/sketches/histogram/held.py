@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.arrays import Integers
-from dpsketch.errors import FileRefused, SpecMismatch
+from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.histogram.content import Content, Pairs, Records
 from dpsketch.sketches.histogram.keytable import KeyTable
@@ -93,8 +93,6 @@ class Held:
 
     def check_absorb(self, other: Held) -> None:
         """Refuse what cannot be added to this."""
-        if None is not self.users.key_type != other.users.key_type is not None:
-            raise SpecMismatch("cannot merge: the users of one are integers and those of the other text. Convert them.")
         check_room(len(self.users) + len(other.users), len(self.keys) + len(other.keys))
 
     def absorb(self, other: Held) -> None:

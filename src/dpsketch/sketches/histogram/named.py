@@ -131,8 +131,7 @@ class NamedCounts(KeyedRelease, DrawnRelease):
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest keys with intervals."""
-        words = f"histogram, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
-        return plots.bars(self.top(n, candidates=candidates), words)
+        return plots.bars(self.top(n, candidates=candidates), self.title("histogram"))
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
         """Draw the ``n`` largest keys, or those of the candidates."""

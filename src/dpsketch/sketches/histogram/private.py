@@ -74,13 +74,12 @@ class PrivateHistogram(NamedCounts):
         listed: list[Any],
         names: list[Any],
         found: Found,
-        rest: int | None,
         guarantee: Guarantee,
         charge: Charge | None,
     ) -> Self:
         """Return the release of what was drawn; ``names`` are those of the places that were found, in their order."""
         values = np.concatenate([found.listed, found.values])
-        return cls(spec, mechanism, listed, names, values, rest, guarantee=guarantee, charge=charge)
+        return cls(spec, mechanism, listed, names, values, found.others, guarantee=guarantee, charge=charge)
 
     def __repr__(self) -> str:
         return f"<PrivateHistogram of {len(self.keys):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
@@ -104,12 +103,12 @@ class PrivateHistogram(NamedCounts):
     def counts(self) -> str:
         """What an estimate counts."""
         unit, m = self.spec.unit, self.mechanism.counted
+        keys = "1 published key" if m == 1 else f"{m} published keys"
         if (cut := self.cut) is not None:
-            keys = "1 published key" if m == 1 else f"{m} published keys"
-            return f"users, with at most {keys} counted each (weight at most {unit.max_weight:g} on each); {cut.words}"
+            return f"{unit.users_counted(keys=keys)}; {cut.words}"
         if unit.level == "record" or m == unit.max_keys:
-            return unit.counts
-        return f"users, with at most {m} published keys counted each (weight at most {unit.max_weight:g} on each)"
+            return self.guarantee.counts
+        return unit.users_counted(keys=keys)
 
     @property
     def cut(self) -> ShareCut | None:
@@ -182,7 +181,7 @@ class PrivateHistogram(NamedCounts):
         found = self._estimate(named, named - added - reach, named + reach, confidence)
         grid = self.spec.grid
         expected = None if posterior is None else min(max(grid * posterior, found.low), found.high)
-        return Sum(found.value, found.low, found.high, confidence, expected)
+        return Sum(found.value, found.low, found.high, confidence, self.counts, expected)
 
     def _summed(self, places: Integers, confidence: float) -> tuple[float, float | None, float]:
         """Return the sum of noisy counts, that of posterior means, and the most that a threshold added to the first."""
@@ -200,7 +199,7 @@ class PrivateHistogram(NamedCounts):
     def _estimate(self, value: float, low: float, high: float, confidence: float) -> Estimate:
         """Return a number of units as an estimate; no count is below 0."""
         value, low, high = (self.spec.grid * max(0.0, each) for each in (value, low, high))
-        return Estimate(value, low, high, confidence)
+        return Estimate(value, low, high, confidence, self.counts)
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from dpsketch import files
 from dpsketch.arrays import Integers
-from dpsketch.bounding import Cut, cut_of_records
+from dpsketch.bounding import Cut, cut_of_records, read_users
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
+from dpsketch.hashing import KeyType, typed_column
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Unit
 from dpsketch.sketches.base import Accumulator
@@ -180,11 +180,8 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
 
     def _add_users(self, column: pa.ChunkedArray, users: Any, weights: Any) -> None:
         n, grid = len(column), self._spec.weight_grid
-        owners, _, _ = typed_column(users, self._held.users.key_type)
-        if len(owners) != n:
-            raise InvalidInput("users must have one entry a key; this column has another length.")
-        if owners.type == TEXT_FINGERPRINTS:
-            raise InvalidInput("a histogram tells users apart exactly, and these are fingerprints: give the users.")
+        read = read_users(users, n)
+        owners, counted = read.column, self._counted.typed(read.user_type)
         units = np.full(n, grid.one, np.int64) if weights is None else grid.units(weights, n)
         mass = checked_total(self._mass, units, 1, n)
         check_room(len(self._held.users) + n, len(self._held.keys) + n)
@@ -198,6 +195,7 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         if len(there) < n:
             column, owners, units = taken(column, there), taken(owners, there), units[there]
         self._begin_change()
+        self._counted = counted
         self._mass = mass
         for part in self._parts(len(units)):
             self._held.add_pairs(_part(owners, part), _part(column, part), units[part])
@@ -306,14 +304,13 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
             places = opened.places(spelled) if of_ours else np.full(len(listed), -1, np.int64)
             choosing = Choosing(permit, mechanism, opened.content)
             choose = None if mechanism.bound is None else choosing.choose
-            found: Found = permit.draw(ENTRIES, opened.content, places, choose)
-            rest = found.others
-            if mechanism.total is not None:
-                total = sum(int(block.sums.sum()) for block in opened.content.counts(spec.unit.max_keys))
-                rest = int(permit.add_noise(np.array([total], np.int64), TOTAL)[0])
+            found: Found = permit.draw(
+                ENTRIES, opened.content, places, choose,
+                None if mechanism.total is None else lambda total: int(permit.add_noise(np.array([total]), TOTAL)[0]),
+            )  # fmt: skip
             stated = permit.guarantee()
             names = named(opened.names(found.places), spec)
-        return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, rest, stated, permit.charge)
+        return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, stated, permit.charge)
 
     def _listed(self, keys: Any) -> tuple[list[Any], list[Any], bool]:
         """Return the keys of a public list, each once; these as they are counted; and whether that is what came.

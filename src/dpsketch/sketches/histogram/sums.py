@@ -44,9 +44,9 @@ class Sum(Estimate):
     and is closer to the truth than ``value`` where a power law holds; see the page on histograms for how much.
     """
 
-    posterior: float | None
+    posterior: float | None = None
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float | None]:
         """Return the sum as JSON-ready values; ``posterior`` where there is one."""
         found = Estimate(self.value, self.low, self.high, self.confidence).to_json()
         return found if self.posterior is None else {**found, "posterior": self.posterior}

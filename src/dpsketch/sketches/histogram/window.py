@@ -97,7 +97,7 @@ class PrivateDailyHistogram(NamedCounts):
         if not self.signed:
             low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
         grid = self.spec.grid
-        return Estimates(asked, grid * value, grid * low, grid * high, confidence, self.spec.unit.counts)
+        return Estimates(asked, grid * value, grid * low, grid * high, confidence, self.counts)
 
     def _half_width(self, tail: float) -> float:
         law = self.stretch.law

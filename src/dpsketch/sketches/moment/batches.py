@@ -65,7 +65,6 @@ def of_users(
         max_keys=spec.unit.max_keys,
         max_units=spec.weight_grid.max_units,
         seed=spec.seed,
-        user_type=counted.user_type,
     )
     counted = counted.extended(bounded, disjoint_users=disjoint_users)
     summed = _summed(spec, bounded.fingerprints, bounded.units)

@@ -56,8 +56,8 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
 
         Computational, because the variates come from a cipher; for one release, because a second under the same secret
         would be correlated with it. A ledger pays for one release of a secret, whoever holds copies of the sketch and
-        whichever dataset they are charged to. Without a ledger, or with another, nothing can know of a release that a
-        copy had in another process: keep no copies.
+        whichever dataset they are charged to. A copy in a forked child refuses to be released. Without a ledger, or
+        with another, nothing can know of the release of a copied file: keep no copies.
 
         Accuracy
         --------

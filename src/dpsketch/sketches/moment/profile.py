@@ -117,7 +117,7 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
             raise SpecMismatch("cannot merge: the two do not hold the same exponents in the same order.")
         pairs = list(zip(self._sketches, other._sketches, strict=True))
         agreed = [ours._check_absorb(theirs, disjoint_users) for ours, theirs in pairs]
-        self._refuse_overlap(other)
+        self._accept_partial(other)
         self._begin_change()
         self._partials |= other._partials
         for (ours, theirs), (spec, counted) in zip(pairs, agreed, strict=True):
@@ -210,7 +210,7 @@ class PrivateMomentProfile(DrawnRelease):
         ends = [moment.interval(confidence) for moment in self.moments]
         low, high = (np.array(side) for side in zip(*ends, strict=True))
         values = np.array([moment.value for moment in self.moments])
-        return Estimates([moment.p for moment in self.moments], values, low, high, confidence)
+        return Estimates([moment.p for moment in self.moments], values, low, high, confidence, self.counts)
 
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
@@ -225,7 +225,7 @@ class PrivateMomentProfile(DrawnRelease):
         found = self.curve()
         order = np.argsort(found.key)
         p = np.asarray(found.key, dtype=np.float64)[order]
-        words = f"ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}"
+        words = self.title()
         return plots.curve(p, found.value[order], found.low[order], found.high[order], "p", "F_p", words, log=True)
 
     def public_spec(self) -> dict[str, Any]:

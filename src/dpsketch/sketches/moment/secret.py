@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.chacha import LANES, chacha20_blocks
 from dpsketch._compiled.moment import project
-from dpsketch.errors import FileRefused, ReleaseRefused, SensitiveData
+from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import noise_is_for_tests, random_words
+from dpsketch.processes import OneProcess
 
 __all__ = ["Secret"]
 
@@ -18,7 +19,7 @@ __all__ = ["Secret"]
 _CHECK_DOMAIN = 1
 
 
-class Secret:
+class Secret(OneProcess):
     """A 256-bit key of ChaCha20.
 
     Never printed, pickled or written by itself. :meth:`destroy` overwrites it; copies that the interpreter made on the
@@ -49,9 +50,6 @@ class Secret:
     def __repr__(self) -> str:
         return "<Secret, destroyed>" if self._words is None else "<Secret>"
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise SensitiveData("a moment sketch's secret cannot be pickled or copied.")
-
     def reveal_for_sensitive_file(self) -> npt.NDArray[np.uint32]:
         """Return a copy of the key, for a file inside the trust boundary."""
         return self._key().copy()
@@ -80,6 +78,7 @@ class Secret:
             self._words = None
 
     def _key(self) -> npt.NDArray[np.uint32]:
+        self._refuse_copy()
         if self._words is None:
             raise ReleaseRefused("this sketch's secret has been destroyed. Start a new sketch.")
         return self._words

@@ -196,7 +196,7 @@ class MomentSketch(EndingSketch["PrivateMoment"]):
         if spec.unit.level == "record" and disjoint_users:
             raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
         counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        self._refuse_overlap(other)
+        self._accept_partial(other)
         return spec, counted
 
     def _absorb(self, other: MomentSketch, spec: MomentSpec, counted: CountedUsers) -> None:

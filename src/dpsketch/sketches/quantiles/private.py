@@ -122,8 +122,7 @@ class PrivateQuantiles(DrawnRelease):
         axes.set_xlim(0, 1)
         axes.set_xlabel("share of the records")
         axes.set_ylabel("value that they lie at or below")
-        promise = self.guarantee
-        axes.set_title(f"quantiles, ε = {promise.epsilon:g}, δ = {promise.delta:g}", fontsize=9, loc="left", wrap=True)
+        axes.set_title(self.title("quantiles"), fontsize=9, loc="left", wrap=True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         return figure
@@ -136,7 +135,7 @@ class PrivateQuantiles(DrawnRelease):
         found = self.quantiles(shares, confidence=confidence)
         names = [str(one) for one in asked] or [_percent(share) for share in shares]
         rows = np.array([[one.value, one.low, one.high] for one in found], dtype=np.float64)
-        return Estimates(names, rows[:, 0], rows[:, 1], rows[:, 2], confidence)
+        return Estimates(names, rows[:, 0], rows[:, 1], rows[:, 2], confidence, self.counts)
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""

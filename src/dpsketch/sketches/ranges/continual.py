@@ -47,7 +47,7 @@ class DailyRanges(Adapter):
             return release.ranges([low], [high], confidence=confidence)
         found = release.quantile(asked, confidence=confidence)
         value, low, high = (np.array([float(each)]) for each in (found.value, found.low, found.high))
-        return Estimates([asked], value, low, high, confidence)
+        return Estimates([asked], value, low, high, confidence, release.counts)
 
     def question_words(self, asked: Any) -> str:
         """Return a question in words, for a picture."""

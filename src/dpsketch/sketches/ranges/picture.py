@@ -32,10 +32,7 @@ def cumulative(release: PrivateRanges, points: int, confidence: float) -> Figure
     axes.set_xlabel("value")
     axes.set_ylabel("records")
     axes.legend(frameon=False, loc="upper left")
-    guarantee = release.guarantee
-    axes.set_title(
-        f"cumulative counts, ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}", fontsize=9, loc="left", wrap=True
-    )
+    axes.set_title(release.title("cumulative counts"), fontsize=9, loc="left", wrap=True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return figure

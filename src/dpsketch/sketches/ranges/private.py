@@ -145,7 +145,7 @@ class PrivateRanges(SketchRelease):
         values, errors = self._combined(path_low, path_high, weights, reach)
         half = reach * errors
         keys = list(zip(key_list(lows), key_list(highs), strict=True))
-        return Estimates(keys, values, values - half, values + half, confidence, self.spec.unit.counts)
+        return Estimates(keys, values, values - half, values + half, confidence, self.counts)
 
     def rank(self, value: int, *, confidence: float = 0.95) -> Estimate:
         """Estimate how many records have at most this value."""
@@ -155,7 +155,7 @@ class PrivateRanges(SketchRelease):
         """Estimate how many records have at most each of these values."""
         asked = key_list(values)
         found = self.ranges([self.spec.start] * len(asked), asked, confidence=confidence)
-        return Estimates(asked, found.value, found.low, found.high, found.confidence, self.spec.unit.counts)
+        return Estimates(asked, found.value, found.low, found.high, found.confidence, self.counts)
 
     def total(self, *, confidence: float = 0.95) -> Estimate:
         """Estimate how many records there are."""
@@ -240,7 +240,7 @@ class PrivateRanges(SketchRelease):
             else:
                 quantile = next(quantiles)
                 found[row] = quantile.value, quantile.low, quantile.high
-        return Estimates(written, found[:, 0], found[:, 1], found[:, 2], confidence)
+        return Estimates(written, found[:, 0], found[:, 1], found[:, 2], confidence, self.counts)
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
@@ -259,7 +259,7 @@ def level_keys(spec: RangeSketchSpec) -> npt.NDArray[np.uint64]:
 
 
 def _first(found: Estimates) -> Estimate:
-    return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]), found.confidence)
+    return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]), found.confidence, found.counts)
 
 
 def _share(share: Any) -> float:

@@ -152,7 +152,7 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest candidates with intervals or, without candidates, how many keys are how large."""
-        words = f"sparse histogram, ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
+        words = self.title("sparse histogram")
         if candidates is not None:
             return plots.bars(self.top(n, candidates=candidates), words)
         from dpsketch.sketches.sparse.picture import sizes
@@ -220,7 +220,7 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
     ) -> Estimates:
         read = self._reader.read(self.table, self.kept, positions, estimator, tail, listed=listed)
         value, low, high = (self.spec.grid * part for part in read)
-        return Estimates(asked, value, low, high, confidence, self.spec.unit.counts)
+        return Estimates(asked, value, low, high, confidence, self.counts)
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""

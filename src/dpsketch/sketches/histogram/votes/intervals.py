@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.noise import DiscreteLaplace
-from dpsketch.sketches.histogram.intervals import either_side, highest, lowest
+from dpsketch.sketches.histogram.intervals import either_side, highest, least_listed, log_reaching, lowest
+from dpsketch.truncated import Law
 
-__all__ = ["between_loads", "log_difference_reaching"]
+__all__ = ["above_majority", "between_loads", "log_difference_reaching"]
 
 
 def between_loads(
@@ -40,6 +41,31 @@ def between_loads(
     """
     low = lowest(upper - lower, partial(log_difference_reaching, law), cutoff, tail)
     return low, highest(upper, law, cutoff + lower, tail)
+
+
+def above_majority(majority: Integers, law: Law, cutoff: int, tail: float) -> tuple[Integers, Floats]:
+    """Return a one-sided interval for each key's true count, from the noisy c of its bucket, given that it was listed.
+
+    Parameters
+    ----------
+    majority : array of int
+        Noisy c, all at least ``cutoff``.
+    law : Law
+        The noise of c.
+    cutoff : int
+        The least noisy c that is listed.
+    tail : float
+        How often the lower limit may miss.
+
+    Accuracy
+    --------
+    The true count f lies in its interval with probability at least 1 − tail, given that the key is listed. The lower
+    limit exceeds c with probability at most ``tail`` (:func:`~dpsketch.sketches.histogram.intervals.lowest`), and
+    c ≤ f. There is no upper limit: f may be as large as c + l, where l counts the pairs of the bucket, and a release of
+    majorities alone depends on l in no way. Two streams with one c and any two l give the same release.
+    """
+    low = lowest(majority, partial(log_reaching, law), cutoff, tail, least_listed(law, cutoff))
+    return low, np.full(len(majority), np.inf)
 
 
 def log_difference_reaching(law: DiscreteLaplace, values: npt.ArrayLike) -> Floats:

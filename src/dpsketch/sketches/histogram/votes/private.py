@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files
-from dpsketch.arrays import Integers
+from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
-from dpsketch.sketches.histogram.intervals import selective
 from dpsketch.sketches.histogram.named import NamedCounts, name_of, name_order, places_of, read_names, stored_names
-from dpsketch.sketches.histogram.votes.intervals import between_loads
+from dpsketch.sketches.histogram.votes.intervals import above_majority, between_loads
 from dpsketch.sketches.histogram.votes.mechanism import Elected, VoteRelease
 from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 from dpsketch.sketches.specs import fingerprint_of
@@ -35,9 +34,10 @@ class PrivateVoteHistogram(NamedCounts):
     Every key here won the vote of its bucket. With f for the key's true count, c for the votes it won by and u for half
     of c and of the bucket's load together, c ≤ f ≤ u always, and f = u for a key that held its bucket throughout.
 
-    *Accuracy.* Where both loads were published, a value is the noisy u, and its interval covers f. Where majorities
-    alone were (``form`` "truncated" or "gaussian"), value and interval are for c: the key has that many records or
-    more. Intervals hold for keys that were listed because their noise carried them.
+    *Accuracy.* Every interval covers f, also for keys that were listed because their noise carried them. Where both
+    loads were published, a value is the noisy u. Where majorities alone were (``form`` "truncated" or "gaussian"), a
+    value is the noisy c, and its interval has no upper limit: such a release says nothing of how much the bucket's
+    other keys took off.
 
     Attributes
     ----------
@@ -95,9 +95,10 @@ class PrivateVoteHistogram(NamedCounts):
     @property
     def counts(self) -> str:
         """What an estimate counts."""
+        counted = self.guarantee.counts + (", one in each bucket" if self.spec.unit.level == "user" else "")
         if self.mechanism.has_loads:
-            return f"{self.spec.unit.counts}; the value is an upper bound's estimate"
-        return f"votes: {self.spec.unit.counts}, less those that other keys of a bucket took off"
+            return f"{counted}; the value is an upper bound's estimate"
+        return f"{counted}; the value is a lower bound's estimate, and there is no upper limit"
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
         if np.any(places < 0):
@@ -106,10 +107,11 @@ class PrivateVoteHistogram(NamedCounts):
                 "those of `keys`."
             )
         values, threshold = self.values[places], self.mechanism.threshold
+        high: Integers | Floats
         if isinstance(threshold.law, DiscreteLaplace):
             low, high = between_loads(values, self.pairs[places], threshold.law, threshold.cutoff, tail / 2)
         else:
-            low, high = selective(values, threshold.law, threshold.cutoff, tail / 2)
+            low, high = above_majority(values, threshold.law, threshold.cutoff, tail)
         low = np.maximum(low, 1)
         value, least, most = (each.astype(np.float64) for each in (values, low, np.maximum(high, low)))
         return Estimates(asked, value, least, most, confidence, self.counts)

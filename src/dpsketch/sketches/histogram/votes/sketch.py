@@ -136,8 +136,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         self._note_type(batch.key_type, declared)
 
     def _bounded(self, users: Any, batch: KeyBatch) -> Bounded:
-        unit, seed, user_type = self._spec.unit, self._spec.seed, self._counted.user_type
-        return bound(users, batch, 1, max_keys=unit.max_keys, max_units=1, seed=seed, user_type=user_type)
+        return bound(users, batch, 1, max_keys=self._spec.unit.max_keys, max_units=1, seed=self._spec.seed)
 
     def _note_cut(self, cut: Cut) -> None:
         super()._note_cut(cut.keys_alone)  # each counts once, whatever its weight

@@ -1,0 +1,96 @@
+"""Columns that are not whole numbers, and ids of one person in columns of several types, on the command line."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+import dpsketch as dps
+
+Runner = Callable[..., Any]
+
+PRICES = [1.0, 16.99, 697.0, 3.5]
+BUDGET = ("--epsilon", 9, "--delta", "1e-6", "--no-ledger", "-o", "o.dps")
+
+
+def database(table: pa.Table) -> None:
+    with sqlite3.connect("t.db") as connection:
+        connection.execute("CREATE TABLE t (price DOUBLE)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in table["price"].to_pylist()])
+
+
+SOURCES: dict[str, Callable[[str, pa.Table], Any]] = {
+    "t.parquet": lambda path, table: pa.parquet.write_table(table, path),
+    "t.feather": lambda path, table: pa.feather.write_feather(table, path),
+    "t.csv": lambda path, table: Path(path).write_text(table.to_pandas().to_csv(index=False)),
+    "t.jsonl": lambda path, table: Path(path).write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist())),
+    "sqlite:///t.db?table=t": lambda _, table: database(table),
+}
+
+
+@pytest.mark.parametrize("kind", ["ranges", "heavy", "histogram", "counts"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_column_with_fractions_is_refused_from_every_source(dpsketch: Runner, source: str, kind: str) -> None:
+    SOURCES[source](source, pa.table({"price": PRICES * 500}))
+    shape = {"ranges": ("--bits", 14), "heavy": ("--key-bits", 14)}.get(kind, ("--key-type", "int"))
+    done = dpsketch("run", kind, source, "--key", "price", *shape, *BUDGET)
+    assert done.code == 1
+    assert "whole" in done.err
+    assert "16.99" not in done.err
+    assert not Path("o.dps").exists()
+
+
+@pytest.mark.parametrize("source", ["t.parquet", "t.feather", "t.csv"])
+def test_the_remedy_that_the_message_names_counts_all_prices(dpsketch: Runner, source: str) -> None:
+    """500 records lie between the median and each end of 16.99, and noise has a scale of a few: less than 1e-12."""
+    SOURCES[source](source, pa.table({"price": [*PRICES * 500, *[16.99] * 1000]}))
+    shape = ("--bits", 17, *BUDGET)
+    refused = dpsketch("run", "ranges", source, "--key", "price", *shape)
+    assert "--key 'round(100 * price)'" in " ".join(refused.err.split())
+    assert dpsketch("run", "ranges", source, "--key", "round(100 * price)", *shape).code == 0
+    release: Any = dps.load("o.dps")
+    assert release.quantile(0.5).value == 1699
+    if source != "t.csv":
+        assert "--key 'cast(price as varchar)'" in " ".join(refused.err.split())
+    text = dpsketch("run", "histogram", source, "--key", "cast(price as varchar)", *BUDGET, "--overwrite")
+    assert text.code == 0, text.err
+    assert dps.load("o.dps").estimate(["16.99"]).value[0] > 1400  # type: ignore[union-attr]
+
+
+def test_one_person_in_columns_of_two_types_does_not_count_twice(dpsketch: Runner) -> None:
+    """200 people, of whom each has one record in both files; ids from 2²⁴ on are not exact as single floats."""
+
+    def written(first: int) -> list[str]:
+        people = np.arange(first, first + 200)
+        columns = {
+            "whole.parquet": pa.array(people),
+            "single.parquet": pa.array(people.astype(np.float32)),
+            "decimal.parquet": pa.array([Decimal(int(person)) for person in people], pa.decimal128(12, 2)),
+        }
+        for name, users in columns.items():
+            pa.parquet.write_table(pa.table({"key": [name] * 200, "user": users}), name)
+        return list(columns)
+
+    command = ("--key", "key", "--user", "user", "--max-keys", 1, *BUDGET)
+    whole, single, decimal = written(1)
+    for kind in ("histogram", "counts"):
+        done = dpsketch("run", kind, whole, single, *command, "--overwrite")
+        assert done.code == 0, done.err
+        counted = dps.load("o.dps").estimate([whole, single]).value  # type: ignore[union-attr]
+        assert abs(sum(counted) - 200) < 20
+        assert dpsketch("run", kind, whole, decimal, *command, "--overwrite").code == 1
+    written(2**24 - 50)
+    for kind in ("histogram", "counts"):
+        refused = dpsketch("run", kind, whole, single, *command, "--overwrite")
+        assert refused.code == 1
+        assert "column 'user' holds something that is not a whole 64-bit number" in " ".join(refused.err.split())

@@ -1,0 +1,144 @@
+"""Every kind says what its answers count, next to the numbers: clipped users, and user-days in a sum of days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch.answers import answer, describe, top
+from dpsketch.cli.forms import Forms
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.results import NOISE_ONLY, Estimates
+from dpsketch.sketches.kinds import KINDS
+from sensitive import ROWS, Row
+
+USERS = [row for row in ROWS if row.name.endswith("user")]
+WEIGHED = [row for row in ROWS if row.name.endswith("record")]
+QUESTIONS: dict[str, list[Any]] = {
+    "histogram": ["key 3"], "counts": ["key 3"], "heavy": [3], "sparse": [3],
+    "ranges": ["1:9"], "quantiles": ["50%"], "density": ["1,2"],
+}  # fmt: skip
+
+
+def loaded(release: Any, folder: Path) -> Any:
+    """Return the release as a reader of its file has it."""
+    release.save(folder / "it.dps")
+    return dps.load(folder / "it.dps")
+
+
+def answers_of(release: Any) -> Iterator[Estimates]:
+    """Ask a release by whatever words its kind takes."""
+    if release.kind != "histogram-votes":  # it refuses keys that it does not name
+        yield answer(release, QUESTIONS.get(release.kind, []), 0.95, None)
+    if release.kind in ("histogram", "histogram-votes"):
+        yield top(release, 5, None, 0.95)
+
+
+def words_in(figure: Any) -> str:
+    axes = figure.axes[0]
+    return " ".join([axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()])
+
+
+@pytest.mark.parametrize("row", USERS, ids=lambda row: row.name)
+def test_answers_about_users_say_clipped_next_to_the_number(row: Row, tmp_path: Path, capsys: Any) -> None:
+    release = loaded(row.publish(row.filled(0, 1, 2)), tmp_path)
+    assert "users, clipped: at most" in release.counts
+    assert describe(release, 1)["counts"] == release.counts
+    shown = list(answers_of(release))
+    assert shown
+    for found in shown:
+        assert found.counts == release.counts
+        assert found.heading == "clipped estimate"
+        for text in (repr(found), found._repr_html_(), found.to_markdown()):
+            assert "clipped" in text
+        assert "clipped" in found.to_arrow().schema.metadata[b"counts"].decode()
+        Forms().show(found, release.guarantee, ())
+        assert "clipped" in capsys.readouterr().out
+        assert "clipped" in words_in(found.plot())
+    try:
+        picture = release.plot()
+    except InvalidInput:  # a density of some features has none
+        return
+    assert "clipped" in words_in(picture)
+
+
+@pytest.mark.parametrize("row", WEIGHED, ids=lambda row: row.name)
+def test_answers_about_records_say_clipped_where_weights_are(row: Row) -> None:
+    sketch = row.start()
+    unit = sketch.spec.unit
+    release = row.publish(row.filled(0))
+    assert ("clipped" in release.counts) == (unit.max_weight != 1)
+
+
+def test_single_numbers_say_what_they_count() -> None:
+    sketch = dps.Histogram(unit=dps.per_user(max_keys=2), key_type="int")
+    sketch.update([1, 2, 3] * 100, users=np.repeat(np.arange(100), 3))
+    release = sketch.release(epsilon=1.0, delta=0, keys=[1, 2], others=True)
+    assert release.others is not None
+    for found in (release.others, release.sum()):
+        assert found.counts == release.counts
+        assert "clipped" in found._repr_html_()
+
+
+def streams(**days: Any) -> Iterator[Any]:
+    """Start a stream of every kind that is published day by day, with users."""
+    unit, budget = dps.per_user(max_keys=2), {"epsilon": 1.0, "delta": 1e-6}
+    kernel = dps.kernels.Euclidean(dim=1, bandwidth=2.0)
+    sketches: dict[str, Any] = {
+        "histogram": dps.Histogram(unit=unit, key_type="int"),
+        "counts": dps.CountSketch(rows=3, width=16, unit=unit, key_type="int"),
+        "heavy": dps.HeavyHitters(rows=3, width=16, key_bits=8, unit=unit),
+        "ranges": dps.RangeSketch(rows=3, width=16, bits=8, unit=unit),
+        "density": dps.DensitySketch(kernel=kernel, rows=4, unit=unit),
+    }
+    assert set(sketches) == {name for name, row in KINDS.items() if row.daily is not None}
+    for kind, sketch in sketches.items():
+        more = {"keys": [1, 2]} if kind == "histogram" else {}
+        stream = dps.ContinualSketch(sketch, days=4, **days, **budget, **more)
+        for _ in range(2):
+            stream.update([[1.0], [2.0]] if kind == "density" else [1, 2], users=["ann", "bob"])
+            stream.publish_day()
+        yield stream
+
+
+def test_sums_of_days_count_user_days(tmp_path: Path) -> None:
+    for stream in streams(user_days=3):
+        series = loaded(stream.series(), tmp_path)
+        window = loaded(series.between(1, 2), tmp_path)
+        for release in (series, window):
+            assert release.counts.startswith("user-days (a user counts again on every day), clipped: at most 2 keys")
+            assert describe(release, 1)["counts"] == release.counts
+        question = series.question({"ranges": "1:3", "density": "1"}.get(series.counts_kind, 1))
+        for found in (
+            series.curve(question), stream.curve(question), series.change(question, (2, 2), (1, 1)),
+            series.adapter.read(window, question, 0.95),
+        ):  # fmt: skip
+            assert found.counts == series.counts
+        assert "user-days" in words_in(series.plot(question))
+        assert series.change(question, (2, 2), (1, 1)).note == NOISE_ONLY
+        document = series.to_document()
+        promise = {name: each for name, each in document.header["guarantee"].items() if name != "counted_again"}
+        with pytest.raises(FileRefused):
+            type(series).from_document(
+                dps.files.Document(series.kind, False, {**document.header, "guarantee": promise}, document.arrays)
+            )
+
+
+def test_users_of_one_day_at_most_are_users() -> None:
+    for stream in streams(user_days=1):
+        assert stream.series().counts.startswith("users, clipped")
+
+
+def test_two_releases_together_count_users_of_each() -> None:
+    def one() -> Any:
+        sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2), key_type="int", seed=1)
+        sketch.update([1, 2], users=["ann", "ann"])
+        return sketch.release(epsilon=1.0, delta=1e-6)
+
+    both = one() + one()
+    assert both.estimate([1]).counts.startswith("users of each release (a user in both counts in each), clipped")

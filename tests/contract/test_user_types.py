@@ -1,0 +1,179 @@
+"""A person is one user: columns of users of another type are refused by every kind, partial, file and stream."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import InvalidInput, SourceError, SpecMismatch
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.feed import feed
+from dpsketch.sources import Columns, open_source
+from sensitive import MERGING, ROWS, Row, everything
+
+BY_USER = [row for row in ROWS if row.name.endswith("user")]
+BIG = 2**24 + 1  # the first whole number that a single float skips
+DAY = date(2026, 11, 15)
+MOMENT = datetime(2026, 11, 15)
+ID = uuid.UUID("6f1c2d3e-0000-4000-8000-0123456789ab")
+
+# One person's id as columns of two types.
+CHANGES: dict[str, tuple[pa.Array, pa.Array]] = {
+    "whole and text": (pa.array([5]), pa.array(["5"])),
+    "decimal and text": (pa.array([Decimal("5.00")], pa.decimal128(9, 2)), pa.array(["5.00"])),
+    "decimal and whole": (pa.array([Decimal("5.00")], pa.decimal128(9, 2)), pa.array([5])),
+    "date and timestamp": (pa.array([DAY]), pa.array([MOMENT])),
+    "timestamps, one with a zone": (pa.array([MOMENT]), pa.array([MOMENT.replace(tzinfo=UTC)])),
+    "time and text": (pa.array([time(9)]), pa.array(["09:00"])),
+    "boolean and whole": (pa.array([True]), pa.array([1])),
+    "boolean and text": (pa.array([True]), pa.array(["True"])),
+    "UUID and text": (pa.array([ID.bytes], pa.uuid()), pa.array([str(ID).upper()])),
+    "UUID and bytes": (pa.array([ID.bytes], pa.uuid()), pa.array([ID.bytes], pa.binary(16))),
+    "bytes and text": (pa.array([ID.bytes], pa.binary(16)), pa.array([str(ID)])),
+    "one pattern of 64 bits": (pa.array([-1]), pa.array([2**64 - 1], pa.uint64())),
+}
+
+# Columns of one type, whose users are the same people.
+SAME: dict[str, tuple[Any, Any]] = {
+    "floats": (pa.array([BIG - 2]), pa.array([BIG - 2], pa.float32())),
+    "whole decimals": (pa.array([5]), pa.array([Decimal(5)], pa.decimal128(18, 0))),
+    "scales": (pa.array([Decimal("5.0")], pa.decimal128(9, 1)), pa.array([Decimal("5.000")], pa.decimal128(9, 3))),
+    "units of time": (pa.array([MOMENT], pa.timestamp("s")), pa.array([MOMENT], pa.timestamp("ns"))),
+    "UUIDs": (pa.array([ID.bytes], pa.uuid()), [ID]),
+    "unsigned": (pa.array([7], pa.uint32()), pa.array([7], pa.int16())),
+    "dictionary": (pa.array(["ann"]).dictionary_encode(), ["ann"]),
+}
+
+
+def added(row: Row, sketch: Any, which: int, user: Any) -> None:
+    """Add a batch in which all records are of one user."""
+    records, given = row.batches[which]
+    column = user.take(pa.array([0] * len(records))) if isinstance(user, pa.Array) else user * len(records)
+    sketch.update(records, **{**given, "users": column})
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("row", BY_USER, ids=lambda row: row.name)
+def test_users_of_another_type_are_refused(row: Row, change: str) -> None:
+    """In a second update, in a merge, and after the sketch was written and read."""
+    for first, second in (CHANGES[change], CHANGES[change][::-1]):
+        sketch = row.start()
+        added(row, sketch, 0, first)
+        part = sketch.empty_like()
+        added(row, part, 1, second)
+        before = everything(sketch)
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            added(row, sketch, 1, second)
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            sketch.merge(part)
+        assert everything(sketch) == before
+        moments = {"include_secret": True} if row.name.startswith("moment") else {}
+        read = dps.load_sensitive(sketch.to_sensitive_bytes(**moments))
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            added(row, read, 1, second)
+
+
+@pytest.mark.parametrize("form", SAME)
+@pytest.mark.parametrize("row", BY_USER, ids=lambda row: row.name)
+def test_a_person_is_one_user_in_columns_of_one_type(row: Row, form: str) -> None:
+    first, second = SAME[form]
+    contents = []
+    for users in (first, second):
+        with seeded_noise_for_tests_only(7):  # a moment's secret that is the same in both
+            sketch = row.start()
+        added(row, sketch, 0, users)
+        contents.append(everything(sketch))
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize("row", BY_USER, ids=lambda row: row.name)
+def test_floats_that_may_be_two_people_are_refused(row: Row, kind: pa.DataType) -> None:
+    """2**24 + 1 is 2**24 as a single float: the same person would be another user than as an integer."""
+    sketch = row.start()
+    before = everything(sketch)
+    limit = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}[kind.bit_width]
+    for user in (limit, -limit, 0.5):
+        with pytest.raises(InvalidInput, match="not all whole numbers"):
+            added(row, sketch, 0, pa.array(np.array([user], kind.to_pandas_dtype()), kind))
+    assert everything(sketch) == before
+
+
+def day(users: pa.Array) -> Callable[[dps.ContinualSketch], None]:
+    return lambda stream: stream.day(["a"] * len(users), users=users)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", [dps.CountSketch, dps.Histogram])
+def test_a_stream_takes_users_of_one_type_on_all_days(kind: Any, change: str) -> None:
+    options = {"rows": 3, "width": 16} if kind is dps.CountSketch else {}
+    keys = {"keys": ["a", "b"]} if kind is dps.Histogram else {}
+    unit = dps.per_user(max_keys=1)
+    first, second = CHANGES[change]
+    stream = dps.ContinualSketch(
+        kind(unit=unit, key_type="text", **options), days=4, epsilon=1.0, delta=1e-6, user_days=1, **keys
+    )
+    day(first)(stream)
+    stream.day([], users=[])
+    for continued in (stream, dps.load_sensitive(stream.to_sensitive_bytes())):
+        before = everything(continued)
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            day(second)(continued)
+        assert everything(continued) == before
+    day(first)(stream)
+    assert stream.dropped_records == 1  # the same person, on a second day
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_sources_have_users_of_one_type(change: str, tmp_path: Path) -> None:
+    """Within one reading, and over two readings into one sketch."""
+    paths = []
+    for name, users in zip("ab", CHANGES[change], strict=True):
+        paths.append(str(tmp_path / f"{name}.parquet"))
+        pa.parquet.write_table(pa.table({"k": ["x"], "u": users}), paths[-1])
+    for kind in (dps.Histogram(unit=dps.per_user(1)), dps.CountSketch(rows=3, width=8, unit=dps.per_user(1))):
+        whole = kind.kind != "histogram"
+        for sorted_ in (False, True):
+            with pytest.raises(SourceError, match="One person could count as two"):
+                list(open_source(paths, Columns(key="k", user="u"), sort_by_user=sorted_))
+        feed(kind, open_source(paths[:1], Columns(key="k", user="u"), sort_by_user=whole))
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            feed(kind, open_source(paths[1:], Columns(key="k", user="u"), sort_by_user=whole))
+        with pytest.raises(SpecMismatch, match="one person could count as two"):
+            kind.update(["x"], users=CHANGES[change][1])
+
+
+def test_users_are_read_alike_where_that_is_asked_for(tmp_path: Path) -> None:
+    columns = [pa.array([5]), pa.array(["5"]), pa.array([Decimal("5.00")], pa.decimal128(9, 2)), pa.array([5.0])]
+    columns.append(pa.array([5], pa.uint64()))
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(len(columns))]
+    for path, users in zip(paths, columns, strict=True):
+        pa.parquet.write_table(pa.table({"k": ["x"], "u": users}), path)
+    batches = list(open_source(paths, Columns(key="k", user="u", user_type="int")))
+    assert [batch.user.to_pylist() for batch in batches if batch.rows and batch.user is not None] == [[5]] * 5
+    alike = [paths[0], paths[1], paths[3], paths[4]]
+    batches = list(open_source(alike, Columns(key="k", user="u", user_type="text")))
+    assert [batch.user.to_pylist() for batch in batches if batch.rows and batch.user is not None] == [["5"]] * 4
+    with pytest.raises(SourceError, match="decimals"):
+        list(open_source(paths, Columns(key="k", user="u", user_type="text")))
+    # Two people of one 64-bit pattern.
+    pa.parquet.write_table(pa.table({"k": ["x"] * 2, "u": ["-1", str(2**64 - 1)]}), paths[0])
+    with pytest.raises(SourceError, match="not a whole 64-bit number"):
+        list(open_source(paths[:1], Columns(key="k", user="u", user_type="int")))
+
+
+@pytest.mark.parametrize("row", [row for row in MERGING if row.name.endswith("user")], ids=lambda row: row.name)
+def test_integers_of_one_pattern_in_a_list_are_refused(row: Row) -> None:
+    records, given = row.batches[0]
+    with pytest.raises(InvalidInput, match="negative integers and integers of 2"):
+        row.start().update(records, **{**given, "users": [-1, 2**64 - 1, *[1] * (len(records) - 2)]})

@@ -1,0 +1,200 @@
+"""A ledger that is not there any more, cannot be written to, or is called by another name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpsketch as dps
+from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError
+from dpsketch.ledger import Charge, Ledger, Payment
+from dpsketch.privacy import PureCost
+
+RECORD = dps.per_record()
+HALF = PureCost(0.5)
+GONE = "there is no ledger in .*restore it.*ledger create"
+
+USES: dict[str, Callable[[Ledger], Any]] = {
+    "charge": lambda ledger: ledger.charge("web", [HALF], unit=RECORD),
+    "charge another": lambda ledger: ledger.charge("other", [HALF], unit=RECORD),
+    "pay": lambda ledger: Payment(ledger, "binding").charge("web", [HALF], unit=RECORD),
+    "preview": lambda ledger: ledger.preview("web", [HALF], unit=RECORD),
+    "spent": lambda ledger: ledger.spent("web"),
+    "history": lambda ledger: ledger.history("web"),
+    "datasets": Ledger.datasets,
+    "verify": Ledger.verify,
+    "last day": lambda ledger: ledger.last_day(Charge("web", 1, "x")),
+    "record a day": lambda ledger: ledger.record_day(Charge("web", 1, "x"), 1, "x"),
+    "register": lambda ledger: ledger.register_partials(Charge("web", 1, "x"), ["x"]),
+    "name a source": lambda ledger: ledger.name_source("x", "web"),
+    "named sources": Ledger.named_sources,
+}
+
+
+def lost(path: Path, how: str) -> None:
+    """Take a ledger away, as a mistaken command or a disk that was not mounted does."""
+    for each in path.parent.glob("budget.db-*"):
+        each.unlink()
+    path.unlink()
+    if how == "folder":
+        shutil.rmtree(path.parent)
+    elif how == "empty":
+        path.touch()
+    elif how == "no table":
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE other (x)")
+
+
+@pytest.mark.parametrize("how", ["missing", "folder", "empty", "no table"])
+@pytest.mark.parametrize("use", USES)
+def test_a_ledger_that_is_gone_is_refused_and_not_begun_anew(use: str, how: str, tmp_path: Path) -> None:
+    """A new one in its place would know no total, and refuse nothing."""
+    path = tmp_path / "budget" / "budget.db"
+    ledger = Ledger(path)
+    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
+    lost(path, how)
+    before = sorted((each.name, each.read_bytes()) for each in path.parent.glob("*"))
+    with pytest.raises(LedgerError, match=GONE):
+        USES[use](ledger)
+    assert sorted((each.name, each.read_bytes()) for each in path.parent.glob("*")) == before
+    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)  # which says that a new one is meant
+    assert ledger.datasets() == ["web"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_a_default_ledger_is_begun_once(how: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first release of a user needs no set-up; later, a ledger that is gone is refused like any other."""
+    path = tmp_path / "dpsketch" / ("budget.db" if named else "ledger.db")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{path}" if named else "")
+    assert Ledger.default().datasets() == []
+    assert Ledger.default().preview("web", [HALF], unit=RECORD).allowed
+    assert not path.exists()
+    sketch = dps.CountSketch(rows=3, width=8, unit=RECORD)
+    assert sketch.release(epsilon=0.5, delta=0, dataset="web").charge.total is None
+    Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
+    lost(path, how)
+    for use in USES.values():
+        with pytest.raises(LedgerError, match=GONE):
+            use(Ledger.default())
+    with pytest.raises(LedgerError, match=GONE):
+        sketch.release(epsilon=0.5, delta=0, dataset="web")
+    Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
+    assert Ledger.default().spent("web").releases == 0
+
+
+def test_a_release_that_a_replaced_ledger_does_not_know_is_told(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
+    charge = ledger.charge("web", [HALF], unit=RECORD)
+    lost(tmp_path / "budget.db", "missing")
+    ledger.create("other", epsilon=1.0, delta=0, unit=RECORD)
+    [problem] = ledger.verify([charge])
+    assert "its file was replaced" in str(problem)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can look into; those of pytest are the owner's alone."""
+    folder = Path(tempfile.mkdtemp(prefix="dpsketch-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def as_nobody(work: Callable[[], str]) -> str:
+    """Return what some work says that is done without the rights of root, whom no mode of a file stops."""
+    if os.geteuid() != 0:
+        return work()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            said = work()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said_there:
+        found = said_there.read()
+    os.waitpid(child, 0)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # that there are threads, which the child does not use
+@pytest.mark.parametrize("folder_mode", [0o555, 0o755])
+def test_a_ledger_that_may_not_be_written_is_read(folder_mode: int, open_folder: Path) -> None:
+    ledger = Ledger(open_folder / "budget.db")
+    ledger.create("web", epsilon=2.0, delta=0, unit=RECORD)
+    charge = ledger.charge("web", [HALF], unit=RECORD)
+    (open_folder / "budget.db").chmod(0o444)
+    open_folder.chmod(folder_mode)
+
+    def asked() -> str:
+        told = [ledger.datasets(), ledger.verify([charge]), len(ledger.history("web")), ledger.spent("web").words]
+        return repr([*told, ledger.preview("web", [HALF], unit=RECORD).allowed])
+
+    assert as_nobody(asked) == repr([["web"], [], 1, "ε=0.50 of 2.00 at δ=0 spent in 1 release", True])
+    if os.geteuid() == 0 or folder_mode == 0o555:
+        refused = as_nobody(lambda: str(ledger.charge("web", [HALF], unit=RECORD)))
+        assert refused.startswith("LedgerError: ")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_without_the_right_to_write_no_charge_is_overlooked(open_folder: Path) -> None:
+    """A charge that is in the log alone is read from there, or the reading is refused."""
+    ledger = Ledger(open_folder / "budget.db")
+    ledger.create("web", epsilon=2.0, delta=0, unit=RECORD)
+    with closing(sqlite3.connect(open_folder / "budget.db")) as holding:  # its log stays
+        holding.execute("SELECT count(*) FROM dpsketch_entry").fetchall()
+        ledger.charge("web", [HALF], unit=RECORD)
+        assert (open_folder / "budget.db-wal").stat().st_size > 0
+        found = as_nobody(lambda: ledger.spent("web").words)
+        assert "spent in 1 release" in found
+        shutil.copytree(open_folder, open_folder / "left")
+    (open_folder / "left" / "budget.db-shm").unlink()  # as after a power cut
+    (open_folder / "left" / "budget.db").chmod(0o444)
+    (open_folder / "left").chmod(0o555)
+    left = Ledger(open_folder / "left" / "budget.db")
+    found = as_nobody(lambda: left.spent("web").words)
+    (open_folder / "left").chmod(0o755)
+    assert "spent in 1 release" in found or "has changes in its log" in found
+
+
+SPELLINGS = ["Web", "WEB", "w eb", "ｗｅｂ", "ＷＥＢ"]
+
+
+@pytest.mark.parametrize("name", [*SPELLINGS, "web ", " web"])
+def test_a_dataset_has_one_name(ledger: Ledger, name: str) -> None:
+    """Another spelling would be another account, without the total of the first."""
+    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
+    sketch = dps.CountSketch(rows=3, width=8, unit=RECORD)
+    uses: list[Callable[[], Any]] = [
+        lambda: ledger.charge(name, [HALF], unit=RECORD),
+        lambda: ledger.create(name, epsilon=5.0, delta=0, unit=RECORD),
+        lambda: ledger.preview(name, [HALF], unit=RECORD),
+        lambda: sketch.release(epsilon=0.5, delta=0, ledger=ledger, dataset=name),
+    ]
+    for use in uses:
+        with pytest.raises((LedgerError, InvalidInput), match=r"differs from 'web' only by case|begin nor end"):
+            use()
+    assert ledger.datasets() == ["web"]
+    assert ledger.spent("web").releases == 0
+    ledger.charge("web", [PureCost(1.0)], unit=RECORD)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge("web", [HALF], unit=RECORD)
+    ledger.charge("webs", [HALF], unit=RECORD)  # which is another name
