@@ -286,8 +286,9 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
         raise FileRefused("the file states another guarantee than its laws come to.")
     paid = [law for receipt in receipts for law in receipt.laws]
     drawn = [law for each in derived.values() for law in each.laws]
-    # Every law was drawn: it has a part of its own, or a part was computed from it.
-    if any(law not in paid for law in drawn):
+    # Every law was drawn: it has a part of its own, or a part was computed from it. A part that was computed from two
+    # draws of equal laws, as a sum of two releases, was paid for twice.
+    if any(each.laws.count(law) > paid.count(law) for each in derived.values() for law in each.laws):
         raise _refusal()
     laws: dict[str, Law | Derived] = {law.name: law for law in paid if law not in drawn}
     laws |= derived

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpsketch import plots
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.core.codec import stored
-from dpsketch.core.drawn import Derived, Drawn, Part
+from dpsketch.core.drawn import Derived, Drawn, Part, Receipt
 from dpsketch.core.laws import Additive, Arrays, Law, are_integers
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
@@ -434,12 +434,24 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             tuple((each.stream, streams[each.stream]) for each in stretches),
             sign < 0 or self.signed or other.signed,
         )
-        # Answers of one stream were paid for once: its receipt is in both.
-        shared = {each.stream for each in self.stretches} & {each.stream for each in other.stretches}
-        paid = [law for name, law in mine.streams if name in shared]
-        new = [each for each in other.drawn.receipts if not any(law in paid for law in each.laws)]
         part = Part(law, {"table": table, **_stretched(stretches)})
-        return PrivateCountSketch(spec, Drawn.of(spec, (*self.drawn.receipts, *new), {COUNTERS: part}))
+        return PrivateCountSketch(spec, Drawn.of(spec, self._receipts_with(other), {COUNTERS: part}))
+
+    def _receipts_with(self, other: PrivateCountSketch) -> tuple[Receipt, ...]:
+        """Return the receipts of both; a stream that both have answers of was paid for once.
+
+        Two streams may have equal laws: for each stream that both have, one receipt of its law is left out, no more.
+        """
+        known, found = {each.stream for each in self.stretches}, list(self.drawn.receipts)
+        again = [law for name, law in other._as_combined().streams if name in known]
+        for receipt in other.drawn.receipts:
+            if receipt.laws[0] not in again:
+                found.append(receipt)
+                continue
+            again.remove(cast(Published, receipt.laws[0]))
+            if not receipt.holds:
+                found = [replace(each, holds=False) if each.laws == receipt.laws else each for each in found]
+        return tuple(found)
 
     def _as_combined(self) -> Combined:
         if isinstance(self.law, Combined):
