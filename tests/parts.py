@@ -5,9 +5,12 @@ A release says what was drawn and by which law (``release.drawn``), alike for al
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
+from dpsketch.core.drawn import Part
 
 # A part: its numbers, and the noise in each of them.
 Parts = dict[str, tuple["np.ndarray[Any, Any]", Any]]
@@ -35,3 +38,22 @@ def _not_moved(release: Any) -> Parts:
     if found and release.count_noise is not None:
         found["count"] = np.array([release.noisy_count]), release.count_noise
     return found
+
+
+def bounds_of(spec: Any) -> dict[str, Any]:
+    """Return how far each table of a spec lies apart from that of a neighbouring dataset, at most."""
+    return {table.name: table.between(spec.unit.neighbours) for table in spec.tables()}
+
+
+def bound_of(spec: Any) -> Any:
+    """Return the same of a spec with one table."""
+    (bound,) = bounds_of(spec).values()
+    return bound
+
+
+def restated(release: Any, name: str, table: Any = None, noise: Any = None) -> Any:
+    """Return a release as if other numbers had been drawn for a part, or by another noise: what it would answer."""
+    law, arrays = release.drawn.parts[name]
+    law = law if noise is None else replace(law, noise=noise)
+    arrays = dict(arrays) if table is None else {**arrays, "table": np.asarray(table)}
+    return replace(release, drawn=replace(release.drawn, parts={**release.drawn.parts, name: Part(law, arrays)}))

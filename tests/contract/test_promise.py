@@ -165,7 +165,9 @@ def spent(draws: Draws, name: str, level: str, relation: Any, *, delta: float) -
     worst = 0.0
     for one, other in PAIRS[relation]:
         pair = [_neighbour(level, side) for side in (one, other)]
-        first, second = (numbers_of(kind.release(_filled(kind, unit, REST + each), **_everything(delta))) for each in pair)
+        first, second = (
+            numbers_of(kind.release(_filled(kind, unit, REST + each), **_everything(delta))) for each in pair
+        )
         square, cost = 0.0, 0.0
         for part, law in draws.laws.items():
             moved = np.abs(first[part] - second[part])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
+
 from dpsketch import accounting, files
 from dpsketch.core.codec import decode, encode, stored
 from dpsketch.core.laws import Arrays, Law
@@ -130,11 +132,21 @@ class Drawn:
         The parts by name.
     guarantee : Guarantee
         What the laws of all receipts come to.
+
+    Notes
+    -----
+    Arrays become read-only: a release never changes.
     """
 
     receipts: tuple[Receipt, ...]
     parts: Mapping[str, Part]
     guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        for part in self.parts.values():
+            for array in part.arrays.values() if isinstance(part.arrays, dict) else ():
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=False)
 
     @classmethod
     def of(cls, plan: Plan, receipts: Sequence[Receipt], parts: Mapping[str, Part]) -> Self:

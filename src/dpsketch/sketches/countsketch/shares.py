@@ -251,7 +251,8 @@ class MergedShares(_Shared):
     def words(self) -> str:
         """The shares in a phrase."""
         one = RoundedGaussian(self.shared.sigma * self.shared.finer)
-        return f"{self.present} shares of {one.words} each, in steps of 1/{self.shared.finer} of the grid"
+        steps = "the grid" if self.shared.finer == 1 else f"1/{self.shared.finer} of the grid"
+        return f"{self.present} shares of {one.words} each, in steps of {steps}"
 
     def slots(self) -> Mapping[str, Any]:
         """Return nothing: no permit draws this law."""
@@ -262,14 +263,15 @@ class MergedShares(_Shared):
         shared, honest = self.shared, self.share.honest_parties
         remaining = honest - (self.share.parties - self.present)
         mu = shared.mu if remaining == honest else shared.mu * math.sqrt(honest / remaining) * (1 + 1e-15)
-        return (GaussianCost(mu), ApproximateCost(0.0, shared.gap))
+        gap = (ApproximateCost(0.0, shared.gap),) if shared.gap else ()
+        return (GaussianCost(mu), *gap)
 
     @property
     def asked(self) -> Budget:
-        """The budget that the shares come to: of a sum of shares no ρ holds exactly, because of the gap."""
-        (cost, _), shared = self.costs(), self.shared
+        """The budget that the shares come to; if a sum of shares has to hide a unit, no ρ holds because of the gap."""
+        cost, shared = self.costs()[0], self.shared
         assert isinstance(cost, GaussianCost)
-        if self.present == self.share.parties and self.whole.epsilon is not None:
+        if self.present == self.share.parties and (self.whole.epsilon is not None or not shared.gap):
             return self.whole
         left = math.nextafter(self.delta - shared.gap, 0.0)
         return Budget(accounting.gaussian_epsilon(cost.mu, left), self.delta)
