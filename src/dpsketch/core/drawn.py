@@ -39,6 +39,7 @@ __all__ = [
     "read_release",
     "receipt_from_json",
     "receipt_to_json",
+    "refuse_other_promise",
     "release_document",
     "together",
 ]
@@ -294,8 +295,7 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
         raise
     except (DpsketchError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise FileRefused(f"the file is not one that dpsketch writes ({type(error).__name__}).") from None
-    if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
-        raise FileRefused("the file states another guarantee than its laws come to.")
+    refuse_other_promise(header, guarantee)
     paid = [law for receipt in receipts for law in receipt.laws]
     drawn = [law for each in derived.values() for law in each.laws]
     # Every law was drawn: it has a part of its own, or a part was computed from it. A part that was computed from two
@@ -309,6 +309,12 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
     if named != set(document.arrays) or not all(part.law.fits(part.arrays) for part in parts.values()):
         raise FileRefused("the file's arrays are not those that its laws draw.")
     return spec, Drawn(receipts, parts, guarantee)
+
+
+def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> None:
+    """Refuse a file whose header states another guarantee than its laws come to."""
+    if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
+        raise FileRefused("the file states another guarantee than its laws come to.")
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:

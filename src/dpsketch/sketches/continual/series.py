@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
-from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json
+from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json, refuse_other_promise
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import probability, whole_number
@@ -296,7 +296,9 @@ class PrivateSeries(Release):
         tables = list(integer_array(document, "published", (law.design.published(day), *shape)))
         marks = np.array([mark_of(table) for table in tables] if names is None else [], np.uint64)
         published = Publications(name, law.design, day, law.answer_noise, tables, marks, names, ceiling)
-        return cls(adapter, calendar, published, receipt)
+        series = cls(adapter, calendar, published, receipt)
+        refuse_other_promise(header, series.guarantee)
+        return series
 
 
 def stored_law(receipt: Receipt) -> Published:
