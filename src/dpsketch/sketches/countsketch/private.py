@@ -71,6 +71,10 @@ class Combined(Derived):
     streams: tuple[tuple[str, Published], ...]
     signed: bool
 
+    def __post_init__(self) -> None:
+        if not self.laws or len(self.drawn) != len(self.digests):
+            raise InvalidInput("releases are combined from at least one, and each has a digest.")
+
     @property
     def laws(self) -> tuple[Law, ...]:
         """The laws of the releases and streams."""
@@ -91,6 +95,9 @@ class Combined(Derived):
             weights, marks = arrays[f"weights{i}"], arrays[f"marks{i}"]
             good = isinstance(marks, np.ndarray) and marks.dtype == np.uint64 and marks.ndim == 1
             if not good or not isinstance(weights, np.ndarray) or not are_finite(weights, (weights.size,)):
+                return False
+            law = self.streams[i][1]
+            if not 0 < len(weights) <= law.design.published(law.horizon):
                 return False
         shape = self.laws[0].tables[0].shape
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
@@ -126,6 +133,9 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         law = Combined((), (), ((window.stretch.stream, window.law),), window.signed)
         arrays = {"table": table, **_stretched([window.stretch])}
         return cls(spec, Drawn((window.receipt,), {COUNTERS: Part(law, arrays)}, window.guarantee))
+
+    def _is_complete(self) -> bool:
+        return self.drawn.parts.keys() == {COUNTERS}
 
     @property
     def _part(self) -> Part:
@@ -416,6 +426,10 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             # One of them takes the question's type, and so does the result.
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
+        if isinstance(self.law, OneShare) or isinstance(other.law, OneShare):
+            raise ReleaseRefused(
+                "cannot combine: a share of several parties is merged with the others', by merge_releases."
+            )
         ours, theirs = self._digests(), other._digests()
         # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
         paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest
