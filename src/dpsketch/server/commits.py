@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,8 @@ class Collecting:
         self._task: asyncio.Task[None] | None = None
         self._known = storage.newest
         self._behind = False
+        self._check: Future[None] | None = None
+        self.failed = False  # whether the store is lost, or may be: then nobody is told that it is ready
         self._saved: dict[str, dict[str, int]] = {}
         self._saved_at = 0.0
 
@@ -114,6 +116,25 @@ class Collecting:
         self._aggregates.refresh()
         self._catch_up()
 
+    def keep_connected(self) -> None:
+        """Have the writer's thread look whether the store takes reports, and get a lost store back."""
+        if self._check is None or self._check.done():
+            self._check = self._thread.submit(self._keep_connected)
+
+    def _keep_connected(self) -> None:
+        try:
+            if not self.failed:
+                try:
+                    self._storage.check_session()
+                    return
+                except StorageFailed:
+                    self.failed = True
+            self._recover()
+            self._storage.check_session(write=True)
+            self.failed = False
+        except Exception as error:
+            log("warning", "the store is lost", error=type(error).__name__)
+
     async def submit(self, aggregate: Aggregate, records: bytes, mark: Mark | None = None) -> Outcome:
         """Store compact reports that have the form of their spec; return once they are durable.
 
@@ -143,6 +164,7 @@ class Collecting:
                     outcomes = await loop.run_in_executor(self._thread, self._commit, group)
                 except Exception as error:
                     # Whatever it was, nobody is told that their report is stored.
+                    self.failed = True
                     words = "the reports were not stored; send them again."
                     reason = str(error) if isinstance(error, StorageFailed) else words
                     log("error", "commit failed", error=type(error).__name__, reason=reason, requests=len(group))
@@ -152,6 +174,7 @@ class Collecting:
                     continue
                 finally:
                     self._marks.difference_update(waiting.mark for waiting in group if waiting.mark is not None)
+                self.failed = False
                 for waiting, outcome in zip(group, outcomes, strict=True):
                     if not waiting.future.done():
                         waiting.future.set_result(outcome)
@@ -170,7 +193,7 @@ class Collecting:
 
     def _commit(self, group: list[_Waiting]) -> list[Outcome]:
         """Store and count a group of requests."""
-        if self._behind:
+        if self._behind or self.failed:
             self._recover()
         with self._storage.turn():
             if self._storage.shared:
@@ -281,7 +304,7 @@ class Collecting:
     def _tidy(self) -> None:
         """Save the counters and join small chunks, so that the next start is quick."""
         try:
-            if not self._behind:
+            if not (self._behind or self.failed):
                 with self._storage.turn():
                     if self._storage.shared:
                         self._catch_up()

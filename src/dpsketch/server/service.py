@@ -134,6 +134,7 @@ class Service:
 
     async def keep_house(self) -> None:
         """Take note of new and revoked tokens and of what other processes changed; delete what is over."""
+        self.collecting.keep_connected()
         await asyncio.to_thread(self.tokens.refresh)
         await asyncio.to_thread(self.releases.look)
         if self.settings.shared:
@@ -310,19 +311,22 @@ def body_of(request: Request) -> Body:
 
 
 class Readiness:
-    """Whether the store answers, asked in a thread of its own: no question and no write keeps it waiting."""
+    """Whether the store answers and takes reports, asked in a thread of its own that waits for no other work."""
 
     _fresh = 1.0  # seconds for which an answer is good
 
-    def __init__(self, storage: Storage, timeout: float) -> None:
+    def __init__(self, storage: Storage, collecting: Collecting, timeout: float) -> None:
         self._storage = storage
+        self._collecting = collecting
         self._timeout = timeout
         self._thread = ThreadPoolExecutor(1, "dpsketch-ready")
         self._at = -math.inf
         self._asking: asyncio.Future[None] | None = None
 
     async def check(self) -> None:
-        """Fail where the store does not answer in time."""
+        """Fail where the store does not answer in time, or where the last write failed and none succeeded since."""
+        if self._collecting.failed:
+            raise StorageFailed("the store takes no reports now.")
         loop = asyncio.get_running_loop()
         if loop.time() - self._at < self._fresh:
             return
@@ -332,6 +336,9 @@ class Readiness:
             await asyncio.wait_for(asyncio.shield(self._asking), self._timeout)
         except TimeoutError:
             raise StorageFailed("the store did not answer in time.") from None
+        except StorageFailed:
+            self._collecting.failed = True  # the writing session is probably lost, too
+            raise
         self._at = loop.time()
 
     async def store_size(self) -> int:
@@ -368,7 +375,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             metrics=metrics,
             admission=Admission(own),
             answers=Answers(own.compute_rate, own.timeout, metrics),
-            readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
+            readiness=Readiness(storage, collecting, min(5.0, settings.limits.timeout)),
             streams=Streams(),
             traces=traces,
         )
