@@ -188,7 +188,7 @@ def test_counters_that_a_failed_write_took_with_it_are_written_again(tmp_path: P
         storage.claim()
         aggregates = Aggregates(storage)
         aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
+        collecting = Collecting(storage, aggregates, Limits(waiting=1 << 20), Metrics())
         collecting.start()
         message = b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["a"]])))
         aggregate.refused["malformed"] += 3

@@ -78,8 +78,6 @@ class Admission:
 
     def reserve(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
         """Set well-formed reports against quotas, or refuse them."""
-        if aggregate.reports + number > aggregate.most(self._limits.reports):
-            raise Refused(409, "full", "This collection holds as many reports as it may, and takes no more.")
         if visitor.stranger:
             self._quota.take(f"{aggregate.row.id} {visitor.key}", number)
 
@@ -363,7 +361,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         aggregates = Aggregates(storage)
         metrics = Metrics()
         await asyncio.to_thread(_load, storage, tokens, releases, aggregates, settings)
-        collecting = Collecting(storage, aggregates, settings.limits.waiting, metrics)
+        collecting = Collecting(storage, aggregates, settings.limits, metrics)
         service = Service(
             settings=settings,
             storage=storage,
