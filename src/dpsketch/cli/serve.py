@@ -201,7 +201,7 @@ def serve(
             telemetry=telemetry,
             limits=limits,
         )
-        serve_app(create_app(settings), host, port, limits, lambda url: print(url, flush=True))
+        serve_app(create_app(settings), host, port, settings, lambda url: print(url, flush=True))
 
 
 @contextlib.contextmanager
