@@ -11,11 +11,16 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from dpsketch import local
 from dpsketch.server.models import AskKeys
 from dpsketch.server.settings import Limits, Settings
 from serving import inside
 
 MANY = 5000
+PROTOCOLS = {
+    "subsets": local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text"),
+    "direct": local.SubsetDirect(epsilon=2.0, max_items=1, domain=("a", "b", "c")),
+}
 
 
 def asked_models() -> list[type[BaseModel]]:
@@ -84,3 +89,24 @@ def test_reading_a_question_is_charged_as_computing(
 def test_a_wrong_question_counts_against_the_rate_of_questions(tmp_path: Path) -> None:
     settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(read_rate=1.0))
     assert codes(settings, "/v1/releases/x/top", b'{"candidates":[[]]}', 4) == [422, 422, 429, 429]
+
+
+@pytest.mark.parametrize("confidence", ["0.9999999999999999", "5e-324", "1e-9"])
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path, name: str, confidence: str) -> None:
+    protocol: Any = PROTOCOLS[name]
+
+    async def work() -> None:
+        async with inside(Settings(str(tmp_path / "x.db"), public=frozenset({"read"}))) as client:
+            service = client._transport.app.state.service  # type: ignore[attr-defined]
+            aggregate = service.aggregates.create("x", protocol.to_json(), ["a", "b"])
+            reports = b"".join(protocol.to_bytes(protocol.report([["a"]] * 50)))
+            assert (await service.collecting.submit(aggregate, reports)).accepted == 50
+            # Joint intervals need a confidence still nearer to 1, which may not be a number below 1.
+            for question, codes in (("estimate?key=a&", {200}), ("top?", {200, 422})):
+                for form in ("json", "csv"):
+                    address = f"/v1/collections/{aggregate.row.id}/{question}confidence={confidence}&format={form}"
+                    answer = await client.get(address)
+                    assert answer.status_code in codes, answer.text
+
+    asyncio.run(work())
