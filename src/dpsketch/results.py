@@ -239,8 +239,8 @@ class Estimates:
         compound key is one field, its own CSV row, unless ``key_columns`` (as ``release.key_columns``) names its parts:
         then each has a column.
 
-        A key that a spreadsheet would compute, because it begins with ``=``, ``+``, ``-`` or ``@`` and is no number, has
-        an apostrophe before it. So has one that begins with apostrophes and such a sign: no two keys become equal.
+        A key that a spreadsheet would compute, because it begins with ``=``, ``+``, ``-`` or ``@`` and is no number,
+        has an apostrophe before it. So has one that begins with apostrophes and such a sign: no two keys become equal.
         """
         text = StringIO(newline="")
         plain, quoting = (
