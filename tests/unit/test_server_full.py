@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from dpsketch.server.aggregates import Aggregate
@@ -24,7 +25,7 @@ def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(
     store = str(tmp_path / "x.db")
     headers = {"Authorization": f"Bearer {new_token(store, 'admin')}"}
 
-    async def work() -> None:
+    async def work() -> tuple[list[httpx.Response], int]:
         limits = Limits(reports=10) if of_the_service else Limits()
         asked: dict[str, Any] = {"name": "x", "spec": PROTOCOL.to_json()}
         asked |= {} if of_the_service else {"max_reports": 10}
@@ -33,12 +34,12 @@ def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(
             address = f"/v1/collections/{made['id']}"
             sent = (client.post(f"{address}/reports", json=each, headers=headers) for each in objects(60))
             answers = await asyncio.gather(*sent)
-            assert Counter(each.status_code for each in answers) == {202: 10, 409: 50}
-            assert {each.json()["error"]["code"] for each in answers if each.status_code == 409} == {"full"}
-            counters = (await client.get(f"{address}/counters", headers=headers)).json()
-            assert counters["accepted"] == 10
+            return answers, (await client.get(f"{address}/counters", headers=headers)).json()["accepted"]
 
-    asyncio.run(work())
+    answers, accepted = asyncio.run(work())
+    assert Counter(each.status_code for each in answers) == {202: 10, 409: 50}
+    assert {each.json()["error"]["code"] for each in answers if each.status_code == 409} == {"full"}
+    assert accepted == 10
 
 
 async def together(collecting: Collecting, aggregate: Aggregate, sent: list[bytes], **more: Any) -> list[Outcome]:
