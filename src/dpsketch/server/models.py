@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
@@ -38,15 +38,14 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
 
 
 class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # Not "forbid", which makes an error for each unknown field: here all of them make one.
+    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False})
 
-    @model_validator(mode="before")
-    @classmethod
-    def _knows_all_fields(cls, asked: Any) -> Any:
-        """Refuse unknown fields with one error; ``extra="forbid"`` alone makes one for each of them."""
-        if isinstance(asked, dict) and not asked.keys() <= cls.model_fields.keys():
+    @model_validator(mode="after")
+    def _knows_all_fields(self) -> Self:
+        if self.model_extra:
             raise PydanticCustomError("extra_forbidden", "There is an unknown field.")
-        return asked
+        return self
 
 
 class _AskedOfDays(_Asked):
