@@ -43,6 +43,8 @@ _ROWS_IN_HTML = 50
 _LONGEST_KEY = 60
 # The word of a unit's description that says so (Unit.counts): a contract holds every kind to it.
 _CLIPPED = "clipped"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|inf|nan)", re.ASCII)
 
 
 def key_list(keys: Any) -> list[Any]:
@@ -257,16 +259,20 @@ class Estimates:
         Bytes are decoded as UTF-8, what is not that escaped; points and ranges are written as Python prints them. A
         compound key is one field, its own CSV row, unless ``key_columns`` (as ``release.key_columns``) names its parts:
         then each has a column.
+
+        A key that a spreadsheet would compute, because it begins with ``=``, ``+``, ``-`` or ``@`` and is no number,
+        has an apostrophe before it. So has one that begins with apostrophes and such a sign: no two keys become equal.
         """
         text = StringIO(newline="")
         plain, quoting = (
             csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
         )
-        plain.writerow([*(key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
+        plain.writerow([*map(_no_formula, key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
         names = self.key if key_columns else [(text,) for text in _texts(self.key)]
-        for name, row in zip(names, self.rows(), strict=True):
+        for key, row in zip(names, self.rows(), strict=True):
+            name = [_no_formula(str(part)) for part in key]
             # Python quotes a line feed, and a carriage return only from 3.13 on: to readers both end a row.
-            (quoting if any("\r" in str(each) for each in name) else plain).writerow([*name, *row[1:]])
+            (quoting if any("\r" in each for each in name) else plain).writerow([*name, *row[1:]])
         if path is None:
             return text.getvalue()
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")
@@ -316,6 +322,11 @@ def _arrow_keys(keys: Sequence[Any]) -> Any:
 
 def _texts(keys: Sequence[Any]) -> list[str]:
     return [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in keys]
+
+
+def _no_formula(text: str) -> str:
+    """Return a cell of CSV that no spreadsheet computes; numbers stay as they are."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _markdown(text: str) -> str:
