@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ class Estimates:
     key : list
         The keys as they were asked (or found).
     value, low, high : numpy.ndarray
-        The estimate and the ends of its interval.
+        The estimate and the ends of its interval; the ends are NaN where a release has no intervals.
     confidence : float
         The probability, over the noise *and* the choice of the hash functions, with which an interval covers the true
         count. With a seed that stays the same, a key that collides badly is missed in every release alike.
@@ -188,7 +189,8 @@ class Estimates:
     def _headline(self) -> str:
         number = "1 estimate" if len(self) == 1 else f"{len(self):,} estimates"
         counted = "" if self.counts is None else f", of {self.counts}"
-        return f"{number}, {self.confidence:.0%} intervals{counted}"
+        intervals = "no" if len(self) and np.isnan(self.low).all() else f"{self.confidence:.0%}"
+        return f"{number}, {intervals} intervals{counted}"
 
     def _cells(self, keys: Iterable[str]) -> Iterator[tuple[str, ...]]:
         """Return each row as texts to be shown, long keys cut."""
@@ -202,13 +204,14 @@ class Estimates:
     def to_arrow(self, *, key_columns: Sequence[str] = ()) -> pa.Table:
         """Return an Arrow table with the columns key, value, low, high; keys of mixed types are text.
 
-        ``key_columns`` is as for :meth:`to_csv`.
+        Ends of intervals that do not exist are null. ``key_columns`` is as for :meth:`to_csv`.
         """
         import pyarrow as pa
 
         parts = {name: pa.array([key[i] for key in self.key], pa.string()) for i, name in enumerate(key_columns)}
         keys = parts or {"key": _arrow_keys(self.key)}
-        return pa.table({**keys, "value": self.value, "low": self.low, "high": self.high})
+        ends = {"low": pa.array(self.low, from_pandas=True), "high": pa.array(self.high, from_pandas=True)}
+        return pa.table({**keys, "value": self.value, **ends})
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars frame with the columns of :meth:`to_arrow`."""
@@ -221,8 +224,10 @@ class Estimates:
         return frames({"key": self.key, "value": self.value, "low": self.low, "high": self.high})
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a list of ``{"key", "value", "low", "high"}``."""
-        return [{"key": key, "value": value, "low": low, "high": high} for key, value, low, high in self.rows()]
+        """Return a list of ``{"key", "value", "low", "high"}``; an end that does not exist is None."""
+        return [
+            {"key": key, "value": value, "low": _end(low), "high": _end(high)} for key, value, low, high in self.rows()
+        ]
 
     @overload
     def to_csv(self, path: None = None, *, key_columns: Sequence[str] = ()) -> str: ...
@@ -245,7 +250,7 @@ class Estimates:
         names = self.key if key_columns else [(text,) for text in _texts(self.key)]
         for name, row in zip(names, self.rows(), strict=True):
             # Python quotes a line feed, and a carriage return only from 3.13 on: to readers both end a row.
-            (quoting if any("\r" in str(each) for each in name) else plain).writerow([*name, *row[1:]])
+            (quoting if any("\r" in str(each) for each in name) else plain).writerow([*name, row.value, _end(row.low), _end(row.high)])
         if path is None:
             return text.getvalue()
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")
@@ -284,6 +289,11 @@ def _arrow_keys(keys: Sequence[Any]) -> Any:
         with suppress(pa.ArrowException, TypeError, OverflowError, UnicodeError):
             return pa.array(keys, kind)
     return pa.array(_texts(keys), pa.string())
+
+
+def _end(value: float) -> float | None:
+    """Return an end of an interval, or None where a release has no intervals."""
+    return None if math.isnan(value) else value
 
 
 def _texts(keys: Sequence[Any]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.cli.words import in_options
 from dpsketch.numbers import number_text
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
                 "confidence": estimates.confidence,
                 "counts": estimates.counts,
                 "guarantee": guarantee.to_json(),
-                **({"note": estimates.note} if estimates.note else {}),
+                **({"note": in_options(estimates.note)} if estimates.note else {}),
             }
         )
         return
@@ -70,7 +71,7 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
 def beside(estimates: Estimates, guarantee: Guarantee) -> None:
     """Say what goes with an answer: its note, what it counts, and the guarantee."""
     if estimates.note:
-        say(estimates.note[:1].upper() + estimates.note[1:])
+        say(in_options(estimates.note[:1].upper() + estimates.note[1:]))
     if estimates.counts is not None:
         say(f"Counted: {estimates.counts}.")
     say(f"Guarantee: {guarantee}")
