@@ -26,6 +26,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole, real_number
 
 __all__ = [
+    "CARELESS_DELTA",
     "ApproximateCost",
     "Budget",
     "Cost",
@@ -46,6 +47,8 @@ __all__ = [
 
 # Past this a budget protects nobody, and the ε it implies leaves the range in which it can be computed.
 _LARGEST_RHO = 1e9
+# From this δ on, a release could show one record in a hundred whole and still keep its promise.
+CARELESS_DELTA = 0.01
 # Past this e^ε leaves the range of a float.
 _LARGEST_EXPONENT = 700.0
 # No bound that is chosen privately passes this; public, for it must not depend on who has the most keys.

@@ -7,6 +7,7 @@ import errno
 import gc
 import signal
 import sys
+import warnings
 
 __all__ = ["main"]
 
@@ -25,6 +26,8 @@ def main() -> None:
     from dpsketch.cli.app import app
     from dpsketch.errors import DpsketchError
 
+    # The commands that release refuse a large δ unless --yes says that it is meant; audits draw at one.
+    warnings.filterwarnings("ignore", message="δ = ")
     # An orderly end removes temporary files, which hold records.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TYPER_INTERRUPTED))
     try:
