@@ -250,7 +250,9 @@ class Estimates:
         names = self.key if key_columns else [(text,) for text in _texts(self.key)]
         for name, row in zip(names, self.rows(), strict=True):
             # Python quotes a line feed, and a carriage return only from 3.13 on: to readers both end a row.
-            (quoting if any("\r" in str(each) for each in name) else plain).writerow([*name, row.value, _end(row.low), _end(row.high)])
+            (quoting if any("\r" in str(each) for each in name) else plain).writerow(
+                [*name, row.value, _end(row.low), _end(row.high)]
+            )
         if path is None:
             return text.getvalue()
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")

@@ -32,7 +32,7 @@ def test_a_day_costs_what_the_dearest_day_does(dpsketch, visits) -> None:
     fresh = dpsketch(*asked, "--part", "2026-11-18", "--dry-run", "--json", "-o", "x.dps")
     assert fresh.json["budget"]["allowed"] is True
     again = dpsketch(*asked, "--part", "2026-11-15", "-o", "x.dps")
-    assert again.code == 1
+    assert again.code == 3
     assert "A release of its kind fits with ε up to" in again.err
     assert "is named as in '2026-11-15'" in dpsketch(*asked, "--part", "15.11.", "-o", "x.dps").err
     assert "not divided into parts" in dpsketch(*asked[:-1], "other", "--part", "a", "-o", "x.dps").err

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
@@ -261,9 +261,9 @@ class Budget:
             )
         if self.delta is not None and self.delta >= CARELESS_DELTA:
             raise InvalidInput(
-                f"δ = {self.delta:g} protects hardly anyone: a release that shows each unit whole with this probability "
-                "would keep the promise. Choose one far below one over the number of units (1e-6 is usual), or say "
-                "--yes."
+                f"δ = {self.delta:g} protects hardly anyone: a release that shows each unit whole with this "
+                "probability would keep the promise. Choose one far below one over the number of units (1e-6 is "
+                "usual), or say --yes."
             )
         if self.records is not None and self.delta is not None and self.delta * self.records >= 1:
             raise InvalidInput(
@@ -387,4 +387,4 @@ def read_lines(path: Path) -> list[str]:
         problem = f"{path} is not UTF-8 text with one key a line."
     except (FileNotFoundError, IsADirectoryError):
         problem = f"{path} is not a file."
-    raise InvalidInput(problem)
+    raise SourceError(problem)

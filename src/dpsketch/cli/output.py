@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpsketch.results import Estimates
     from dpsketch.sources import Progress
 
-__all__ = ["beside", "print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
+__all__ = ["beside", "keep_quiet", "print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
 
 
 def print_json(value: Any) -> None:
@@ -31,9 +31,20 @@ def _escaped(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON.")
 
 
+# Whether --quiet was given; the option sets it anew for every command.
+_silent = False
+
+
+def keep_quiet(quiet: bool) -> None:
+    """Let :func:`say` and progress bars print nothing, or print again."""
+    global _silent
+    _silent = quiet
+
+
 def say(message: str) -> None:
-    """Tell the data holder something, on standard error."""
-    print(message, file=sys.stderr)
+    """Tell the data holder something, on standard error, unless --quiet was given."""
+    if not _silent:
+        print(message, file=sys.stderr)
 
 
 def table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
@@ -102,7 +113,7 @@ def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> Non
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[Progress], None] | None]:
     """Draw a bar on standard error while records are read, if it is a terminal."""
-    if not sys.stderr.isatty():
+    if _silent or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import typer
 
 from dpsketch.cli.columns import computed_parts, key_parts
+from dpsketch.cli.exits import about_data
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
 from dpsketch.cli.output import say
 from dpsketch.errors import InvalidInput
@@ -154,7 +155,8 @@ def _feed_here(
             skipped += batch.skipped
             yield batch
 
-    feed.feed(sketch, counted())
+    with about_data():
+        feed.feed(sketch, counted())
     return Reading(read, skipped)
 
 
@@ -166,7 +168,7 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
         raise InvalidInput(
             f"--engine spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
         ) from None
-    with opened(flags.master or "local[*]") as session:
+    with opened(flags.master or "local[*]") as session, about_data():
         tally = add_files(session, sources_of(flags), sketch, columns)
     return Reading(tally["records"], tally["skipped"])
 
