@@ -120,7 +120,7 @@ class PrivateQuantiles(DrawnRelease):
         axes = figure.subplots()
         shares, values = [one.share for one in found], [one.value for one in found]
         if self._has_intervals(confidence):
-            lows, highs = [one.low for one in found], [one.high for one in found]
+            lows, highs = np.array([(one.low, one.high) for one in found], dtype=np.float64).T
             axes.vlines(shares, lows, highs, color="#9db8d2", linewidth=4, label=f"{confidence:.0%} intervals")
             axes.legend(frameon=False, loc="upper left")
         axes.plot(shares, values, "o-", color="#1f4e79", linewidth=1)
