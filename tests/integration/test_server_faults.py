@@ -21,7 +21,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import local
 from dpsketch.answers import answer
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
 from dpsketch.server.commits import Collecting, Outcome
@@ -114,7 +114,7 @@ def test_a_session_without_the_lock_never_writes(database: str) -> None:
     try:
         first.claim()
         for _ in range(2):
-            with pytest.raises(InvalidInput, match="another process serves this store"):
+            with pytest.raises(FileRefused, match="another process serves this store"):
                 second.claim()
             with pytest.raises(StorageFailed):
                 second.append([("c", 1, b"x")], {})
