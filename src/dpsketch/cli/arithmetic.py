@@ -125,5 +125,5 @@ def _change(one: Any, other: Any, asked: list[Any], confidence: float, key_type:
     before, after = (answer(release, asked, each, None, key_type) for release in (one, other))
     return Estimates(
         before.key, after.value - before.value, after.low - before.high, after.high - before.low, confidence,
-        before.counts,
+        before.counts, before.note or after.note,
     )  # fmt: skip
