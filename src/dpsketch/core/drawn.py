@@ -22,7 +22,7 @@ from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.privacy import Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
+from dpsketch.privacy import Again, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -266,8 +266,15 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
         mechanism=f"{first.mechanism}; {second.mechanism}",
         caveat=" ".join(words) or None,
         holds=holds,
-        counted_again="release" if first.unit.level == "user" else None,
+        counted_again=_again(first, second),
     )
+
+
+def _again(first: Guarantee, second: Guarantee) -> Again | None:
+    """Say where a user counts more than once in two releases together."""
+    if first.unit.level == "record":
+        return None
+    return "day" if "day" in (first.counted_again, second.counted_again) else "release"
 
 
 def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
