@@ -348,9 +348,14 @@ def _charge(value: Any) -> Charge | None:
 
 
 def _rounded(value: Any) -> Any:
-    """Return JSON-ready values with floats to nine digits: another version may compute the last ones differently."""
+    """Return JSON-ready values with numbers to nine digits: another version may compute the last ones differently.
+
+    A whole number may be an integer here and a float there, as a weight of 2⁴⁰ may.
+    """
     match value:
-        case float():
+        case bool():
+            return value
+        case int() | float():
             return float(f"{value:.9g}")
         case dict():
             return {name: _rounded(each) for name, each in value.items()}
