@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dpsketch import plots
 from dpsketch.arrays import Words, read_only
+from dpsketch.core.laws import Arrays
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
@@ -55,10 +56,9 @@ class PrivateSparseHistogram(KeyedRelease, SketchRelease):
     @property
     def kept(self) -> Survivors:
         """What the threshold part kept: positions in the domain, and noisy values in units of ``spec.grid``."""
-        arrays: Mapping[str, Any] = self.drawn.parts[ENTRIES].arrays
-        if self.law.survival is None:
-            return Survivors(np.empty(0, np.uint64), np.empty(0, np.int64))
-        return Survivors(read_only(arrays["positions"]), read_only(arrays["values"]))
+        nobody: Arrays = {"positions": np.empty(0, np.uint64), "values": np.empty(0, np.int64)}
+        found: Mapping[str, Any] = {**nobody, **self.drawn.parts[ENTRIES].arrays}
+        return Survivors(read_only(found["positions"]), read_only(found["values"]))
 
     def __repr__(self) -> str:
         projection = self.law.projection
