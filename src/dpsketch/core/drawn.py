@@ -253,7 +253,7 @@ def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],
         "derived": {name: encode(part.law) for name, part in drawn.parts.items() if isinstance(part.law, Derived)},
-        "guarantee": drawn.guarantee.to_json(),
+        "guarantee": _stated(drawn.guarantee),
     }
     arrays = {
         f"{name}{_BETWEEN}{array}": values
@@ -296,6 +296,13 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
     if named != set(document.arrays) or not all(part.law.fits(part.arrays) for part in parts.values()):
         raise FileRefused("the file's arrays are not those that its laws draw.")
     return spec, Drawn(receipts, parts, guarantee)
+
+
+def _stated(guarantee: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as JSON-ready values; a number that was stated as an integer is a float, as a reader has it."""
+    value = guarantee.to_json()
+    numbers = {name: float(value[name]) for name in ("epsilon", "delta", "rho") if value[name] is not None}
+    return {**value, **numbers, "unit": {**value["unit"], "max_weight": float(value["unit"]["max_weight"])}}
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
