@@ -160,12 +160,15 @@ class Drawn:
 def composed(laws: Iterable[Law]) -> tuple[Cost, ...]:
     """Return what laws cost together: Gaussian costs as one, pure costs as one, and all others one by one.
 
-    The μ² of Gaussian costs add up, and so do the ε of pure ones; sums are rounded up.
+    The μ² of Gaussian costs add up, and so do the ε of pure ones; sums are rounded up. A law that states several costs
+    keeps them apart, because a ledger composes pure costs more tightly one by one.
     """
-    costs = [cost for law in laws for cost in law.costs()]
+    stated = [law.costs() for law in laws]
+    costs = [each[0] for each in stated if len(each) == 1]
     squares = [cost.mu**2 for cost in costs if isinstance(cost, GaussianCost)]
     pure = [cost.epsilon for cost in costs if isinstance(cost, PureCost)]
     found: list[Cost] = [cost for cost in costs if not isinstance(cost, GaussianCost | PureCost)]
+    found += [cost for each in stated if len(each) > 1 for cost in each]
     if len(pure) == 1:
         found.insert(0, PureCost(pure[0]))
     elif pure:
@@ -299,7 +302,7 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
 
 
 def _stated(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee as JSON-ready values; a number that was stated as an integer is a float, as a reader has it."""
+    """Return a guarantee as JSON-ready values; numbers stated as integers are floats, as a reader has them."""
     value = guarantee.to_json()
     numbers = {name: float(value[name]) for name in ("epsilon", "delta", "rho") if value[name] is not None}
     return {**value, **numbers, "unit": {**value["unit"], "max_weight": float(value["unit"]["max_weight"])}}
