@@ -173,12 +173,15 @@ class Drawn:
 def composed(laws: Iterable[Law]) -> tuple[Cost, ...]:
     """Return what laws cost together: Gaussian costs as one, pure costs as one, and all others one by one.
 
-    The μ² of Gaussian costs add up, and so do the ε of pure ones; sums are rounded up.
+    The μ² of Gaussian costs add up, and so do the ε of pure ones; sums are rounded up. A law that states several costs
+    keeps them apart, because a ledger composes pure costs more tightly one by one.
     """
-    costs = [cost for law in laws for cost in law.costs()]
+    stated = [law.costs() for law in laws]
+    costs = [each[0] for each in stated if len(each) == 1]
     squares = [cost.mu**2 for cost in costs if isinstance(cost, GaussianCost)]
     pure = [cost.epsilon for cost in costs if isinstance(cost, PureCost)]
     found: list[Cost] = [cost for cost in costs if not isinstance(cost, GaussianCost | PureCost)]
+    found += [cost for each in stated if len(each) > 1 for cost in each]
     if len(pure) == 1:
         found.insert(0, PureCost(pure[0]))
     elif pure:
@@ -283,7 +286,7 @@ def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],
         "derived": {name: encode(part.law) for name, part in drawn.parts.items() if isinstance(part.law, Derived)},
-        "guarantee": drawn.guarantee.to_json(),
+        "guarantee": _stated(drawn.guarantee),
     }
     arrays = {
         f"{name}{_BETWEEN}{array}": values
@@ -332,6 +335,13 @@ def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> Non
     """Refuse a file whose header states another guarantee than its laws come to."""
     if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
         raise FileRefused("the file states another guarantee than its laws come to.")
+
+
+def _stated(guarantee: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as JSON-ready values; numbers stated as integers are floats, as a reader has them."""
+    value = guarantee.to_json()
+    numbers = {name: float(value[name]) for name in ("epsilon", "delta", "rho") if value[name] is not None}
+    return {**value, **numbers, "unit": {**value["unit"], "max_weight": float(value["unit"]["max_weight"])}}
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -384,9 +394,14 @@ def _charge(value: Any) -> Charge | None:
 
 
 def _rounded(value: Any) -> Any:
-    """Return JSON-ready values with floats to nine digits: another version may compute the last ones differently."""
+    """Return JSON-ready values with numbers to nine digits: another version may compute the last ones differently.
+
+    A whole number may be an integer here and a float there, as a weight of 2⁴⁰ may.
+    """
     match value:
-        case float():
+        case bool():
+            return value
+        case int() | float():
             return float(f"{value:.9g}")
         case dict():
             return {name: _rounded(each) for name, each in value.items()}
