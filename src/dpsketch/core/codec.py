@@ -20,7 +20,9 @@ __all__ = ["decode", "encode", "stored"]
 T = TypeVar("T")
 
 _CLASSES: dict[str, type] = {}
-_LONGEST_FRACTION = 64
+# The most characters of a fraction, or of an integer that is too large for a header.
+_LONGEST = 64
+_LARGEST = 2**63
 
 
 def stored(cls: type[T]) -> type[T]:
@@ -49,8 +51,11 @@ def encode(value: Any, hint: Any = None) -> Any:
         return [encode(each) for each in value]
     if isinstance(value, Fraction):
         return str(value)
-    if isinstance(value, int) and not isinstance(value, bool) and hint in (float, float | None):
-        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if hint in (float, float | None):
+            return float(value)
+        # A header takes no larger integers; squares of moves may be larger.
+        return str(value) if value >= _LARGEST else value
     return value
 
 
@@ -75,10 +80,13 @@ def decode(value: Any, hint: Any) -> Any:
             return tuple(decode(each, one) for each, one in zip(value, inner, strict=True))
     elif hint is float and type(value) in (int, float):
         return float(value)
-    elif hint is Fraction and isinstance(value, str) and len(value) <= _LONGEST_FRACTION:
+    elif hint is Fraction and isinstance(value, str) and len(value) <= _LONGEST:
         return _built(Fraction, value)
     elif hint in (int, str, bool, type(None)) and type(value) is hint:
         return value
+    elif hint is int and isinstance(value, str) and len(value) <= _LONGEST:
+        if value.isascii() and value.isdigit() and value[0] != "0" and int(value) >= _LARGEST:
+            return int(value)
     elif isinstance(value, dict) and isinstance(hint, type):
         return _decode_class(value, hint)
     raise _refusal()

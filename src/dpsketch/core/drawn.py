@@ -18,7 +18,7 @@ from dpsketch import accounting, files
 from dpsketch.core.codec import decode, encode, stored
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
-from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.privacy import Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
 
@@ -248,7 +248,16 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
 
 
 def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
-    """Return a release as a document of the file format."""
+    """Return a release as a document of the file format.
+
+    Raises
+    ------
+    InvalidInput
+        If it is a part of another release, which has the laws that were paid for.
+    """
+    paid = [law for receipt in drawn.receipts for law in receipt.laws]
+    if not all(isinstance(part.law, Derived) or part.law in paid for part in drawn.parts.values()):
+        raise InvalidInput("this is a part of another release, whose guarantee is that of the whole: save the whole.")
     header = {
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],
@@ -348,9 +357,11 @@ def _charge(value: Any) -> Charge | None:
 
 
 def _rounded(value: Any) -> Any:
-    """Return JSON-ready values with floats to nine digits: another version may compute the last ones differently."""
+    """Return JSON-ready values with numbers to nine digits: another version may compute the last ones differently."""
     match value:
-        case float():
+        case bool():
+            return value
+        case int() | float():  # a unit's weight may be either
             return float(f"{value:.9g}")
         case dict():
             return {name: _rounded(each) for name, each in value.items()}
