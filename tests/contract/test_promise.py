@@ -21,6 +21,7 @@ import dpsketch as dps
 from dpsketch import accounting
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from drawn import Gaussian, Laplace, Law, law_of, problems
+from parts import numbers_of, parts_of
 
 EPSILON, DELTA = 1.0, 1e-6
 RELEASES = 2000
@@ -116,49 +117,6 @@ PAIRS = {
 }
 
 
-def _arrays(release: Any) -> Arrays:
-    """All numbers of a release, part by part."""
-    document = release.to_document()
-    found = {name: np.asarray(array, dtype=np.float64) for name, array in document.arrays.items()}
-    found |= {
-        name: np.array([float(document.header[name])])
-        for name in ("ones", "count", "noisy_count")
-        if document.header.get(name) is not None
-    }
-    parts: Arrays = {}
-    for name, array in found.items():
-        if name == "tables":  # the leaf has noise of its own
-            parts |= {f"tables {level}": table.ravel() for level, table in enumerate(array)}
-        elif name == "dense" and release.kind == "ranges":  # and so has the root
-            parts |= {"root": array[:1], "dense": array[1:]}
-        else:
-            parts[name] = array.ravel()
-    return {name: part for name, part in parts.items() if part.size}
-
-
-def _laws(release: Any, parts: Arrays) -> dict[str, Law]:
-    """The law that a release states for each of its parts."""
-    match release.kind:
-        case "heavy":
-            stated = {"total": release.noise.total, "dense": release.noise.dense}
-            last = f"tables {len(release.tables) - 1}"
-            stated |= {name: release.noise.inner for name in parts if name.startswith("tables")}
-            stated[last] = release.noise.leaf
-        case "ranges":
-            stated = {"root": release.noise.total, "dense": release.noise.dense}
-            stated |= {name: release.noise.leaf for name in parts if name.startswith("tables")}
-        case "density":
-            stated = {"table": release.noise, "noisy_count": release.count_noise}
-        case "distinct":
-            stated = {"ones": release.noise}
-        case "distinct-set":
-            stated = {"count": release.noise}
-        case _:
-            (law,) = release.noise
-            stated = {"table": law}
-    return {name: law_of(stated[name]) for name in parts}
-
-
 def _filled(kind: Kind, unit: dps.Unit, records: list[tuple[Any, str, float]]) -> Any:
     sketch = kind.start(unit)
     rows, given = kind.records(records)
@@ -185,14 +143,15 @@ def draws_of(name: str, level: str, relation: Any, *, delta: float) -> Draws:
     """Release a sketch again and again."""
     kind, unit = KINDS[name], UNITS[level](relation, _weight(name))
     sketch = _filled(kind, unit, REST + FULL[level])
-    exact = _arrays(kind.release(sketch, **_everything(delta)))
+    exact = numbers_of(kind.release(sketch, **_everything(delta)))
     releases = [kind.release(sketch, epsilon=EPSILON, delta=delta) for _ in range(RELEASES)]
-    found = [_arrays(release) for release in releases]
+    found = [numbers_of(release) for release in releases]
     noise = {}
     for part, table in exact.items():
         some = slice(None, None, -(-len(table) // NUMBERS))
         noise[part] = np.stack([arrays[part][some] for arrays in found]) - table[some]
-    return Draws(exact, noise, _laws(releases[0], exact))
+    laws = {part: law_of(stated) for part, (_, stated) in parts_of(releases[0]).items()}
+    return Draws(exact, noise, laws)
 
 
 def _everything(delta: float) -> dict[str, float]:
@@ -206,7 +165,9 @@ def spent(draws: Draws, name: str, level: str, relation: Any, *, delta: float) -
     worst = 0.0
     for one, other in PAIRS[relation]:
         pair = [_neighbour(level, side) for side in (one, other)]
-        first, second = (_arrays(kind.release(_filled(kind, unit, REST + each), **_everything(delta))) for each in pair)
+        first, second = (
+            numbers_of(kind.release(_filled(kind, unit, REST + each), **_everything(delta))) for each in pair
+        )
         square, cost = 0.0, 0.0
         for part, law in draws.laws.items():
             moved = np.abs(first[part] - second[part])
@@ -277,10 +238,9 @@ def test_a_fifth_less_is_seen_in_every_part(name: str, delta: float) -> None:
 def test_a_draw_that_is_used_again_is_seen() -> None:
     with seeded_noise_for_tests_only(11):
         draws = draws_of("heavy", "record", "add_remove", delta=0.0)
-    tables = [part for part in draws.noise if part.startswith("tables")]
-    first = draws.noise[tables[0]]
+    first = draws.noise["above"]
     twisted = first * np.where(np.arange(first.size).reshape(first.shape) % 3, 1, -1)
-    laws = {**draws.laws, "again": draws.laws[tables[0]]}
+    laws = {**draws.laws, "again": draws.laws["above"]}
     assert "share their draws" in problems({**draws.noise, "again": first}, laws)[0]
     assert "share their draws" in problems({**draws.noise, "again": -first}, laws)[0]
     assert "share the size" in problems({**draws.noise, "again": twisted}, laws)[-1]

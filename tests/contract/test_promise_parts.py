@@ -159,7 +159,7 @@ def test_the_seized_state_and_the_publications_of_a_stream(relation: Any) -> Non
         sketch.publish_day()
         total = sketch.day([4, 4, 5])
         (stretch,) = total.stretches
-        drawn = law_of(sketch._stream.law)
+        drawn = law_of(sketch._stream.law.noise)
         laws.update({"first": law_of(stretch.law)}, second=drawn, third=drawn)
         laws.update({f"state {i}": drawn for i in range(len(bands))})
         found = {"first": sketch.published[0] - bands[0] * tables[0]}
@@ -200,7 +200,7 @@ def test_the_shares_of_several_parties(level: str, relation: Any) -> None:
         found = {}
         for party, sketch in enumerate(sketches):
             release = sketch.release(**budget, share=dps.Share(parties, honest / parties, party))
-            finer.append(round(1 / release.spec.grid))
+            finer.append(round(release.spec.grid / release.step))
             laws[f"party {party}"] = law_of(*release.noise)
             found[f"party {party}"] = release.table - finer[-1] * tables[party]
         return found

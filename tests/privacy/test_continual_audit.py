@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from dpsketch.core.move import Distance
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.designs import Banded, Contribution, Design
 from dpsketch.sketches.continual.recurrence import Recurrence
@@ -84,7 +85,7 @@ def adversaries(unit_days: int, apart: int, rng: np.random.Generator) -> tuple[d
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 def test_no_adversary_gains_more_than_is_promised(design: Design, days: int, apart: int) -> None:
     """Records (one day) and users (several days, apart), first days moved by what was seen, both directions."""
-    unit = Contribution(1, 1, 1, days, apart)
+    unit = Contribution(Distance(1, 1, 1, 1), days, apart)
     sigma = design.sensitivity(unit, DAYS).l2 / MU
     rng, epsilons = np.random.default_rng(len(str(design)) + 10 * days + apart), [1.0, EPSILON, 10.0]
     for trial in range(2):
@@ -106,7 +107,7 @@ def greedy(design: Design, days: int) -> tuple[dict[Any, int], dict[Any, int]]:
 def test_the_bound_is_nearly_reached_so_that_less_noise_is_seen(days: int) -> None:
     """Power: with a tenth less noise the greedy adversary gains more than is promised."""
     design = Banded((3, 2, 1))
-    sigma = design.sensitivity(Contribution(1, 1, 1, days), DAYS).l2 / MU
+    sigma = design.sensitivity(Contribution(Distance(1, 1, 1, 1), days), DAYS).l2 / MU
     honest, short = (
         gained(design, scale * sigma, [EPSILON], *greedy(design, days), RULES[0])[0] for scale in (1.0, 0.9)
     )
@@ -122,7 +123,7 @@ def test_floors_that_are_not_paid_for_are_seen() -> None:
         sum((a - b) ** 2 for a, b in zip(means(FLOORED, [x + 1, y, z]), means(FLOORED, [x, y, z]), strict=True))
         for x, y, z in itertools.product(range(-4, 5), repeat=3)
     )
-    assert filtered**2 < worst <= FLOORED.sensitivity(Contribution(1, 1, 1), DAYS).l2 ** 2
+    assert filtered**2 < worst <= FLOORED.sensitivity(Contribution(Distance(1, 1, 1, 1)), DAYS).l2 ** 2
     most = 0.0
     for x, y, z in itertools.product(range(-2, 3), repeat=3):
         others = {path: (x, y, z)[len(path)] for path in paths}
@@ -140,7 +141,7 @@ def test_the_same_noise_under_a_day_done_again_shows_everything() -> None:
     draw = 17
     assert (within[0] + draw) - (without[0] + draw) == design.bands[0]
     # Fresh noise over the same data, shown j times, costs μ√j: two showings of all days are one of noise σ/√2.
-    sigma = design.sensitivity(Contribution(1, 1, 1), DAYS).l2 / MU
+    sigma = design.sensitivity(Contribution(Distance(1, 1, 1, 1)), DAYS).l2 / MU
     twice = gained(design, sigma / math.sqrt(2), [EPSILON], *greedy(design, 1), RULES[0])[0]
     assert promised(EPSILON, MU) < twice <= promised(EPSILON, MU * math.sqrt(2))
 
@@ -148,7 +149,7 @@ def test_the_same_noise_under_a_day_done_again_shows_everything() -> None:
 def test_blocks_are_as_private_as_they_say() -> None:
     """Four days of a tree: a record of any day is in three nodes; all nodes are enumerated by their shifts."""
     design = Blocks.tree(4)
-    bound = design.sensitivity(Contribution(1, 1, 1), 4).l2
+    bound = design.sensitivity(Contribution(Distance(1, 1, 1, 1)), 4).l2
     for day in range(4):
         days = [int(each == day) for each in range(4)]
         assert sum(each**2 for each in means(design, days)) <= bound**2 + 1e-9

@@ -18,9 +18,9 @@ from scipy.special import ndtr
 
 import dpsketch as dps
 from dpsketch import accounting
+from dpsketch.core.permit import Handle
 from dpsketch.privacy import ApproximateCost, GaussianCost
 from dpsketch.sketches.continual.names import NamedStream
-from dpsketch.sketches.permit import Permit
 
 DAYS = 3
 DELTA = 0.2  # large, so that thresholds are low and crossings are seen
@@ -40,21 +40,20 @@ def outcomes(
     """The probability of everything that can be shown, for a key with these counts (0: no record) on the days."""
     sketch = dps.ContinualSketch(dps.Histogram(unit=unit, key_type="int"), days=DAYS, design=design, **budget)
     stream: NamedStream = sketch._stream
-    reach = math.ceil(4.2 * stream.law.sigma)
-    mass = law_of(stream.law.sigma, reach)
+    reach = math.ceil(4.2 * stream.law.noise.sigma)
+    mass = law_of(stream.law.noise.sigma, reach)
     noise = np.array(list(itertools.product(range(-reach, reach + 1), repeat=DAYS)))
     weight = np.prod(mass[noise + reach], axis=1)
 
-    def draw(self: Permit, part: str, table: np.ndarray, *, piece: tuple[int, bool]) -> np.ndarray:
-        self._take(part, piece)
+    def adder(self: Handle, slot: str, *, piece: tuple[int, bool]) -> Any:
+        self._permit._take(self._law, slot, piece, None)
         day, earlier = piece
-        if earlier:  # those of the days before, of keys that came on this one
-            return np.asarray(table + noise.T[: day - 1, : table.shape[1]])
-        return np.asarray(table + noise[:, day - 1][: len(table)])
+        days = iter(range(day - 1) if earlier else [day - 1])  # of keys that came on a day, those before it as well
+        return lambda row: np.asarray(row + noise[:, next(days)][: len(row)])
 
     keys = np.arange(len(noise))
     with patch.context() as patched:
-        patched.setattr(Permit, "draw", draw)
+        patched.setattr(Handle, "adder", adder)
         for count in counts:
             if count:
                 sketch.day(np.repeat(keys, count))
@@ -89,7 +88,7 @@ WORLDS = [
 
 def promised(stream: NamedStream, epsilon: float, times: float = 1.0) -> float:
     """δ_G(ε; μ) + δ_T, for the noise that was drawn; ``times`` is how much further a replaced record moves counts."""
-    mu = times * math.sqrt(sum(band**2 for band in stream.design.bands)) / stream.law.sigma
+    mu = times * math.sqrt(sum(band**2 for band in stream.design.bands)) / stream.law.noise.sigma
     curve = ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2)
     return float(curve) + 0.1 * DELTA
 
@@ -127,10 +126,9 @@ def test_the_looks_of_all_days_are_paid_for(monkeypatch: Any) -> None:
     found, stream = outcomes(monkeypatch, [1, 0, 0], dps.per_record(), BUDGETS, "daily")
     named = 1 - found[None]
     assert 0.02 * 0.1 * DELTA < named <= 0.1 * DELTA
-    finding = stream._finding
-    sigma, shown = finding.noise.sigma, 0.0
+    sigma, shown = stream.law.noise.sigma, 0.0
     for day in (1, 2, 3):
-        lower = finding.threshold(stream._filter, day) - sigma * math.sqrt(day) - 1
+        lower = stream.law.threshold(day) - sigma * math.sqrt(day) - 1
         shown = max(shown, float(ndtr(-lower / (sigma * math.sqrt(day)))))
     assert shown > 0.1 * DELTA
 
@@ -142,8 +140,8 @@ def test_showings_from_an_old_copy_cost_their_names_as_well(monkeypatch: Any) ->
     """
     found, stream = outcomes(monkeypatch, [1, 0, 0], dps.per_record(), BUDGETS, "daily")
     named = 1 - found[None]
-    names = stream._finding.looks * DAYS  # one key in all, looked at on each day
-    mu = 1 / stream.law.sigma
+    names = stream.law._looks * DAYS  # one key in all, looked at on each day
+    mu = 1 / stream.law.noise.sigma
     assert accounting.gaussian_delta(1.0, mu) + names == pytest.approx(DELTA, rel=1e-6)
     for showings in (1, 2, 5):
         costs = [GaussianCost(mu), ApproximateCost(0.0, names)] * showings
@@ -178,8 +176,9 @@ def test_a_user_of_several_days_and_keys_has_a_higher_threshold() -> None:
         begun(max_keys=1, user_days=3),
         begun(max_keys=4, user_days=3),
     )
-    finding = [each._stream._finding for each in (record, once, often, many)]
-    assert [each.most for each in finding] == [1, 1, 3, 3]
-    assert [round(finding[0].looks / each.looks) for each in finding] == [1, 1, 3, 12]
-    assert finding[0].noise == finding[1].noise
-    assert finding[1].noise.sigma < finding[2].noise.sigma < finding[3].noise.sigma
+    laws = [each._stream.law for each in (record, once, often, many)]
+    assert [round(laws[0]._looks / each._looks) for each in laws] == [1, 1, 3, 12]
+    assert laws[0].noise == laws[1].noise
+    assert laws[1].noise.sigma < laws[2].noise.sigma < laws[3].noise.sigma
+    thresholds = [each.threshold(5) for each in laws]
+    assert thresholds[0] == thresholds[1] < thresholds[2] < thresholds[3]

@@ -16,6 +16,7 @@ from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismat
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.distinct.exact import KEYS
 from dpsketch.sketches.distinct.matching import _flow, owned_keys
+from parts import bound_of, restated
 
 RECORD = dps.per_record()
 NO_NOISE = {"epsilon": 1e5, "delta": 0.0}
@@ -79,7 +80,7 @@ def test_no_user_moves_the_count_by_more_than_is_paid_for(most: int, relation: A
         counts = [number(exact(np.array(keys, int), np.array(users, int), unit=unit)) for keys, users in crowds]
         moved |= {abs(count - counts[0]) for count in counts[1:]}
     assert max(moved) == most
-    assert dps.DistinctSet(unit=unit).spec.sensitivity.l1 == most
+    assert bound_of(dps.DistinctSet(unit=unit).spec).l1 == most
 
 
 def test_a_record_moves_the_count_by_one_at_most() -> None:
@@ -143,7 +144,7 @@ def test_users_of_two_types_are_refused() -> None:
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_intervals_hold_as_often_as_they_say_by_the_law_itself(law: DiscreteLaplace, confidence: float) -> None:
     release = exact([]).release(**NO_NOISE)
-    stated = dps.PrivateDistinctCount(release.spec, 10**6, law, guarantee=release.guarantee)
+    stated = restated(release, KEYS, [10**6], law)
     low, high = stated.interval(confidence)
     rate, reach = law.epsilon / law.sensitivity, int(high) - 10**6
     assert low == 10**6 - reach
@@ -167,9 +168,9 @@ def test_intervals_hold_for_releases(budget: dict[str, float]) -> None:
 
 
 def test_the_law_is_the_quieter_one() -> None:
-    spec = exact([1]).spec
-    assert spec.calibrate(dps.Budget(1.0, 1e-6)).law(KEYS) == DiscreteLaplace(1.0, 1)
-    assert isinstance(spec.calibrate(dps.Budget(rho=0.1)).law(KEYS), RoundedGaussian)
+    sketch = exact([1])
+    assert sketch.release(epsilon=1.0, delta=1e-6).noise == DiscreteLaplace(1.0, 1)
+    assert isinstance(sketch.release(rho=0.1).noise, RoundedGaussian)
 
 
 def test_a_forged_pair_that_stands_twice_counts_once_and_odd_arrays_are_refused(tmp_path: Path) -> None:
@@ -206,10 +207,7 @@ def test_a_release_is_written_and_answers() -> None:
     )
     assert (again.value, again.interval(), again.error) == (2.0, (2.0, 2.0), release.error)
     assert again.spec.key_type is None
-    assert dps.PrivateDistinctCount(again.spec, -3, again.noise, guarantee=again.guarantee).value == 0
-    forged = files.Document("distinct-set", False, {**release.to_document().header, "count": 2.5}, {})
-    with pytest.raises(FileRefused, match="count"):
-        dps.PrivateDistinctCount.from_document(forged)
+    assert restated(again, KEYS, [-3]).value == 0
 
 
 def test_small_updates_count_their_rows_once() -> None:

@@ -11,10 +11,9 @@ import dpsketch as dps
 from dpsketch import accounting, audit, files, noise
 from dpsketch.privacy import GaussianCost, Unit
 from dpsketch.sketches.heavy import HeavyHitters, HeavyHittersSpec, PrivateHeavyHitters
-from dpsketch.sketches.heavy.spec import TreeNoise
-from dpsketch.sketches.specs import Sensitivity
 from oracles.hashing import fingerprint, row_values
 from oracles.heavy import Shape
+from parts import bounds_of, parts_of
 
 TRIALS = 20_000
 
@@ -30,11 +29,10 @@ UNITS = [
 SPACES = [{"key_bits": 64}, {"key_bits": 8}, {"key_bytes": 24}, {"key_bytes": 2}]
 
 
-def parts(spec: HeavyHittersSpec, laws: TreeNoise) -> list[tuple[noise.Noise, Sensitivity]]:
-    """Every released part, each table by itself, with its noise and the bound on what one unit moves there."""
-    bound = spec.sensitivity
-    inner = [(laws.inner, bound.table)] * (spec.tables - 1)
-    return [(laws.total, bound.total), (laws.dense, bound.dense), *inner, (laws.leaf, bound.table)]
+def laws_of(private: PrivateHeavyHitters) -> list[noise.Noise]:
+    """The noise of every part, each table by itself."""
+    laws = private.noise
+    return [laws.total, laws.dense, *[laws.inner] * (len(private.tables) - 1), laws.leaf]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.level} {unit.neighbours}")
@@ -46,13 +44,14 @@ def test_the_levels_add_up_to_the_cost_that_is_charged(space: dict[str, int], un
         private = HeavyHitters.from_spec(spec).release(**budget)
         (cost,) = private.guarantee.costs
         assert isinstance(cost, GaussianCost)
-        spent = math.fsum((bound.l2 / law.sigma) ** 2 for law, bound in parts(spec, private.noise))
+        bounds = bounds_of(spec)
+        spent = math.fsum((bounds[name].l2 / law.sigma) ** 2 for name, (_, law) in parts_of(private).items())
         assert cost.mu**2 * (1 - 1e-9) < spent < cost.mu**2
-        assert (spec.sensitivity.table.l2 / private.noise.leaf.sigma) ** 2 == pytest.approx(cost.mu**2 / 2)
+        assert (bounds["keys"].l2 / private.noise.leaf.sigma) ** 2 == pytest.approx(cost.mu**2 / 2)
     private = HeavyHitters.from_spec(spec).release(epsilon=2.0, delta=0)
-    laws = parts(spec, private.noise)
-    assert all(law.sensitivity == bound.l1 for law, bound in laws)
-    assert 2 * (1 - 1e-9) < math.fsum(law.epsilon for law, _ in laws) < 2
+    laws = {name: law for name, (_, law) in parts_of(private).items()}
+    assert all(law.sensitivity == bounds_of(spec)[name].l1 for name, law in laws.items())
+    assert 2 * (1 - 1e-9) < math.fsum(law.epsilon for law in laws.values()) < 2
 
 
 def exact(sketch: HeavyHitters) -> list[np.ndarray]:
@@ -123,7 +122,7 @@ def test_a_record_is_hidden_by_all_levels_together(neighbours: str, budget: dict
     one, two = record(7, neighbours), record(opposite if neighbours == "replace" else None, neighbours)
     moved = [a - b for a, b in zip(exact(one), exact(two), strict=True)]
     private = one.release(**budget)
-    laws = [law for law, _ in parts(private.spec, private.noise)]
+    laws = laws_of(private)
     claimed, delta = stated(private)
     found = audited(laws, moved, delta, 1)
     assert found.verdict(claimed) == "holds"
@@ -150,9 +149,9 @@ class TestUser:
         moved = exact(one)
         assert moved[1].max() == 1
         assert [np.linalg.norm(table) for table in moved[2:-1]] == pytest.approx([math.sqrt(3)] * 2)
-        assert np.linalg.norm(moved[-1]) > 0.7 * one.spec.sensitivity.table.l2
+        assert np.linalg.norm(moved[-1]) > 0.7 * bounds_of(one.spec)["keys"].l2
         private = one.release(epsilon=1.5, delta=1e-3)
-        laws = [law for law, _ in parts(private.spec, private.noise)]
+        laws = laws_of(private)
         claimed, delta = stated(private)
         assert audited(laws, moved, delta, 3).verdict(claimed) == "holds"
         assert audited([scaled(law, 0.25) for law in laws], moved, delta, 4).verdict(claimed) == "violated"
@@ -164,7 +163,7 @@ class TestUser:
         naive.update(keys)
         private = self.sketch().release(epsilon=1.5, delta=1e-3)
         claimed, delta = stated(private)
-        laws = [law for law, _ in parts(private.spec, private.noise)]
+        laws = laws_of(private)
         assert audited(laws, exact(naive), delta, 5).verdict(claimed) == "violated"
 
 

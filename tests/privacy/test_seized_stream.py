@@ -18,18 +18,21 @@ import pytest
 from scipy.special import ndtr
 
 import dpsketch as dps
+from dpsketch.core.move import Move
+from dpsketch.core.move import Table as Counted
 from dpsketch.errors import FileRefused, InvalidInput, SketchBroken
 from dpsketch.kinds import load_sensitive
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.continual.designs import Contribution
 from dpsketch.sketches.continual.folder import StreamFolder
+from dpsketch.sketches.continual.law import PUBLICATIONS, STATE, Seizable
 from dpsketch.sketches.continual.pan_private import PanPrivate
-from dpsketch.sketches.continual.stream import PUBLICATIONS, STATE, SeizableStream, Terms
+from dpsketch.sketches.continual.stream import SeizableStream
 
 MU, DAYS = 4.0, 3
 EPSILONS = [1.0, 6.0, 10.0]
 DESIGN = PanPrivate((2, 1))
-RECORD = Contribution(1, 1, 1)
+RECORD = Contribution(Move.each(1, 1).between("add_remove"))
 Table = np.ndarray
 
 
@@ -62,9 +65,11 @@ class Enumerated:
         for _, each in laws.values():
             chances = np.outer(chances, each).ravel()
         self.chances = chances
+        counted = Counted("cells", chances.shape, Move.each(1, 1))
+        self.laws = (Seizable((counted,), (1,), "add_remove", RoundedGaussian(1.0), DESIGN, DAYS),)
 
-    def add_noise(self, table: Table, part: str, piece: int) -> Table:
-        return table + self.added.get((part, piece), 0)
+    def draw(self, law: Seizable, pieces: list[tuple[str, int, Table]]) -> dict[str, Table]:
+        return {str(i): table + self.added.get((slot, piece), 0) for i, (slot, piece, table) in enumerate(pieces)}
 
 
 class Game(NamedTuple):
@@ -78,7 +83,7 @@ class Game(NamedTuple):
 
 def seen(permit: Enumerated, game: Game, present: int) -> Table:
     """All that the adversary sees in one world, a row for each outcome of the draws."""
-    stream: Any = SeizableStream(Terms(DESIGN, RECORD, DAYS, permit.chances.shape), permit)  # type: ignore[arg-type]
+    stream: Any = SeizableStream(permit)  # type: ignore[arg-type]
     stream.begin()
     shown: list[Table] = []
     nothing = np.zeros(permit.chances.shape, np.int64)
@@ -180,7 +185,7 @@ def test_without_one_of_the_two_everything_is_seen(before: bool, sigmas: tuple[f
 
 def test_a_record_before_the_seizure_that_is_replaced_by_one_after_it() -> None:
     """Both noises are moved, by S each: √2·S, for which a replaced record pays even where nothing counts downwards."""
-    unit = Contribution(1, 1, 1, replaced=True, moved=2)
+    unit = Contribution(Move.each(1, 1).between("replace"))
 
     def own(day: int, early: bool, published: list[Table]) -> int:
         return {(1, True): 1, (2, False): -1}.get((day, early), 0)
@@ -250,10 +255,10 @@ def test_state_files_go_on_to_the_byte_and_draw_nothing_again(start: Any) -> Non
         assert np.array_equal(again._stream.state, sketch._stream.state)
         drawn = sketch._stream.permit._drawn
         assert again._stream.permit._drawn == drawn
-        assert drawn[STATE] == set(range(1, 2 + sketch.design.buffers))
+        assert drawn[PUBLICATIONS, STATE] == set(range(1, 2 + sketch.design.buffers))
     for _ in range(4):
         again.publish_day()
-    assert len(again._stream.permit._drawn[STATE]) == 4 + sketch.design.buffers
+    assert len(again._stream.permit._drawn[PUBLICATIONS, STATE]) == 4 + sketch.design.buffers
     # No sums are begun for days that will never come.
     assert not again._stream.state[-1].any()
 
@@ -331,7 +336,7 @@ def test_what_a_state_that_may_be_seized_cannot_do() -> None:
     with pytest.raises(InvalidInput, match="delta > 0"):
         stream(delta=0.0)
     document = stream()._to_document()
-    document.header["noise"] = RoundedGaussian(stream()._stream.law.sigma * 0.99).to_json()
+    document.header["receipt"]["laws"][0]["noise"]["sigma"] *= 0.99
     with pytest.raises(FileRefused, match="guarantee"):
         dps.ContinualSketch.from_document(document)
 

@@ -13,6 +13,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, files
+from dpsketch.core.move import Distance
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kinds import load
 from dpsketch.sketches.continual.designs import Contribution
@@ -63,15 +64,14 @@ def test_no_part_is_merged_twice_by_a_copy_or_within_another(design: Any) -> Non
 
 
 def test_a_seized_state_has_the_bands_of_days_after_the_last() -> None:
-    unit, design = Contribution(1, 1, 1), PanPrivate((4, 2, 1))
+    unit, design = Contribution(Distance(1, 1, 1, 1)), PanPrivate((4, 2, 1))
     assert design.sensitivity(unit, 1) == design.sensitivity(unit, 3)
     sketch = stream(design="pan-private")
     document = sketch._to_document()
-    mu = sketch.design.largest / sketch._stream.law.sigma
+    mu = sketch.design.largest / sketch._stream.law.noise.sigma
     document.header["days"] = 1
-    promise = document.header["guarantee"]
-    promise["costs"] = [{"kind": "gaussian", "mu": mu}]
-    promise["epsilon"] = accounting.gaussian_epsilon(mu, 1e-6)
+    document.header["receipt"]["laws"][0]["horizon"] = 1
+    document.header["receipt"]["asked"]["epsilon"] = accounting.gaussian_epsilon(mu, 1e-6)
     with pytest.raises(FileRefused, match="guarantee"):
         dps.ContinualSketch.from_document(document)
 
@@ -82,15 +82,13 @@ def test_a_series_promises_in_words_what_its_noise_pays_for() -> None:
     sketch = stream(unit, user_days=12, days_apart=30)
     sketch.day(["a"] * 3, users=[1, 2, 3])
     document = sketch.series().to_document()
-    bound = sketch.design.sensitivity(sketch._layout.contribution(unit, 1, 1), 365).l2
-    mu = bound / sketch._stream.law.sigma * (1 + 1e-12)
-    less = copy.deepcopy(document.header)
-    less["limits"] = [1, 1]
-    less["guarantee"] |= {"costs": [{"kind": "gaussian", "mu": mu}], "epsilon": accounting.gaussian_epsilon(mu, 1e-6)}
-    seized, silent = copy.deepcopy(document.header), copy.deepcopy(document.header)
-    seized["guarantee"]["caveat"] += " It holds against one seizure of the state."
-    silent["guarantee"]["caveat"] = None
-    for header in (less, seized, silent):
+    less, seized, silent, fewer = (copy.deepcopy(document.header) for _ in range(4))
+    less["limits"] = fewer["limits"] = [1, 1]
+    fewer["receipt"]["laws"][0] |= {"days": 1, "apart": 1}
+    for stated in (seized["guarantee"], seized["receipt"]):
+        stated["caveat"] += " It holds against one seizure of the state."
+    silent["guarantee"]["caveat"] = silent["receipt"]["caveat"] = None
+    for header in (less, seized, silent, fewer):
         with pytest.raises(FileRefused, match="guarantee"):
             load(files.encode(replace(document, header=header)))
     assert load(files.encode(document)).guarantee == sketch.guarantee

@@ -11,6 +11,7 @@ import dpsketch as dps
 from dpsketch import accounting, audit, files, noise
 from dpsketch.privacy import GaussianCost
 from oracles import bounding as oracle
+from parts import bound_of
 
 TRIALS = 20_000
 ROWS, WIDTH, SEED, MAX_KEYS = 3, 4, 11, 12
@@ -63,7 +64,7 @@ def scaled(law: noise.Noise, factor: float) -> noise.RoundedGaussian:
 def test_the_worst_user_is_hidden(budget: dict[str, float], worst: list[int]) -> None:
     """At the claimed ε nothing is found; noise for one key (w√k), and halved noise, is caught."""
     moved = exact_of(worst)
-    bound = sketch().spec.sensitivity
+    bound = bound_of(sketch().spec)
     assert np.linalg.norm(moved) > 0.8 * bound.l2
     private = sketch().release(**budget)
     claimed, delta = stated(private)
@@ -93,7 +94,7 @@ def test_a_replaced_user_is_hidden_and_half_the_bound_is_not_enough(worst: list[
     """Two users of opposite signs: under replacement the noise for one of them alone is caught."""
     others = oracle.keys_opposite_to(worst[0], MAX_KEYS, SEED, ROWS, WIDTH)
     moved = exact_of(others) - exact_of(worst[:MAX_KEYS])
-    assert np.linalg.norm(moved) > 0.8 * sketch("replace").spec.sensitivity.l2
+    assert np.linalg.norm(moved) > 0.8 * bound_of(sketch("replace").spec).l2
     private = sketch("replace").release(epsilon=1.5, delta=1e-3)
     claimed, delta = stated(private)
     (law,) = private.noise
@@ -115,7 +116,7 @@ def test_without_the_clip_the_same_noise_is_violated(worst: list[int]) -> None:
     claimed, delta = stated(private)
     (law,) = private.noise
     assert audited(law, unclipped, delta, 5).verdict(claimed) == "violated"
-    naive = scaled(law, math.sqrt(ROWS * MAX_KEYS) / sketch().spec.sensitivity.l2)
+    naive = scaled(law, math.sqrt(ROWS * MAX_KEYS) / bound_of(sketch().spec).l2)
     assert audited(naive, unclipped, delta, 6).verdict(claimed) == "violated"
 
 

@@ -14,6 +14,7 @@ from dpsketch import files
 from dpsketch.errors import InvalidInput
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
+from parts import bound_of
 from sensitive import everything
 
 Records = list[tuple[int, int, int]]
@@ -116,7 +117,7 @@ def test_one_user_moves_the_table_by_at_most_the_sensitivity(shape, stream, mine
     ):
         one, two = build(shape, left, neighbours), build(shape, right, neighbours)
         moved = content(one) - content(two)
-        bound = one.spec.sensitivity
+        bound = bound_of(one.spec)
         assert np.abs(moved).sum() <= bound.l1
         assert math.sqrt(squared(moved)) <= bound.l2
 
@@ -137,7 +138,7 @@ def test_a_user_of_colliding_keys_moves_the_table_by_no_more(table, max_keys, co
     mine += [(NEW, key, weight) for key, weight in others]
     one, two = build(shape, stream), build(shape, stream + mine)
     moved = content(one) - content(two)
-    bound = one.spec.sensitivity
+    bound = bound_of(one.spec)
     assert np.abs(moved).sum() <= bound.l1
     assert math.sqrt(squared(moved)) <= bound.l2
 
@@ -151,7 +152,7 @@ def test_the_bound_is_nearly_met_and_the_naive_one_is_broken() -> None:
     records_only.update(worst, weights=[3] * max_keys)
     assert squared(content(records_only)) == max_keys * naive
     clipped = build((rows, width, max_keys, seed), [(NEW, key, 3) for key in worst])
-    bound = clipped.spec.sensitivity.l2
+    bound = bound_of(clipped.spec).l2
     assert 0.75 * bound <= math.sqrt(squared(content(clipped))) <= bound
     assert clipped.clipped_users == 1
     # The naive bound is broken with the clip too, which is set just above it: it is no bound at all.
@@ -163,7 +164,7 @@ def test_two_partials_that_each_clip_a_user_would_pass_the_bound() -> None:
     shape = (3, 4, 9, 5)
     worst = oracle.keys_that_share_cells(18, 5, 3, 4)
     halves = [build(shape, [(NEW, key, 3) for key in part]) for part in (worst[:9], worst[9:])]
-    bound = halves[0].spec.sensitivity.l2
+    bound = bound_of(halves[0].spec).l2
     with pytest.raises(InvalidInput):
         halves[0].merge(halves[1])
     halves[0].merge(halves[1], disjoint_users=True)
@@ -177,4 +178,4 @@ def test_the_replacement_bound_is_nearly_met() -> None:
     yours = oracle.keys_opposite_to(mine[0], 4, 5, 1, 2)
     one, two = (build(shape, [(NEW, key, 3) for key in keys], "replace") for keys in (mine, yours))
     moved = math.sqrt(squared(content(one) - content(two)))
-    assert 0.75 * one.spec.sensitivity.l2 < moved <= one.spec.sensitivity.l2
+    assert 0.75 * bound_of(one.spec).l2 < moved <= bound_of(one.spec).l2

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.core.move import Distance
 from dpsketch.privacy import Unit
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.heavy.keys import KeySpace, TextKeys
-from dpsketch.sketches.specs import Sensitivity
+from parts import bounds_of
 from sensitive import everything
 
 # Few keys with common prefixes, and narrow tables, so that bounds are met.
@@ -81,17 +82,17 @@ def test_merge_commutes_and_associates(drawn) -> None:
 
 
 def moves_within(one: HeavyHitters, two: HeavyHitters) -> None:
-    bound = one.spec.sensitivity
+    bounds = bounds_of(one.spec)
     (total_one, dense_one, tables_one), (total_two, dense_two, tables_two) = levels(one), levels(two)
 
-    def within(moved: np.ndarray, limit: Sensitivity) -> None:
+    def within(moved: np.ndarray, limit: Distance) -> None:
         assert np.abs(moved).sum() <= limit.l1
         assert math.sqrt(float((moved.astype(float) ** 2).sum())) <= limit.l2 * (1 + 1e-15)
 
-    within(np.array([total_one - total_two]), bound.total)
-    within(dense_one.astype(np.int64) - dense_two, bound.dense)
+    within(np.array([total_one - total_two]), bounds["total"])
+    within(dense_one.astype(np.int64) - dense_two, bounds["first"])
     for table_one, table_two in zip(tables_one.astype(np.int64), tables_two, strict=True):
-        within(table_one - table_two, bound.table)
+        within(table_one - table_two, bounds["keys"])
 
 
 @settings(deadline=None, max_examples=100)
@@ -126,13 +127,13 @@ def test_the_bounds_are_met() -> None:
         with_them = build(shape, unit, apart, [1] * 3)
         far = [(2**18, 3), (2**19, 3), (2**20, 3)] if neighbours == "replace" else []
         without = build(shape, unit, far, [1] * len(far))
-        bound = with_them.spec.sensitivity
+        bounds = bounds_of(with_them.spec)
         (total, dense, tables), (other_total, other_dense, other_tables) = levels(with_them), levels(without)
         moved = dense.astype(float) - other_dense
-        assert np.abs(moved).sum() == bound.dense.l1 == times * 9
-        assert np.linalg.norm(moved) == pytest.approx(bound.dense.l2)
-        assert neighbours == "replace" or total - other_total == bound.total.l1
-        assert np.linalg.norm(tables[-1].astype(float) - other_tables[-1]) > 0.3 * bound.table.l2
+        assert np.abs(moved).sum() == bounds["first"].l1 == times * 9
+        assert np.linalg.norm(moved) == pytest.approx(bounds["first"].l2)
+        assert neighbours == "replace" or total - other_total == bounds["total"].l1
+        assert np.linalg.norm(tables[-1].astype(float) - other_tables[-1]) > 0.3 * bounds["keys"].l2
 
 
 @settings(deadline=None, max_examples=60)

@@ -11,6 +11,7 @@ from dpsketch import files
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import Budget
 from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
+from dpsketch.sketches.ranges.spec import range_noise
 
 BITS = 18
 values = st.lists(st.one_of(st.integers(0, 2**BITS - 1), st.sampled_from([0, 1, 2**BITS - 1])), max_size=30)
@@ -33,8 +34,9 @@ def parts(sketch: RangeSketch) -> list[np.ndarray]:
 
 def spent(spec: RangeSketchSpec, one: RangeSketch, other: RangeSketch, budget: dict[str, float]) -> float:
     """The share of a budget that telling two sketches apart takes: μ², or ε, over the whole."""
-    noise = spec.noise(spec.calibrate(Budget(**budget)))
-    laws = [noise.total] + [noise.dense] * (len(spec.dense_depths) - 1) + [noise.leaf] * spec.tables
+    noise = range_noise(spec.laws(Budget(**budget)))
+    laws = [noise.total] + [noise.dense] * (len(spec.dense_depths) - 1)
+    laws += [noise.leaf] * (len(parts(one)) - len(laws))
     share = 0.0
     for law, a, b in zip(laws, parts(one), parts(other), strict=True):
         moved = (a - b).astype(float)

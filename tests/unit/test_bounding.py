@@ -22,6 +22,7 @@ from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.sketches.countsketch.clipping import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
+from parts import bound_of
 from sensitive import everything
 
 
@@ -141,13 +142,13 @@ def test_roots_are_rounded_up_and_no_further(n: int) -> None:
 
 def test_the_sensitivity_of_users() -> None:
     spec = sketch(30, 1, width=500).spec
-    assert spec.sensitivity.l2 == sqrt_up(162)  # 150 · (1 + 3·√(2/2500)) = 162.73
-    assert spec.sensitivity.l1 == 150
-    replaced = sketch(unit=dps.per_user(30, neighbours="replace"), width=500).spec.sensitivity
+    assert bound_of(spec).l2 == sqrt_up(162)  # 150 · (1 + 3·√(2/2500)) = 162.73
+    assert bound_of(spec).l1 == 150
+    replaced = bound_of(sketch(unit=dps.per_user(30, neighbours="replace"), width=500).spec)
     assert (replaced.l1, replaced.l2) == (300, 2 * sqrt_up(162))
-    weighted = sketch(unit=dps.per_user(2, max_weight=3.5), grid=0.25).spec.sensitivity
+    weighted = bound_of(sketch(unit=dps.per_user(2, max_weight=3.5), grid=0.25).spec)
     assert weighted.l1 == 5 * 2 * 14
-    assert sketch(1, 4).spec.sensitivity.l2 == sqrt_up(16 * 5)
+    assert bound_of(sketch(1, 4).spec).l2 == sqrt_up(16 * 5)
 
 
 def test_an_update_is_bound_clip_and_sum() -> None:

@@ -16,8 +16,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.core.permit import Handle
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SketchBroken
-from dpsketch.sketches.permit import Permit
 
 GAUSSIAN = {"epsilon": 2.0, "delta": 1e-5}
 PURE = {"epsilon": 2.0, "delta": 0.0}
@@ -67,11 +67,11 @@ RELATIONS = ("add_remove", "replace")
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publications without noise."""
 
-    def add_nothing(self: Permit, table: Any, part: str, piece: Any = None) -> Any:
-        self._take(part, piece)
+    def add_nothing(self: Handle, table: Any, slot: str, *, piece: Any = None) -> Any:
+        self._permit._take(self._law, slot, piece, None)
         return table.copy()
 
-    monkeypatch.setattr(Permit, "add_noise", add_nothing)
+    monkeypatch.setattr(Handle, "add", add_nothing)
 
 
 def begun(case: Case, unit: Any, budget: dict[str, float] = GAUSSIAN, days: int = DAYS, **given: Any) -> Any:
@@ -91,8 +91,8 @@ def published(sketch: Any, days: list[tuple[Any, list[Any]]], case: Case, weight
 
 
 def stated(sketch: Any) -> Any:
-    (part,) = sketch._stream.permit.calibration.parts
-    return part.bound
+    law = sketch._stream.law
+    return law.design.sensitivity(law.contribution, law.horizon)
 
 
 @pytest.mark.usefixtures("exact")
@@ -228,8 +228,9 @@ def test_a_file_whose_tables_enter_more_often_than_was_paid_for_is_refused(name:
     sketch = begun(CASES[name], dps.per_record())
     sketch.publish_day()
     document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    header = {**document.header, "scales": [2 * scale for scale in document.header["scales"]]}
-    forged = files.encode(files.Document(document.kind, True, header, document.arrays))
+    (law,) = document.header["receipt"]["laws"]
+    law["scales"] = [2 * scale for scale in law["scales"]]
+    forged = files.encode(document)
     with pytest.raises(FileRefused, match="guarantee"):
         dps.load_sensitive(forged)
 
@@ -336,7 +337,7 @@ def test_a_user_has_no_more_listed_keys_than_the_list_has() -> None:
     noise = [
         dps.ContinualSketch(
             dps.Histogram(unit=one, key_type="text"), keys=["a", "b"], days=9, epsilon=1.0, delta=1e-6
-        )._stream.law.sigma
+        )._stream.law.noise.sigma
         for one in (unit, dps.per_user(max_keys=2))
     ]
     assert noise[0] == noise[1]

@@ -91,7 +91,7 @@ def test_real_weights_are_rounded_to_the_grid_and_the_bound_holds_after_rounding
     on_grid = sketch(unit=dps.per_record(max_weight=1.1), grid=0.25)
     on_grid.update(["a", "a"], weights=[0.55, 1.1])
     assert np.abs(content(on_grid)).max() == 2 + 4
-    assert on_grid.spec.sensitivity.l1 == 5 * 4
+    assert on_grid.spec.tables()[0].move.l1 == 5 * 4
     assert on_grid.release(epsilon=100, delta=0).estimate(["a"], estimator="median").value[0] == pytest.approx(
         1.5, abs=1
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -283,8 +284,8 @@ def test_sums_that_no_counter_holds_are_refused(sign: int) -> None:
     document = private.to_document()
 
     def of(*cells: int) -> dps.PrivateCountSketch:
-        document.arrays["table"] = np.array([cells])
-        return dps.PrivateCountSketch.from_document(document)
+        arrays = {"counters__table": np.array([cells])}
+        return dps.PrivateCountSketch.from_document(replace(document, arrays=arrays))
 
     large, other = of(sign * (2**62 + 5), 1), of(sign * (2**62 + 5), 2)
     with pytest.raises(dps.errors.CounterOverflow, match="2\\*\\*63"):

@@ -13,7 +13,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.errors import InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost, PureCost
 from sensitive import everything
@@ -207,13 +207,6 @@ def test_a_release_round_trips_and_is_read_only(tmp_path) -> None:
     assert pickle.loads(pickle.dumps(private)).spec == private.spec
 
 
-def test_a_release_of_another_shape_is_refused() -> None:
-    document = released({"a": 900}).to_document()
-    document.arrays["tables"] = document.arrays["tables"][1:]
-    with pytest.raises(FileRefused, match="tables"):
-        dps.PrivateHeavyHitters.from_document(document)
-
-
 def test_a_partial_round_trips_inside_the_boundary(tmp_path) -> None:
     some = sketch()
     some.update(["a", None, "b"])
@@ -361,7 +354,9 @@ def test_the_guarantee_and_the_cost_are_stated_once() -> None:
     assert repr(private).startswith("<PrivateHeavyHitters 4 tables of 5×256")
     (cost,) = private.guarantee.costs
     assert isinstance(cost, GaussianCost)
-    assert sketch().release(epsilon=1, delta=0).guarantee.costs == (PureCost(1.0),)
+    (pure,) = sketch().release(epsilon=1, delta=0).guarantee.costs
+    assert isinstance(pure, PureCost)
+    assert 1 - 1e-9 < pure.epsilon <= 1
     assert "ρ = 0.5" in str(sketch().release(rho=0.5).guarantee)
     assert str(released({}).guarantee).startswith("NOT PRIVATE")
 
@@ -379,7 +374,7 @@ def test_the_ledger_is_charged_once_before_any_noise(tmp_path, monkeypatch: pyte
 
 def test_memory_preview_and_plot(tmp_path) -> None:
     spec = dps.HeavyHitters(unit=dps.per_record(), key_bits=64).spec
-    assert (spec.rows, spec.width, spec.tables) == (7, 4096, 6)
+    assert (spec.rows, spec.width, spec.sketched) == (7, 4096, 6)
     assert spec.memory == 8 * (1 + 65536 + 6 * 7 * 4096)
     preview = spec.preview(epsilon=1, delta=1e-6)
     assert preview.noise_scale == pytest.approx(4.2247 * np.sqrt(7 * 2), rel=1e-3)

@@ -65,8 +65,9 @@ def test_a_merge_is_an_update() -> None:
 
 def test_a_promise_that_the_noise_does_not_keep_is_refused() -> None:
     document = files.decode(pan_private().to_sensitive_bytes(), allow_sensitive=True)
-    weaker = files.decode(pan_private(epsilon=8.0).to_sensitive_bytes(), allow_sensitive=True).header["noise"]
-    forged = files.Document(document.kind, True, {**document.header, "noise": weaker}, document.arrays)
+    weaker = files.decode(pan_private(epsilon=8.0).to_sensitive_bytes(), allow_sensitive=True).header["receipt"]
+    receipt = {**document.header["receipt"], "laws": weaker["laws"]}
+    forged = files.Document(document.kind, True, {**document.header, "receipt": receipt}, document.arrays)
     with pytest.raises(FileRefused, match="guarantee"):
         dps.load_sensitive(files.encode(forged))
 
@@ -91,7 +92,7 @@ def test_fingerprints_stand_for_their_text() -> None:
 def test_a_state_that_was_read_back_publishes_with_fresh_noise_of_the_whole_law() -> None:
     """Of 12,288 draws the deviation errs by .64% (one standard error); 5% is passed by chance with less than 1e-13."""
     sketch = dps.PanPrivateCountSketch.from_sensitive_bytes(pan_private(width=4096).to_sensitive_bytes())
-    state, sigma = sketch.snapshot(), sketch._permit.calibration.law("the state").sigma
+    state, sigma = sketch.snapshot(), sketch._permit.laws[0].noise.sigma
 
     def right(fresh: np.ndarray) -> bool:
         return bool(abs(fresh.std() / sigma - 1) < 0.05)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, files
+from dpsketch import accounting
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
-from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import ApproximateCost, GaussianCost
 from dpsketch.sketches.countsketch.parties import merge_releases
 from dpsketch.sketches.countsketch.shares import Share
@@ -46,11 +44,11 @@ def test_ten_shares_are_one_release() -> None:
     assert counters.std() == pytest.approx(whole.noise_scale, rel=0.05)  # 0.7% a standard error
     assert merged.estimate(["tea"]).value[0] == pytest.approx(1000, abs=60)
     gaussian, gap = merged.guarantee.costs
-    assert gaussian == whole.guarantee.costs[0]
+    assert gaussian.mu == pytest.approx(whole.guarantee.costs[0].mu, rel=1e-12)
     assert isinstance(gap, ApproximateCost)
     assert gap.delta < 1e-45
     assert "no single share" in str(merged.guarantee)
-    assert merged.share is None
+    assert merged.party is None
 
 
 def test_a_share_states_what_it_guarantees_alone() -> None:
@@ -169,26 +167,9 @@ def test_one_sketch_of_very_many_partials_is_one_party() -> None:
 def test_a_shares_names_tell_neither_ids_nor_how_many_nor_what_was_counted() -> None:
     one = sketch()
     whole = pooled(one, sketch(), sketch())
-    few, many = shared(one).share.names, shared(whole).share.names
+    few, many = shared(one).partials, shared(whole).partials
     assert len(few) == len(many) == len(set(few)) == len(set(many))
     assert not {*few, *many} & (one.partial_ids | whole.partial_ids)
-    # A sketch from before there were ids is known by its content, which no public name may follow from.
-    document = files.decode(one.to_sensitive_bytes(), allow_sensitive=True)
-    arrays = {name: array for name, array in document.arrays.items() if name != "partials"}
-    document = replace(document, arrays=arrays)
-    old, copied = (dps.CountSketch.from_sensitive_bytes(files.encode(document)) for _ in range(2))
-    assert old.partial_ids == copied.partial_ids
-    assert not set(shared(old).share.names) & set(shared(copied).share.names)
-
-
-def test_a_share_from_before_there_were_names_is_merged() -> None:
-    old = []
-    for one in shares(parties=2):
-        document = one.to_document()
-        del document.header["share"]["names"]
-        old.append(dps.load(files.encode(document)))
-        assert "names" not in old[-1].to_document().header["share"]
-    assert merge_releases(old).guarantee.epsilon == 1.0
 
 
 def test_only_what_belongs_together_is_merged() -> None:
@@ -206,10 +187,6 @@ def test_only_what_belongs_together_is_merged() -> None:
     for others in ([made[0], sketch().release(**BUDGET)], [], [sketch().release(**BUDGET)]):
         with pytest.raises(ReleaseRefused, match="merges shares"):
             merge_releases(others)
-    (law,) = made[1].noise
-    quieter = replace(made[1], noise=(RoundedGaussian(law.sigma / 2),))
-    with pytest.raises(ReleaseRefused, match="noise that its own terms"):
-        merge_releases([made[0], quieter])
 
 
 def test_shares_need_gaussian_noise_and_sense() -> None:
@@ -227,10 +204,8 @@ def test_shares_need_gaussian_noise_and_sense() -> None:
 
 def test_small_shares_are_counted_in_finer_steps() -> None:
     made = shares(parties=50, rows=1, budget={"epsilon": 8.0, "delta": 1e-6})
-    assert made[0].share is not None
-    finer = made[0].share.finer
-    assert finer > 4
-    assert made[0].spec.grid == 1 / finer
+    assert made[0].step < 1 / 4
+    assert made[0].spec.grid == 1
     assert made[0].noise[0].sigma >= 4
     merged = merge_releases(made)
     assert merged.spec.grid == 1
@@ -242,7 +217,7 @@ def test_small_shares_are_counted_in_finer_steps() -> None:
 
 def test_merged_counters_are_the_rounded_sum() -> None:
     made = shares(parties=3, rows=1, budget={"epsilon": 9.0, "delta": 1e-3})
-    finer = made[0].share.finer
+    finer = round(1 / made[0].step)
     total = sum(one.table.astype(object) for one in made)
     expected = [[math.floor(cell / finer + 0.5) for cell in row] for row in total.tolist()]
     assert np.array_equal(merge_releases(made).table, np.array(expected))
@@ -270,13 +245,11 @@ def test_shares_travel_in_files(tmp_path: Path) -> None:
     for place, one in enumerate(made):
         one.save(tmp_path / f"{place}.dps")
     loaded = [dps.load(tmp_path / f"{place}.dps") for place in (0, 1)]
-    assert [one.share for one in loaded] == [one.share for one in made]
+    assert [(one.party, one.partials, one.law) for one in loaded] == [
+        (one.party, one.partials, one.law) for one in made
+    ]
     assert np.array_equal(merge_releases(loaded).table, merge_releases(made).table)
-    assert pickle.loads(pickle.dumps(made[0])).share == made[0].share
-    document = made[0].to_document()
-    document.header["share"] = {**document.header["share"], "finer": 0}
-    with pytest.raises(InvalidInput):
-        dps.PrivateCountSketch.from_document(files.Document("counts", False, document.header, document.arrays))
+    assert pickle.loads(pickle.dumps(made[0])).party == made[0].party
 
 
 def test_a_ledger_is_charged_what_the_share_costs_alone(tmp_path: Path) -> None:

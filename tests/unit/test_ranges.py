@@ -20,7 +20,6 @@ import dpsketch as dps
 from dpsketch import accounting, files
 from dpsketch.errors import InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import DiscreteLaplace
-from dpsketch.privacy import Budget
 from dpsketch.sketches.ranges import PrivateRanges, RangeSketch, RangeSketchSpec
 from dpsketch.sketches.ranges.chain import segments
 from dpsketch.sketches.ranges.levels import Cells, cell_levels
@@ -77,7 +76,7 @@ def test_levels_count_leading_bits() -> None:
     expected = [np.bincount(values >> (6 - depth), minlength=1 << depth) for depth in (0, 2, 4, 6)]
     assert np.array_equal(private.dense, np.concatenate(expected))
     assert private.spec.dense_depths == (0, 2, 4, 6)
-    assert private.spec.tables == 0
+    assert private.tables.size == 0
 
 
 @pytest.mark.parametrize(
@@ -337,13 +336,11 @@ def test_weights_and_the_grid() -> None:
 
 
 def test_pure_privacy_gets_laplace_noise_at_every_level() -> None:
-    spec = RangeSketchSpec(20, dps.per_record(), rows=3, width=32)
-    calibrated = spec.calibrate(Budget(1.0, 0))
-    noise = spec.noise(calibrated)
-    assert calibrated.delta == 0
-    spent = noise.total.epsilon + 8 * noise.dense.epsilon + 2 * noise.leaf.epsilon
-    assert 1 - 1e-9 < spent <= 1.0
-    assert noise.leaf.sensitivity == 3
+    private = sketch(bits=20, rows=3, width=32).release(epsilon=1.0, delta=0)
+    noise = private.noise
+    assert private.guarantee.delta == 0
+    assert 1 - 1e-9 < noise.total.epsilon + noise.dense.epsilon + noise.leaf.epsilon <= 1.0
+    assert noise.leaf.sensitivity == 2 * 3
 
 
 def test_the_base_is_the_best_one() -> None:

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
+
 from dpsketch import accounting, files
 from dpsketch.core.codec import decode, encode, stored
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.privacy import Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
+from dpsketch.privacy import Again, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -37,6 +39,7 @@ __all__ = [
     "read_release",
     "receipt_from_json",
     "receipt_to_json",
+    "refuse_other_promise",
     "release_document",
     "together",
 ]
@@ -104,7 +107,7 @@ class Receipt:
     laws : tuple of Law
         The laws, in the order in which the kind states them.
     caveat : str or None
-        What else a reader must know.
+        What a reader must know beside the conditions that the laws state.
     holds : bool
         False if noise came from a seeded source, as in tests.
     charge : Charge or None
@@ -130,11 +133,21 @@ class Drawn:
         The parts by name.
     guarantee : Guarantee
         What the laws of all receipts come to.
+
+    Notes
+    -----
+    Arrays become read-only: a release never changes.
     """
 
     receipts: tuple[Receipt, ...]
     parts: Mapping[str, Part]
     guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        for part in self.parts.values():
+            for array in part.arrays.values() if isinstance(part.arrays, dict) else ():
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=False)
 
     @classmethod
     def of(cls, plan: Plan, receipts: Sequence[Receipt], parts: Mapping[str, Part]) -> Self:
@@ -195,6 +208,10 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
         for table in law.tables:
             if table.name not in stated or not table.covers(stated[table.name]):
                 raise ReleaseRefused(f"{law.name}: the law is for another table than the kind's; nothing was charged.")
+    if plan.unit.chosen is not any(law.chooses for law in laws):
+        raise ReleaseRefused(
+            "a bound on a user's keys is chosen by a law of a release made for it; nothing was charged."
+        )
     costs = composed(laws)
     pure = all(isinstance(cost, PureCost) for cost in costs)
     delta = 0.0 if pure else DELTA_FOR_RHO if asked.rho is not None else float(asked.delta or 0)
@@ -207,10 +224,16 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
         costs=costs,
         mechanism=plan.words(laws),
         rho=asked.rho,
-        caveat=receipt.caveat if receipt.holds else SEEDED,
+        caveat=_caveat(plan.unit, receipt) if receipt.holds else SEEDED,
         holds=receipt.holds,
         counted_again=next((law.counted_again for law in laws if law.counted_again), None),
     )
+
+
+def _caveat(unit: Unit, receipt: Receipt) -> str | None:
+    """Return the conditions of all laws, and what the receipt adds."""
+    words = dict.fromkeys(filter(None, [*(law.caveat(unit) for law in receipt.laws), receipt.caveat]))
+    return " ".join(words) or None
 
 
 @lru_cache(maxsize=1024)
@@ -243,8 +266,15 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
         mechanism=f"{first.mechanism}; {second.mechanism}",
         caveat=" ".join(words) or None,
         holds=holds,
-        counted_again="release" if first.unit.level == "user" else None,
+        counted_again=_again(first, second),
     )
+
+
+def _again(first: Guarantee, second: Guarantee) -> Again | None:
+    """Say where a user counts more than once in two releases together."""
+    if first.unit.level == "record":
+        return None
+    return "day" if "day" in (first.counted_again, second.counted_again) else "release"
 
 
 def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
@@ -291,12 +321,12 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
         raise
     except (DpsketchError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise FileRefused(f"the file is not one that dpsketch writes ({type(error).__name__}).") from None
-    if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
-        raise FileRefused("the file states another guarantee than its laws come to.")
+    refuse_other_promise(header, guarantee)
     paid = [law for receipt in receipts for law in receipt.laws]
     drawn = [law for each in derived.values() for law in each.laws]
-    # Every law was drawn: it has a part of its own, or a part was computed from it.
-    if any(law not in paid for law in drawn):
+    # Every law was drawn: it has a part of its own, or a part was computed from it. A part that was computed from two
+    # draws of equal laws, as a sum of two releases, was paid for twice.
+    if any(each.laws.count(law) > paid.count(law) for each in derived.values() for law in each.laws):
         raise _refusal()
     laws: dict[str, Law | Derived] = {law.name: law for law in paid if law not in drawn}
     laws |= derived
@@ -305,6 +335,12 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
     if named != set(document.arrays) or not all(part.law.fits(part.arrays) for part in parts.values()):
         raise FileRefused("the file's arrays are not those that its laws draw.")
     return spec, Drawn(receipts, parts, guarantee)
+
+
+def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> None:
+    """Refuse a file whose header states another guarantee than its laws come to."""
+    if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
+        raise FileRefused("the file states another guarantee than its laws come to.")
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:

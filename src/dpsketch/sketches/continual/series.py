@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
-from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json
+from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json, refuse_other_promise
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import probability, whole_number
@@ -37,12 +37,8 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter", "stored_law", "stored_receipt"]
+__all__ = ["PrivateSeries", "refuse_users_in", "stored_adapter", "stored_law", "stored_receipt"]
 
-_SEIZURE = (
-    "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
-    "copy or the one that a file is just being replaced by."
-)
 # Of windows that were asked, so many bytes are kept, and so many windows at least.
 _KEPT, _LEAST_KEPT = 2**26, 8
 # A curve's intervals that hold for all days at once are widened as those of a top are.
@@ -296,7 +292,9 @@ class PrivateSeries(Release):
         tables = list(integer_array(document, "published", (law.design.published(day), *shape)))
         marks = np.array([mark_of(table) for table in tables] if names is None else [], np.uint64)
         published = Publications(name, law.design, day, law.answer_noise, tables, marks, names, ceiling)
-        return cls(adapter, calendar, published, receipt)
+        series = cls(adapter, calendar, published, receipt)
+        refuse_other_promise(header, series.guarantee)
+        return series
 
 
 def stored_law(receipt: Receipt) -> Published:
@@ -314,8 +312,7 @@ def stored_receipt(header: dict[str, Any], adapter: Adapter, calendar: Calendar)
     refuse_users_in(law.design, unit)
     stated = (law.horizon, (law.days, law.apart), law.stacked, type(law))
     known = (calendar.horizon, calendar.limits, adapter.tables(), adapter.law_class(law.design))
-    # The words are part of a promise: of which days, and against what.
-    if stated != known or receipt.caveat != caveat_of(law.design, unit, calendar):
+    if stated != known or receipt.caveat is not None:
         raise _unpaid()
     try:
         promise(adapter, receipt)
@@ -326,16 +323,6 @@ def stored_receipt(header: dict[str, Any], adapter: Adapter, calendar: Calendar)
 
 def _unpaid() -> FileRefused:
     return FileRefused("the file's guarantee is not that of a stream with its noise.")
-
-
-def caveat_of(design: Design, unit: Unit, calendar: Calendar) -> str:
-    """Return what a stream's guarantee says beside its numbers."""
-    caveat = f"It covers all publications of up to {calendar.horizon} days."
-    if unit.level == "user":
-        counted, apart = calendar.limits
-        often = f"at most {counted} days" + (f", at least {apart} days apart" if apart > 1 else "")
-        caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
-    return f"{caveat} {_SEIZURE}" if design.keeps_noise else caveat
 
 
 def refuse_users_in(design: Design, unit: Unit) -> None:

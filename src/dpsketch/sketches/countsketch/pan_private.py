@@ -66,9 +66,14 @@ class SeizableCounts(Additive):
         """Return the noise of the state and of the publication."""
         return {_STATE: self.noise, _PUBLICATION: self.noise}
 
-    def pieces(self, slot: str) -> int:
-        """Return two: each slot is drawn at a time of its own, once."""
-        return 2
+    @property
+    def at_once(self) -> bool:
+        """Say that state and publication are drawn at times of their own."""
+        return False
+
+    def caveat(self, unit: Unit) -> str:
+        """Return how many seizures are covered."""
+        return _CAVEAT
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -217,14 +222,14 @@ class PanPrivateCountSketch(Partial):
         self._begin_change()
         self._table = None
         published = self._drawn(_PUBLICATION, table)
-        return PrivateCountSketch(self._spec, permit.drawn({COUNTERS: {"table": published}}, caveat=_CAVEAT))
+        return PrivateCountSketch(self._spec, permit.drawn({COUNTERS: {"table": published}}))
 
     def _drawn(self, slot: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         found = self._permit.draw(self._permit.laws[0], (slot, table))
         return cast(npt.NDArray[np.int64], found["table"])
 
     def _to_document(self) -> files.Document:
-        receipt = receipt_to_json(self._permit.receipt(caveat=_CAVEAT))
+        receipt = receipt_to_json(self._permit.receipt())
         header = {"spec": self._spec.to_json(), "receipt": receipt, **prepaid_header(self._prepaid)}
         return files.Document(KIND, True, header, {"table": self._open()})
 
@@ -232,7 +237,7 @@ class PanPrivateCountSketch(Partial):
     def _from_document(cls, document: files.Document) -> Self:
         spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
         receipt = receipt_from_json(document.header["receipt"])
-        if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts):
+        if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts) or spec.unit.level != "record":
             raise FileRefused("the file's law is not that of a PanPrivateCountSketch.")
         sketch = cls.__new__(cls)
         try:

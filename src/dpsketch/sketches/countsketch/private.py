@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpsketch import plots
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.core.codec import stored
-from dpsketch.core.drawn import Derived, Drawn, Part
+from dpsketch.core.drawn import Derived, Drawn, Part, Receipt
 from dpsketch.core.laws import Additive, Arrays, Law, are_integers
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
@@ -71,6 +71,10 @@ class Combined(Derived):
     streams: tuple[tuple[str, Published], ...]
     signed: bool
 
+    def __post_init__(self) -> None:
+        if not self.laws or len(self.drawn) != len(self.digests):
+            raise InvalidInput("releases are combined from at least one, and each has a digest.")
+
     @property
     def laws(self) -> tuple[Law, ...]:
         """The laws of the releases and streams."""
@@ -91,6 +95,9 @@ class Combined(Derived):
             weights, marks = arrays[f"weights{i}"], arrays[f"marks{i}"]
             good = isinstance(marks, np.ndarray) and marks.dtype == np.uint64 and marks.ndim == 1
             if not good or not isinstance(weights, np.ndarray) or not are_finite(weights, (weights.size,)):
+                return False
+            law = self.streams[i][1]
+            if not 0 < len(weights) <= law.design.published(law.horizon):
                 return False
         shape = self.laws[0].tables[0].shape
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
@@ -126,6 +133,9 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         law = Combined((), (), ((window.stretch.stream, window.law),), window.signed)
         arrays = {"table": table, **_stretched([window.stretch])}
         return cls(spec, Drawn((window.receipt,), {COUNTERS: Part(law, arrays)}, window.guarantee))
+
+    def _is_complete(self) -> bool:
+        return self.drawn.parts.keys() == {COUNTERS}
 
     @property
     def _part(self) -> Part:
@@ -416,6 +426,10 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             # One of them takes the question's type, and so does the result.
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
+        if isinstance(self.law, OneShare) or isinstance(other.law, OneShare):
+            raise ReleaseRefused(
+                "cannot combine: a share of several parties is merged with the others', by merge_releases."
+            )
         ours, theirs = self._digests(), other._digests()
         # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
         paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest
@@ -434,12 +448,24 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             tuple((each.stream, streams[each.stream]) for each in stretches),
             sign < 0 or self.signed or other.signed,
         )
-        # Answers of one stream were paid for once: its receipt is in both.
-        shared = {each.stream for each in self.stretches} & {each.stream for each in other.stretches}
-        paid = [law for name, law in mine.streams if name in shared]
-        new = [each for each in other.drawn.receipts if not any(law in paid for law in each.laws)]
         part = Part(law, {"table": table, **_stretched(stretches)})
-        return PrivateCountSketch(spec, Drawn.of(spec, (*self.drawn.receipts, *new), {COUNTERS: part}))
+        return PrivateCountSketch(spec, Drawn.of(spec, self._receipts_with(other), {COUNTERS: part}))
+
+    def _receipts_with(self, other: PrivateCountSketch) -> tuple[Receipt, ...]:
+        """Return the receipts of both; a stream that both have answers of was paid for once.
+
+        Two streams may have equal laws: for each stream that both have, one receipt of its law is left out, no more.
+        """
+        known, found = {each.stream for each in self.stretches}, list(self.drawn.receipts)
+        again = [law for name, law in other._as_combined().streams if name in known]
+        for receipt in other.drawn.receipts:
+            if receipt.laws[0] not in again:
+                found.append(receipt)
+                continue
+            again.remove(receipt.laws[0])
+            if not receipt.holds:
+                found = [replace(each, holds=False) if each.laws == receipt.laws else each for each in found]
+        return tuple(found)
 
     def _as_combined(self) -> Combined:
         if isinstance(self.law, Combined):

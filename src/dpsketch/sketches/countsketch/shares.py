@@ -40,7 +40,7 @@ from dpsketch.core.move import Distance, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, Unit, ZcdpCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -202,6 +202,10 @@ class OneShare(_Shared):
         assert isinstance(cost, GaussianCost)
         return Budget(accounting.gaussian_epsilon(cost.mu, self.delta), self.delta)
 
+    def caveat(self, unit: Unit) -> str:
+        """Say that the promise is that of one share."""
+        return f"This is one of {self.share.parties} shares, and the guarantee is that of this share by itself."
+
     def draw(self, state: ShareState, handle: Handle) -> Arrays:
         """Return the counters in finer steps with noise, the party's name, and the names of its partials."""
         table = handle.add(state.table * self.shared.finer, "noise")
@@ -209,9 +213,11 @@ class OneShare(_Shared):
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there are counters, a party and partials."""
-        named = all(isinstance(arrays.get(name), list) for name in ("party", "partials"))
-        good = set(arrays) == {"table", "party", "partials"} and named and len(arrays["party"]) == 1
-        return good and are_integers(arrays, "table", self.table.shape)
+        if set(arrays) != {"table", "party", "partials"} or len(arrays["party"]) != 1:
+            return False
+        named = all(isinstance(arrays[name], list) for name in ("party", "partials"))
+        texts = named and all(isinstance(each, str) for each in (*arrays["party"], *arrays["partials"]))
+        return texts and are_integers(arrays, "table", self.table.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,6 +245,9 @@ class MergedShares(_Shared):
         hold_whole(self, "present", low=1, high=self.share.parties)
         if self.share.parties - self.present >= self.share.honest_parties:
             raise InvalidInput("no honest party is sure to be left among these shares.")
+        stated = self.asked.epsilon
+        if stated is not None and stated > max(_COMPOSED_EPSILON, 2 * (self.whole.epsilon or 0)):
+            raise ReleaseRefused("too few shares are present: their sum would promise next to nothing.")
 
     @property
     def noise(self) -> RoundedGaussian:
@@ -251,7 +260,8 @@ class MergedShares(_Shared):
     def words(self) -> str:
         """The shares in a phrase."""
         one = RoundedGaussian(self.shared.sigma * self.shared.finer)
-        return f"{self.present} shares of {one.words} each, in steps of 1/{self.shared.finer} of the grid"
+        steps = "the grid" if self.shared.finer == 1 else f"1/{self.shared.finer} of the grid"
+        return f"{self.present} shares of {one.words} each, in steps of {steps}"
 
     def slots(self) -> Mapping[str, Any]:
         """Return nothing: no permit draws this law."""
@@ -262,17 +272,29 @@ class MergedShares(_Shared):
         shared, honest = self.shared, self.share.honest_parties
         remaining = honest - (self.share.parties - self.present)
         mu = shared.mu if remaining == honest else shared.mu * math.sqrt(honest / remaining) * (1 + 1e-15)
-        return (GaussianCost(mu), ApproximateCost(0.0, shared.gap))
+        gap = (ApproximateCost(0.0, shared.gap),) if shared.gap else ()
+        return (GaussianCost(mu), *gap)
 
     @property
     def asked(self) -> Budget:
-        """The budget that the shares come to: of a sum of shares no ρ holds exactly, because of the gap."""
-        (cost, _), shared = self.costs(), self.shared
+        """The budget that the shares come to; if a sum of shares has to hide a unit, no ρ holds because of the gap."""
+        cost, shared = self.costs()[0], self.shared
         assert isinstance(cost, GaussianCost)
-        if self.present == self.share.parties and self.whole.epsilon is not None:
+        if self.present == self.share.parties and (self.whole.epsilon is not None or not shared.gap):
             return self.whole
         left = math.nextafter(self.delta - shared.gap, 0.0)
         return Budget(accounting.gaussian_epsilon(cost.mu, left), self.delta)
+
+    def caveat(self, unit: Unit) -> str:
+        """Return which parties must be honest, and what nobody checked."""
+        honest = self.share.honest_parties - (self.share.parties - self.present)
+        words = (
+            f"It holds against whoever sees the merged release and no single share, if at least {honest} of the "
+            f"{self.present} parties added their noise and keep it to themselves."
+        )
+        if unit.level == "user":
+            words += " That no user is at two parties is the parties' statement; it was not checked."
+        return words
 
     def draw(self, state: Any, handle: Handle) -> Arrays:
         """Refuse: the parties drew the shares."""

@@ -66,6 +66,7 @@ class PrivateHeavyHitters(KeyedRelease, SketchRelease):
         if "tables" not in self._known:
             levels = [self.drawn.table(name) for name in (INNER, LEAF) if name in self.drawn.parts]
             self._known["tables"] = np.concatenate(levels) if len(levels) > 1 else levels[0]
+            self._known["tables"].setflags(write=False)
         return cast(npt.NDArray[Any], self._known["tables"])
 
     @property

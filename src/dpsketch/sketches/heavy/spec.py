@@ -154,7 +154,9 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         return additive(budget, self.unit.neighbours, self.shares())
 
     def words(self, laws: tuple[Law, ...]) -> str:
-        """Return the mechanism in words."""
+        """Return the mechanism in words; a stream publishes all tables under one law."""
+        if len(laws) == 1:
+            return laws[0].words
         noise = TreeNoise.of(laws)
         return (
             f"a prefix tree of {self.sketched + 1} levels: {noise.leaf.words} on the keys, {noise.inner.words} on the "

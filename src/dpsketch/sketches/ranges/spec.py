@@ -175,7 +175,9 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
         return additive(budget, self.unit.neighbours, self.shares())
 
     def words(self, laws: tuple[Law, ...]) -> str:
-        """Return the mechanism in words."""
+        """Return the mechanism in words; a stream publishes all tables under one law."""
+        if len(laws) == 1:
+            return laws[0].words
         noise = range_noise(laws)
         words = f"a tree of {len(self.depths)} levels: {noise.dense.words} on each of the cells"
         return f"{words}, {noise.leaf.words} on each of the tables" if self.sketched else words

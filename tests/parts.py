@@ -1,0 +1,59 @@
+"""The numbers that a release publishes, part by part, with the noise that its laws state for them.
+
+A release says what was drawn and by which law (``release.drawn``), alike for all kinds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpsketch.core.drawn import Part
+
+# A part: its numbers, and the noise in each of them.
+Parts = dict[str, tuple["np.ndarray[Any, Any]", Any]]
+
+
+def parts_of(release: Any) -> Parts:
+    """Return every part that has noise added to it; parts of no number are left out."""
+    found = _not_moved(release) if not hasattr(release, "drawn") else _drawn(release)
+    return {name: (table, noise) for name, (table, noise) in found.items() if table.size}
+
+
+def numbers_of(release: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the numbers of each part, flat."""
+    return {name: np.asarray(table, np.float64).ravel() for name, (table, _) in parts_of(release).items()}
+
+
+def _drawn(release: Any) -> Parts:
+    parts = release.drawn.parts.items()
+    return {name: (part.arrays["table"], part.law.noise) for name, part in parts if hasattr(part.law, "noise")}
+
+
+def _not_moved(release: Any) -> Parts:
+    """Kinds that do not draw by laws of the core yet: delete this with the last of them."""
+    found = {"table": (release.table, release.noise)} if release.kind == "density" else {}
+    if found and release.count_noise is not None:
+        found["count"] = np.array([release.noisy_count]), release.count_noise
+    return found
+
+
+def bounds_of(spec: Any) -> dict[str, Any]:
+    """Return how far each table of a spec lies apart from that of a neighbouring dataset, at most."""
+    return {table.name: table.between(spec.unit.neighbours) for table in spec.tables()}
+
+
+def bound_of(spec: Any) -> Any:
+    """Return the same of a spec with one table."""
+    (bound,) = bounds_of(spec).values()
+    return bound
+
+
+def restated(release: Any, name: str, table: Any = None, noise: Any = None) -> Any:
+    """Return a release as if other numbers had been drawn for a part, or by another noise: what it would answer."""
+    law, arrays = release.drawn.parts[name]
+    law = law if noise is None else replace(law, noise=noise)
+    arrays = dict(arrays) if table is None else {**arrays, "table": np.asarray(table)}
+    return replace(release, drawn=replace(release.drawn, parts={**release.drawn.parts, name: Part(law, arrays)}))
