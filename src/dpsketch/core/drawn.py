@@ -292,7 +292,7 @@ def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],
         "derived": {name: encode(part.law) for name, part in drawn.parts.items() if isinstance(part.law, Derived)},
-        "guarantee": drawn.guarantee.to_json(),
+        "guarantee": _stated(drawn.guarantee),
     }
     arrays = {
         f"{name}{_BETWEEN}{array}": values
@@ -341,6 +341,13 @@ def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> Non
     """Refuse a file whose header states another guarantee than its laws come to."""
     if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
         raise FileRefused("the file states another guarantee than its laws come to.")
+
+
+def _stated(guarantee: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as JSON-ready values; a number stated as an integer is a float, as a reader has it."""
+    value = guarantee.to_json()
+    numbers = {name: float(value[name]) for name in ("epsilon", "delta", "rho") if value[name] is not None}
+    return {**value, **numbers, "unit": {**value["unit"], "max_weight": float(value["unit"]["max_weight"])}}
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -393,11 +400,14 @@ def _charge(value: Any) -> Charge | None:
 
 
 def _rounded(value: Any) -> Any:
-    """Return JSON-ready values with numbers to nine digits: another version may compute the last ones differently."""
+    """Return JSON-ready values with numbers to nine digits: another version may compute the last ones differently.
+
+    A whole number may be an integer here and a float there, as a weight of 2⁴⁰ may.
+    """
     match value:
         case bool():
             return value
-        case int() | float():  # a unit's weight may be either
+        case int() | float():
             return float(f"{value:.9g}")
         case dict():
             return {name: _rounded(each) for name, each in value.items()}

@@ -28,7 +28,7 @@ from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Drawn
 from dpsketch.core.laws import Additive, Arrays, Law, additive
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_real
@@ -112,7 +112,10 @@ class ClassCounters(Additive):
     def draw(self, state: Iterable[Integers], handle: Handle) -> Arrays:
         """Return the counters of each class with noise; the state yields one class after the other."""
         add = handle.adder("noise")
-        return {"table": np.stack([add(table) for table in state])}
+        table = np.stack([add(each) for each in state])
+        if table.shape != self.table.shape:
+            raise ReleaseRefused(f"{self.name}: the state has another shape than the table that was paid for.")
+        return {"table": table}
 
 
 @stored
@@ -236,7 +239,8 @@ class PrivateClassDensities:
     drawn: Drawn
 
     def __post_init__(self) -> None:
-        if self.drawn.parts.keys() != {table.name for table in self.spec.tables()}:
+        kinds = {table.name: Additive for table in self.spec.tables()} | {COUNTERS: ClassCounters}
+        if {name: type(part.law) for name, part in self.drawn.parts.items()} != kinds:
             raise FileRefused("the file's parts are not those of a classifier of its spec.")
 
     @cached_property

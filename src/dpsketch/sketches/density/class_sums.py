@@ -134,10 +134,12 @@ class PrivateClassSums:
 
     def __post_init__(self) -> None:
         spec, parts, measured = self.spec, self.drawn.parts, self.spec.measured
-        names = {table.name for table in spec.tables()}
+        kinds: dict[str, type] = {table.name: Additive for table in spec.tables()}
         if spec.extras.passes > 1:
-            names = {SUMS, CORRECTIONS}
-        if parts.keys() != names | (set() if measured.digest is None else {MAP}):
+            kinds = {SUMS: Additive, CORRECTIONS: Corrections}
+        if measured.digest is not None:
+            kinds[MAP] = PublicMap
+        if {name: type(part.law) for name, part in parts.items()} != kinds:
             raise FileRefused("the file's parts are not those of a classifier of its spec.")
         arrays: Any = {}
         if measured.digest is not None:
@@ -147,7 +149,7 @@ class PrivateClassSums:
         shape = EmbeddingMap(measured.dim, arrays.get("mean"), arrays.get("directions"), measured.limit)
         if shape.spec != measured:
             raise FileRefused("the file's mean or directions are not those of its spec.")
-        if CORRECTIONS in names and self.deviation < _LEAST:  # lengths that corrections are scaled by could be 0
+        if CORRECTIONS in kinds and self.deviation < _LEAST:  # lengths that corrections are scaled by could be 0
             raise FileRefused("the file's corrections stand beside sums without noise, which no budget pays for.")
         object.__setattr__(self, "shape", shape)
 

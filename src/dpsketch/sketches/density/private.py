@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpsketch import plots
 from dpsketch._compiled import density as compiled
-from dpsketch.arrays import Floats, read_only
+from dpsketch.arrays import Floats
 from dpsketch.core.drawn import Drawn, Part
 from dpsketch.core.laws import Additive
 from dpsketch.errors import InvalidInput
@@ -85,10 +85,17 @@ class PrivateDensity(SketchRelease):
         law = Additive(spec.tables()[0], spec.unit.neighbours, noise)
         return cls(spec, replace(whole, parts={COUNTERS: Part(law, {"table": table})}))
 
+    def _is_complete(self) -> bool:
+        """Say whether these are the parts of a density: sums of features do not tell the number of records."""
+        names = self.drawn.parts.keys()
+        return all(hasattr(part.law, "noise") for part in self.drawn.parts.values()) and (
+            names == {COUNTERS, RECORDS} or (names == {COUNTERS} and self.spec.features == "race")
+        )
+
     @property
     def table(self) -> npt.NDArray[Any]:
         """The released counters, rows × width: integers, or real numbers in an answer of a stream."""
-        return read_only(cast(npt.NDArray[Any], self.drawn.table(COUNTERS)))
+        return cast(npt.NDArray[Any], self.drawn.table(COUNTERS))
 
     @property
     def noise(self) -> Noise:

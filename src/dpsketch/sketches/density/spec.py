@@ -230,7 +230,8 @@ class DensitySpec(StoredSpec):
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""
         on = {COUNTERS: "every counter", RECORDS: "the number of records"}
-        return "; ".join(f"{law.words}, on {on[law.name]}" for law in laws)
+        # A window of a stream has the stream's law.
+        return "; ".join(f"{law.words}, on {on[law.name]}" if law.name in on else law.words for law in laws)
 
     @property
     def weight_grid(self) -> WeightGrid:
