@@ -18,7 +18,7 @@ Parts = dict[str, tuple["np.ndarray[Any, Any]", Any]]
 
 def parts_of(release: Any) -> Parts:
     """Return every part that has noise added to it; parts of no number are left out."""
-    found = _not_moved(release) if not hasattr(release, "drawn") else _drawn(release)
+    found = _drawn(release) if hasattr(release, "drawn") else {}
     return {name: (table, noise) for name, (table, noise) in found.items() if table.size}
 
 
@@ -30,14 +30,6 @@ def numbers_of(release: Any) -> dict[str, np.ndarray[Any, Any]]:
 def _drawn(release: Any) -> Parts:
     parts = release.drawn.parts.items()
     return {name: (part.arrays["table"], part.law.noise) for name, part in parts if hasattr(part.law, "noise")}
-
-
-def _not_moved(release: Any) -> Parts:
-    """Kinds that do not draw by laws of the core yet: delete this with the last of them."""
-    found = {"table": (release.table, release.noise)} if release.kind == "density" else {}
-    if found and release.count_noise is not None:
-        found["count"] = np.array([release.noisy_count]), release.count_noise
-    return found
 
 
 def bounds_of(spec: Any) -> dict[str, Any]:

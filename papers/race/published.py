@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
+from dpsketch.core.drawn import Part
 from dpsketch.sketches.density import PrivateDensity
+from dpsketch.sketches.density.spec import COUNTERS
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,7 +36,9 @@ def as_published(sketch: dps.DensitySketch, epsilon: float, rng: np.random.Gener
     """Return Algorithm 1's sketch: ⌊S + Z⌋ with Z of the Laplace law of scale R/ε."""
     exact = nonprivate(sketch)
     noise = rng.laplace(scale=exact.spec.rows / epsilon, size=exact.table.shape)
-    return replace(exact, table=np.floor(exact.table + noise).astype(np.int64))
+    law, _ = exact.drawn.parts[COUNTERS]
+    table = np.floor(exact.table + noise).astype(np.int64)
+    return replace(exact, drawn=replace(exact.drawn, parts={COUNTERS: Part(law, {"table": table})}))
 
 
 def classify(

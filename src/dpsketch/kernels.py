@@ -34,7 +34,6 @@ __all__ = [
     "Kernel",
     "Linear",
     "Manhattan",
-    "kernel_from_json",
     "named",
 ]
 
@@ -60,10 +59,6 @@ class _Projected:
         hold_whole(self, "power", low=1, high=LARGEST_POWER)
         _check_directions(self.directions)
         object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth, self.dim))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
 
     def _distances(self, points: npt.ArrayLike, others: npt.ArrayLike, norm: Callable[[Floats], Floats]) -> Floats:
         """Return the distance between each point and each other, in bandwidths."""
@@ -175,10 +170,6 @@ class Angular:
         angle = 2 * np.arctan2(_pairwise(a, b, _length), _pairwise(a, -b, _length))
         return np.asarray((1 - angle / math.pi) ** self.power)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Jaccard:
@@ -204,10 +195,6 @@ class Jaccard:
         first, second = [set(items) for items in points], [set(items) for items in others]
         shares = [[len(a & b) / len(a | b) if a or b else 1.0 for b in second] for a in first]
         return np.array(shares).reshape(len(first), len(second)) ** self.power
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +229,6 @@ class Gaussian:
         scaled = _vectors(points, self.dim) / self.bandwidth, _vectors(others, self.dim) / self.bandwidth
         return np.asarray(np.exp(-(_pairwise(*scaled, _length) ** 2) / 2))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -276,10 +259,6 @@ class Linear:
             found[:, place] = np.sum(a * other, axis=1)
         return found + 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON-ready values."""
-        return _to_json(self)
-
 
 HashKernel = Euclidean | Manhattan | Angular | Jaccard
 Kernel = HashKernel | Gaussian | Linear
@@ -307,20 +286,6 @@ def named(name: str, **parameters: Any) -> Kernel:
         return kind(**parameters)
     except TypeError:
         raise InvalidInput(f"the {name} kernel takes {', '.join(known)}; one that has no default is missing.") from None
-
-
-def kernel_from_json(value: dict[str, Any]) -> Kernel:
-    """Rebuild a kernel from its ``to_json``."""
-    parameters = dict(value)
-    name = parameters.pop("name")
-    if isinstance(parameters.get("bandwidth"), list):
-        parameters["bandwidth"] = tuple(parameters["bandwidth"])
-    return named(name, **parameters)
-
-
-def _to_json(kernel: _Projected | Kernel) -> dict[str, Any]:
-    values = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
-    return {"name": kernel.name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}}
 
 
 def _check_directions(directions: str) -> None:

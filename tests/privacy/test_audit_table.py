@@ -22,7 +22,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
-from dpsketch.sketches.density import centre, class_densities
+from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
@@ -219,11 +219,10 @@ class TestMistakes:
         assert violated(ROWS["table-quantiles-median-record-add"], 300)
 
     def test_a_centre_without_noise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def exact(scaled: Any, permit: Any) -> Any:
-            permit.add_noise(centre.centre_vector(scaled), centre.CENTRE)
-            return scaled.mean(axis=0)
-
-        monkeypatch.setattr(class_densities, "private_centre", exact)
+        held: list[Any] = []
+        vector, centre = classifier.centre_vector, classifier.private_centre
+        monkeypatch.setattr(classifier, "centre_vector", lambda scaled: held.append(vector(scaled)) or held[-1])
+        monkeypatch.setattr(class_densities, "private_centre", lambda noisy, noise: centre(held[-1], noise))
         assert violated(ROWS["table-classifier-centre-gaussian-record-add"], 300)
 
     def test_a_floor_forgotten_for_a_public_total(self, monkeypatch: pytest.MonkeyPatch) -> None:

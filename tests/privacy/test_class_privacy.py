@@ -7,7 +7,6 @@ Neighbours and noise are read off releases of ``fit`` alone; none of the library
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,7 @@ from scipy.special import ndtr
 import dpsketch as dps
 from dpsketch.accounting import gaussian_mu
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.density import class_sums
-from dpsketch.sketches.density.class_passes import residual_sums
-from dpsketch.sketches.density.embedding import STEPS
+from dpsketch.sketches.density.class_sums import class_directions, residual_sums
 from second_opinion import gaussian_epsilon
 
 EPSILON, DELTA = 8.0, 1e-5
@@ -37,15 +34,8 @@ def released(X: np.ndarray, y: np.ndarray, **more: Any) -> Parts:
     sums = dps.DensityClassifier(**given).fit(X, y).sums_
     assert sums.moments is not None
     assert sums.waves is not None
-    triangle = np.triu_indices(DIM)
-    weights = np.where(triangle[0] == triangle[1], class_sums.DIAGONAL, class_sums.OTHERS)
-    squares = class_sums.COARSE**2
-    return [
-        (sums.sums.ravel(), sums.deviation * STEPS),
-        (np.rint(sums.moments[triangle] * weights * squares), sums.moment_deviation * class_sums.DIAGONAL * squares),
-        (sums.sizes, sums.size_deviation),
-        (sums.wave_sums.ravel(), sums.wave_deviation * sums.waves.steps),
-    ]
+    parts = [sums.drawn.parts[name] for name in ("sums", "moments", "sizes", "waves")]
+    return [(part.arrays["table"].ravel(), math.sqrt(part.law.noise.variance)) for part in parts]
 
 
 def neighbours(neighbours: str) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
@@ -111,7 +101,7 @@ def test_what_a_second_pass_tells_is_within_the_budget(relation: str, least: flo
     for _ in range(100):
         given = {"classes": [0, 1], "passes": 2, "unit": dps.per_record(neighbours=relation)}
         sums = dps.DensityClassifier(epsilon=EPSILON, delta=DELTA, **given).fit(*there).sums_
-        directions = replace(sums, corrections=None)._directions()
+        directions = class_directions(sums.sums, sums.deviation, None, 0.0)
         with_it, without = (residual_sums(sums.shape, *records, directions) for records in (there, away))
         first = np.sum(sums.shape.integers(TEXT).astype(float) ** 2) * times**2
         noise.append((sums.corrections - with_it) / spreads[1])

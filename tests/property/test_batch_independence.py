@@ -19,7 +19,7 @@ from dpsketch import files, kernels
 from dpsketch._compiled import moment
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.density import DensitySketch
-from dpsketch.sketches.density.centre import centre_vector
+from dpsketch.sketches.density.class_densities import centre_vector
 from dpsketch.sketches.density.functions import row_functions
 
 ROWS, RECORDS, SEED = 16, 1000, 5

@@ -44,7 +44,7 @@ def content(sketch: DensitySketch) -> np.ndarray:
 
 def check_moved(sketch: DensitySketch, neighbour: DensitySketch) -> None:
     moved = (content(sketch) - content(neighbour)).astype(float)
-    bound = sketch.spec.sensitivity
+    bound = sketch.spec.tables()[0].between(sketch.spec.unit.neighbours)
     assert np.abs(moved).sum() <= bound.l1
     assert math.sqrt((moved**2).sum()) <= bound.l2
 
@@ -123,7 +123,7 @@ def test_one_row_a_record_moves_one_counter(spec, stream, one, seed) -> None:
         neighbour.update(np.array(stream, dtype=float).reshape(-1, 2))
         neighbour.update([list(one)])
     check_moved(neighbour, sketch)
-    assert neighbour.spec.sensitivity.l1 == 1
+    assert neighbour.spec.tables()[0].move.l1 == 1
     assert content(neighbour).sum() == len(stream) + 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -168,23 +170,11 @@ def test_a_fitted_classifier_is_one_file(more: dict[str, Any], tmp_path: Path) -
         again.fit(POINTS, names[LABELS])  # it has no budget
 
 
-def test_files_of_other_kinds_and_changed_ones_are_refused(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     sketch = dps.DensitySketch(kernel=dps.kernels.Linear(2), unit=dps.per_record())
     files.write(tmp_path / "d.dps", sketch.release(epsilon=1.0, delta=1e-6).to_document())
     with pytest.raises(FileRefused, match="no classifier"):
         dps.DensityClassifier.load(tmp_path / "d.dps")
-    model().fit(POINTS, LABELS).save(tmp_path / "m.dps")
-    found = files.read(tmp_path / "m.dps", allow_sensitive=False)
-    for wrong in (
-        {"labels": [1]},
-        {"settings": {"kernel": "linear"}},
-        {"features": "two"},
-        {"spec": {**found.header["spec"], "kept": 5}},
-    ):
-        changed = files.Document(found.kind, False, found.header | wrong, found.arrays)
-        files.write(tmp_path / "w.dps", changed)
-        with pytest.raises(FileRefused):
-            dps.DensityClassifier.load(tmp_path / "w.dps")
 
 
 def test_a_classifiers_file_is_told_from_those_of_kinds(
@@ -199,39 +189,48 @@ def test_a_classifiers_file_is_told_from_those_of_kinds(
     assert "DensityClassifier.load" in capfd.readouterr().err
 
 
+def _sums(header: Any) -> Any:
+    return header["receipts"][0]["laws"][0]
+
+
 FORGED: dict[str, Any] = {
-    "no labels": {"labels": None},
-    "labels of two types": {"labels": [1, "2", 3, 4]},
-    "labels that are lists": {"labels": [[1], [2], [3], [4]]},
-    "no noise": {"deviations": None},
-    "noise of two": {"deviations": [1.0, 2.0]},
-    "noise that is none": {"deviations": [-1.0, 0.0, 0.0]},
-    "no coordinates": {"spec": {"dim": 0, "kept": 0}},
-    "coordinates by name": {"spec": {"dim": "12"}},
-    "coordinates without end": {"spec": {"dim": 10**9, "kept": 10**9}},
-    "a limit below 0": {"spec": {"limit": -1}},
-    "waves without end": {"waves": {"pairs": 10**9}},
-    "waves of no width": {"waves": {"bandwidth": 0.0}},
-    "waves with more": {"waves": {"more": 1}},
-    "noise of waves whose square is no double": {"waves": {"deviation": 1e200}},
-    "noise of sums whose square is no double": {"deviations": [1e200, 1.0, 1.0]},
-    "noise of moments without end": {"deviations": [1.0, 1e308, 1.0]},
-    "noise of sizes without end": {"deviations": [1.0, 1.0, 1e308]},
-    "more features than coordinates": {"features": 13},
-    "a kernel that there is not": {"settings": {"kernel": "cubic"}},
-    "a kernel that is not that of sums": {"settings": {"kernel": "angular"}},
-    "bounds of other features": {"settings": {"bounds": [[0.0, 1.0]] * 3}},
-    "bounds by name": {"settings": {"bounds": "wide"}},
-    "smoothing by name": {"settings": {"smoothing": "much"}},
+    "no labels": lambda header: header["spec"].update(labels=None),
+    "one label": lambda header: header["spec"].update(labels=[1]),
+    "labels of two types": lambda header: header["spec"].update(labels=[1, "2", 3, 4]),
+    "labels that are lists": lambda header: header["spec"].update(labels=[[1], [2], [3], [4]]),
+    "no noise": lambda header: _sums(header).update(noise=None),
+    "less noise": lambda header: _sums(header)["noise"].update(sigma=1.0),
+    "noise that is none": lambda header: _sums(header)["noise"].update(sigma=-1.0),
+    "noise whose square is no double": lambda header: _sums(header)["noise"].update(sigma=1e200),
+    "no coordinates": lambda header: header["spec"]["measured"].update(dim=0, kept=0),
+    "fewer coordinates": lambda header: header["spec"]["measured"].update(kept=5),
+    "coordinates by name": lambda header: header["spec"]["measured"].update(dim="12"),
+    "coordinates without end": lambda header: header["spec"]["measured"].update(dim=10**9, kept=10**9),
+    "a limit below 0": lambda header: header["spec"]["measured"].update(limit=-1),
+    "another map": lambda header: header["spec"]["measured"].update(digest="0" * 64),
+    "no map": lambda header: header["spec"]["measured"].update(digest=None, kept=12),
+    "waves without end": lambda header: header["spec"]["extras"]["waves"].update(pairs=10**9),
+    "waves of no width": lambda header: header["spec"]["extras"]["waves"].update(bandwidth=0.0),
+    "waves with more": lambda header: header["spec"]["extras"]["waves"].update(more=1),
+    "waves of other vectors": lambda header: header["spec"]["extras"]["waves"].update(dim=5),
+    "no waves": lambda header: header["spec"]["extras"].update(waves=None),
+    "later passes": lambda header: header["spec"]["extras"].update(passes=2),
+    "bounds of other features": lambda header: header["spec"].update(bounds=[[0.0, 1.0]] * 3),
+    "bounds by name": lambda header: header["spec"].update(bounds="wide"),
+    "another unit": lambda header: header["spec"]["unit"].update(neighbours="replace"),
+    "a guarantee": lambda header: header["guarantee"].update(epsilon=0.1),
 }
 FORGED_DENSITIES: dict[str, Any] = {
-    "more features than coordinates": {"features": 13},
-    "a kernel of sums": {"settings": {"kernel": "linear"}},
-    "a kernel that is not that of the spec": {"settings": {"kernel": "euclidean"}},
-    "no bounds": {"settings": {"bounds": None}},
-    "bounds of other features": {"settings": {"bounds": [[0.0, 1.0]] * 3}},
-    "smoothing by name": {"settings": {"smoothing": "much"}},
-    "smoothing below 0": {"settings": {"smoothing": -1.0}},
+    "more classes": lambda header: header["spec"].update(labels=[0, 1, 2, 3, 4]),
+    "a kernel of sums": lambda header: header["spec"]["density"].update(kernel={"type": "Linear", "dim": 12}),
+    "a kernel of other features": lambda header: header["spec"]["density"]["kernel"].update(dim=5),
+    "no bounds": lambda header: header["spec"].update(bounds=None),
+    "bounds of other features": lambda header: header["spec"].update(bounds=[[0.0, 1.0]] * 3),
+    "smoothing by name": lambda header: header["spec"].update(smoothing="much"),
+    "smoothing below 0": lambda header: header["spec"].update(smoothing=-1.0),
+    "a public centre": lambda header: header["spec"].update(centre=[0.0] * 12),
+    "a law of one class": lambda header: _sums(header).update(type="Additive"),
+    "a guarantee": lambda header: header["guarantee"].update(epsilon=0.1),
 }
 
 
@@ -254,22 +253,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, files.Document]
 def test_a_forged_file_is_refused_before_anything_is_made_of_it(
     form: str, name: str, saved: dict[str, files.Document], tmp_path: Path
 ) -> None:
-    found, forged = saved[form], {"sums": FORGED, "densities": FORGED_DENSITIES}[form][name]
-    changes = {
-        key: {**found.header[key], **value} if isinstance(value, dict) else value for key, value in forged.items()
-    }
-    files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header | changes, found.arrays))
-    with pytest.raises(FileRefused):
-        dps.DensityClassifier.load(tmp_path / "w.dps")
-
-
-@pytest.mark.parametrize("much", [1e200, -1e200])
-def test_forged_moments_are_refused(much: float, saved: dict[str, files.Document], tmp_path: Path) -> None:
-    """Else a question would meet squares that are no doubles."""
-    found = saved["sums"]
-    wrong = np.array(found.arrays["moments"])
-    wrong.flat[1] = much
-    files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, {**found.arrays, "moments": wrong}))
+    found = saved[form]
+    header = copy.deepcopy(found.header)
+    {"sums": FORGED, "densities": FORGED_DENSITIES}[form][name](header)
+    assert header != found.header
+    files.write(tmp_path / "w.dps", files.Document(found.kind, False, header, found.arrays))
     with pytest.raises(FileRefused):
         dps.DensityClassifier.load(tmp_path / "w.dps")
 
@@ -277,13 +265,33 @@ def test_forged_moments_are_refused(much: float, saved: dict[str, files.Document
 @pytest.mark.parametrize("array", ["mean", "directions"])
 def test_forged_directions_are_refused(array: str, saved: dict[str, files.Document], tmp_path: Path) -> None:
     """Beyond 2⁵³ sums of products would be rounded: what a record adds would follow the batch."""
-    found = saved["sums"]
+    found, name = saved["sums"], f"map__{array}"
     for much in (1 << 40, -(1 << 40), -(1 << 63)):
-        wrong = found.arrays[array].copy()
-        wrong.flat[0] = much
-        files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, {**found.arrays, array: wrong}))
+        arrays: dict[str, Any] = {**found.arrays, name: found.arrays[name].copy()}
+        arrays[name].flat[0] = much
+        header = copy.deepcopy(found.header)
+        digest = hashlib.sha256(b"".join(arrays[f"map__{each}"].tobytes() for each in ("mean", "directions")))
+        header["spec"]["measured"]["digest"] = digest.hexdigest()
+        files.write(tmp_path / "w.dps", files.Document(found.kind, False, header, arrays))
         with pytest.raises(FileRefused):
             dps.DensityClassifier.load(tmp_path / "w.dps")
+
+
+def test_directions_of_another_shape_are_refused(saved: dict[str, files.Document], tmp_path: Path) -> None:
+    """Of the same bytes, and so of the same digest."""
+    found = saved["sums"]
+    mean, directions = (np.asarray(found.arrays[f"map__{each}"]) for each in ("mean", "directions"))
+    longer, rest = np.concatenate([mean, directions[0]]), directions[1:]
+    arrays = {**found.arrays, "map__mean": longer, "map__directions": rest}
+    files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, arrays))
+    with pytest.raises(FileRefused):
+        dps.DensityClassifier.load(tmp_path / "w.dps")
+
+
+def test_the_density_of_a_class_is_saved_with_its_classifier(tmp_path: Path) -> None:
+    fitted = model(bounds=(-1, 1), rows=20).fit(POINTS, LABELS)
+    with pytest.raises(InvalidInput, match="save the whole"):
+        fitted.densities_[0].save(tmp_path / "d.dps")
 
 
 @pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3), 3])

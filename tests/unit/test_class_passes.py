@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,14 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch._compiled.vectors import residuals
 from dpsketch.accounting import gaussian_mu
+from dpsketch.core.drawn import Drawn, Part, Receipt, release_document
+from dpsketch.core.laws import additive
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.density import class_passes
-from dpsketch.sketches.density.class_passes import correction_shares, residual_sums
+from dpsketch.privacy import Budget
+from dpsketch.sketches.density import class_sums
+from dpsketch.sketches.density.class_spec import RESIDUAL
+from dpsketch.sketches.density.class_sums import Corrections, class_directions, residual_sums
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
 RNG = np.random.default_rng(9)
@@ -88,17 +91,20 @@ def test_no_record_moves_a_pass_further_than_is_paid_for(scale: float) -> None:
     ],
 )
 def test_every_pass_is_paid_for(unit: dps.Unit) -> None:
+    """Each of m records moves a pass by 2²⁸, or twice that; later passes have 3/8 of μ², and the second of two 1/11."""
     times = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
-    shares = correction_shares(unit, EmbeddingMap(DIM), 4)
-    assert [share.bound.l2 for share in shares] == [times * LENGTH] * 3
-    assert sum(share.part for share in shares) == pytest.approx(3 / 8)
-    assert len({share.name for share in shares}) == 3
-    assert [share.part for share in correction_shares(unit, EmbeddingMap(DIM), 2)] == [pytest.approx(1 / 11)]
     points, codes = vectors(40)
-    fitted = model(unit=unit, passes=4).fit(points, codes, np.arange(40) if unit.level == "user" else None)
-    words = fitted.guarantee_.mechanism
-    assert all(share.name in words for share in shares)
-    assert (fitted.guarantee_.epsilon, fitted.guarantee_.delta) == (8.0, 1e-5)
+    users = np.arange(40) if unit.level == "user" else None
+    for passes, share in ((4, 1 / 8), (2, 1 / 11)):
+        fitted = model(unit=unit, passes=passes).fit(points, codes, users)
+        laws = fitted.sums_.drawn.receipts[0].laws[1:]
+        (cost,) = fitted.guarantee_.costs
+        assert [law.noise.sigma for law in laws] == pytest.approx(
+            [times * LENGTH / (cost.mu * math.sqrt(share))] * (passes - 1)
+        )
+        words = fitted.guarantee_.mechanism
+        assert all(f"the corrections of pass {number}" in words for number in range(2, passes + 1))
+        assert (fitted.guarantee_.epsilon, fitted.guarantee_.delta) == (8.0, 1e-5)
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -156,30 +162,31 @@ def test_a_file_holds_the_corrections(tmp_path: Path) -> None:
     assert np.array_equal(read.sums_.corrections, fitted.sums_.corrections)
     document = files.read(tmp_path / "model.dps", allow_sensitive=False)
     for forged in (np.zeros((CLASSES, DIM + 1), np.int64), np.zeros((CLASSES, DIM))):
-        changed = files.Document(document.kind, False, document.header, {**document.arrays, "corrections": forged})
+        changed = files.Document(
+            document.kind, False, document.header, {**document.arrays, "corrections__table": forged}
+        )
         files.write(tmp_path / "forged.dps", changed)
         with pytest.raises(FileRefused):
             dps.DensityClassifier.load(tmp_path / "forged.dps")
 
 
 def test_directions_move_half_as_far_where_class_sums_are_short_beside_their_noise(tmp_path: Path) -> None:
-    """What a file says of it is kept, and one that says nothing has the whole step, as it was written with."""
+    """A file says how far."""
     points, codes = vectors(1)[0].repeat(200, axis=0), np.arange(200) % CLASSES
     loud, quiet = (model(epsilon=epsilon).fit(points, codes) for epsilon in (1.0, 8.0))
     for fitted, step in ((loud, 0.08), (quiet, 0.16)):
-        moved = replace(fitted.sums_, corrections=None)._directions() - fitted.sums_._directions()
-        length = math.sqrt(np.mean(fitted.sums_._squared_lengths()))
-        assert fitted.sums_.step == step
-        assert -moved == pytest.approx(step * fitted.sums_.corrections / (LENGTH * length))
+        sums = fitted.sums_
+        moved = sums.directions - class_directions(sums.sums, sums.deviation, None, step)
+        length = math.sqrt(np.mean(class_sums._squared_lengths(sums.sums, sums.deviation)))
+        assert sums.step == step
+        assert moved == pytest.approx(step * sums.corrections / (LENGTH * length))
         fitted.save(tmp_path / "model.dps")
         assert dps.DensityClassifier.load(tmp_path / "model.dps").sums_.step == step
     document = files.read(tmp_path / "model.dps", allow_sensitive=False)
-    assert "step" not in document.header
+    derived = document.header["derived"]
     for forged in (0.0, -0.1, 1.5, "far"):
-        files.write(
-            tmp_path / "forged.dps",
-            files.Document(document.kind, False, {**document.header, "step": forged}, document.arrays),
-        )
+        header = {**document.header, "derived": {"corrections": {**derived["corrections"], "step": forged}}}
+        files.write(tmp_path / "forged.dps", files.Document(document.kind, False, header, document.arrays))
         with pytest.raises(FileRefused):
             dps.DensityClassifier.load(tmp_path / "forged.dps")
 
@@ -192,15 +199,16 @@ def test_one_pass_takes_no_step(tmp_path: Path) -> None:
     assert fitted.sums_.step == dps.DensityClassifier.load(tmp_path / "model.dps").sums_.step
 
 
-@pytest.mark.parametrize("deviation", [0.0, 1e-200])
-def test_a_forged_file_of_sums_without_noise_is_refused(deviation: float, tmp_path: Path) -> None:
-    """Its classes have no length to divide by; no budget is large enough for noise that never shows."""
-    model(rho=1e9, epsilon=None, delta=None).fit(*vectors(60)).save(tmp_path / "model.dps")
-    document = files.read(tmp_path / "model.dps", allow_sensitive=False)
-    assert dps.DensityClassifier.load(tmp_path / "model.dps").sums_.deviation > 0
-    header = {**document.header, "deviations": [deviation, 0.0, 0.0]}
-    arrays = {**document.arrays, "sums": np.zeros((CLASSES, DIM), np.int64)}
-    files.write(tmp_path / "forged.dps", files.Document(document.kind, False, header, arrays))
+def test_a_forged_file_of_sums_without_noise_is_refused(tmp_path: Path) -> None:
+    """Its classes have no length to divide by; Gaussian noise shows at every budget, and passes have no other."""
+    fitted = model(rho=1e9, epsilon=None, delta=None).fit(*vectors(60))
+    assert fitted.sums_.deviation > 1e-6
+    spec, budget = fitted.sums_.spec, Budget(1e300, 0.0)
+    first, *later = laws = additive(budget, "add_remove", spec.shares())
+    nothing = {"table": np.zeros((CLASSES, DIM), np.int64)}
+    parts = {"sums": Part(first, nothing), "corrections": Part(Corrections(tuple(later), 0.16), nothing)}
+    forged = Drawn.of(spec, [Receipt(budget, laws)], parts)
+    files.write(tmp_path / "forged.dps", release_document("classes", spec, forged))
     with pytest.raises(FileRefused, match="without noise"):
         dps.DensityClassifier.load(tmp_path / "forged.dps")
 
@@ -263,5 +271,5 @@ def test_how_many_passes_pay_follows_from_public_facts() -> None:
 
 def test_steps_keep_products_exact() -> None:
     """A chunk's sums of products, and inner products with directions, stay below 2⁵³ in the worst case."""
-    assert (1 << 13) * class_passes._RESIDUAL * STEPS < 2**53
-    assert STEPS * class_passes._FARTHEST * class_passes._DIRECTION * math.isqrt(1 << 14) < 2**53
+    assert (1 << 13) * RESIDUAL * STEPS < 2**53
+    assert STEPS * class_sums._FARTHEST * class_sums._DIRECTION * math.isqrt(1 << 14) < 2**53

@@ -11,12 +11,13 @@ import pytest
 
 import dpsketch as dps
 from dpsketch._compiled.vectors import whole_vectors
+from dpsketch.core.laws import Additive
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost
-from dpsketch.sketches.density import class_sums
-from dpsketch.sketches.density.class_sums import MOMENTS, SIZES, SUMS, WAVES, Extras, PrivateClassSums, calibrate
-from dpsketch.sketches.density.class_waves import Waves, fitting_waves
+from dpsketch.sketches.density.class_spec import MOMENTS, SIZES, SUMS, WAVES
+from dpsketch.sketches.density.class_sums import PrivateClassSums
+from dpsketch.sketches.density.class_waves import fitting_waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
 RNG = np.random.default_rng(8)
@@ -54,20 +55,12 @@ def fit(X: np.ndarray, y: np.ndarray, users: Any = None, seed: int = 5, **form: 
 def moved(form: dict[str, Any], these: tuple[Any, ...], those: tuple[Any, ...]) -> dict[str, np.ndarray]:
     """By how much the released integers differ between two datasets under the same noise."""
     one, other = fit(*these, **form), fit(*those, **form)
-    differences = {SUMS: one.sums - other.sums}
-    if one.moments is not None:
-        triangle = np.triu_indices(one.shape.kept)
-        weights = np.where(triangle[0] == triangle[1], class_sums.DIAGONAL, class_sums.OTHERS)
-        differences[MOMENTS] = np.rint((one.moments - other.moments)[triangle] * weights * 2**20)
-        differences[SIZES] = one.sizes - other.sizes
-        differences[WAVES] = one.wave_sums - other.wave_sums
-    return differences
+    return {name: one.drawn.table(name) - other.drawn.table(name) for name in laws(one)}
 
 
-def extras(form: str, shape: EmbeddingMap) -> Extras:
-    """What a fit of a form releases beside its sums."""
-    waves = Waves(shape.kept, 2048, model().seed, 0.5)
-    return Extras(0.1, waves) if form == "moments" else Extras()
+def laws(released: PrivateClassSums) -> dict[str, Additive]:
+    """What was paid for, by part."""
+    return {name: part.law for name, part in released.drawn.parts.items() if isinstance(part.law, Additive)}
 
 
 def oracle(point: np.ndarray, steps: int, unit_length: bool, limit: int) -> list[int]:
@@ -230,11 +223,8 @@ def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours
     unit = dps.per_record(neighbours=neighbours)
     given = FORMS[form] | {"unit": unit}
     X, y = records(12)
-    shape = fit(X, y, **given).shape
-    spent = {"epsilon": 1.0, "delta": 1e-5, "rho": None} | given
-    budget = dps.privacy.Budget(spent["epsilon"], spent["delta"], spent["rho"])
-    paid = calibrate(budget, unit, shape, extras(form, shape))
-    bounds = {part.name: part.bound for part in paid.parts}
+    paid = laws(fit(X, y, **given))
+    bounds = {name: law.table.between(neighbours) for name, law in paid.items()}
     direction = np.ones(DIM)
     others = [(X[1:], y[1:])] if neighbours == "add_remove" else []
     if neighbours == "replace":
@@ -245,7 +235,7 @@ def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours
         for name, difference in moved(given, (X, y), other).items():
             bound = bounds[name]
             assert np.sum(difference.astype(np.float64) ** 2) <= bound.l2**2 * (1 + 1e-12)
-            if isinstance(paid.law(name), DiscreteLaplace):
+            if isinstance(paid[name].noise, DiscreteLaplace):
                 assert np.abs(difference).sum() <= bound.l1
             largest[name] = max(
                 largest[name], Fraction(float(np.sum(difference.astype(np.float64) ** 2)) / bound.l2**2)
@@ -260,14 +250,13 @@ def test_a_user_moves_as_far_as_all_of_their_records() -> None:
     y, users = np.zeros(8, int), np.array(["a"] * 5 + ["b", "c", "d"])
     difference = moved({"unit": unit}, (X, y, users), (X[5:], y[5:], users[5:]))[SUMS]
     assert 2.9 * STEPS < math.sqrt(np.sum(difference.astype(float) ** 2)) <= 3 * STEPS
-    calibrated = calibrate(dps.privacy.Budget(1.0, 1e-5), unit, EmbeddingMap(DIM), Extras())
-    assert calibrated.part(SUMS).bound.l2 == 3 * STEPS
+    assert laws(fit(X, y, users, unit=unit))[SUMS].table.between("add_remove").l2 == 3 * STEPS
     form = FORMS["moments"] | {"unit": unit}
     moves = moved(form, (X, y, users), (X[5:], y[5:], users[5:]))
-    shape = fit(X, y, users, **form).shape
-    paid = calibrate(dps.privacy.Budget(8.0, 1e-5), unit, shape, extras("moments", shape))
+    paid = laws(fit(X, y, users, **form))
+    assert moves.keys() == {SUMS, MOMENTS, SIZES, WAVES}
     for name, difference in moves.items():
-        assert 0.9 < math.sqrt(np.sum(difference.astype(float) ** 2)) / paid.part(name).bound.l2 <= 1
+        assert 0.9 < math.sqrt(np.sum(difference.astype(float) ** 2)) / paid[name].table.between("add_remove").l2 <= 1
     with pytest.raises(InvalidInput, match="users"):
         model(unit=unit).fit(X, y)
     with pytest.raises(InvalidInput, match="protects records"):
@@ -284,14 +273,13 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
     """
     X, y = records(6)
     given = FORMS[form]
-    budget = dps.privacy.Budget(given.get("epsilon", 1.0), given.get("delta", 1e-5))
     shape = fit(X, y, **given).shape
     exact = np.zeros((3, shape.kept), np.int64)
     np.add.at(exact, y, shape.integers(X))
     fits = [model(**given).fit(X, y) for _ in range(5000 // exact.size + 1)]
-    paid = calibrate(budget, dps.per_record(), shape, extras(form, shape))
+    paid = laws(fits[0].sums_)
     drawn = np.concatenate([(one.sums_.sums - exact).ravel() for one in fits]).astype(float)
-    law = paid.law(SUMS)
+    law = paid[SUMS].noise
     kurtosis = 3 if isinstance(law, RoundedGaussian) else 6
 
     def far(values: np.ndarray) -> float:
@@ -302,16 +290,17 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
     for apart in (1, shape.kept, exact.size):  # coordinates, classes, fits
         assert abs(np.corrcoef(drawn[:-apart], drawn[apart:])[0, 1]) < 6 / math.sqrt(len(drawn))
     if form == "plain":
-        assert isinstance(paid.costs[0], GaussianCost)
-        assert law.sigma == pytest.approx(STEPS / paid.costs[0].mu)
+        (cost,) = fits[0].guarantee_.costs
+        assert isinstance(cost, GaussianCost)
+        assert law.sigma == pytest.approx(STEPS / cost.mu)
     if form == "moments":
         assert len(fits[0].sums_.sizes) == 3
         sizes = np.concatenate([one.sums_.sizes - np.bincount(y, minlength=3) for one in fits])
-        assert np.std(sizes) == pytest.approx(math.sqrt(paid.law(SIZES).variance), rel=0.35)
+        assert np.std(sizes) == pytest.approx(math.sqrt(paid[SIZES].noise.variance), rel=0.35)
         spread = np.concatenate([np.diag(one.sums_.moments) for one in fits])
         assert np.std(spread) == pytest.approx(fits[0].sums_.moment_deviation, rel=0.2)
-        law = paid.law(WAVES)
-        waves = extras(form, shape).waves
+        law = paid[WAVES].noise
+        waves = fits[0].sums_.waves
         counted = np.zeros((3, waves.features), np.int64)
         waves.add(counted, y, shape.integers(X) / STEPS)
         drawn = np.concatenate([(one.sums_.wave_sums - counted).ravel() for one in fits[:2]]).astype(float)

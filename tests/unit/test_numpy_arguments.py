@@ -290,7 +290,8 @@ def runs(**numbers: Any) -> Any:
 def classifier(**numbers: Any) -> Any:
     X, y = np.repeat([[0.0, 9.0], [8.0, 1.0]], 20, axis=0), np.repeat([0, 1], 20)
     model = dps.DensityClassifier(bounds=(0, 10), classes=[0, 1], unit=UNIT, **numbers).fit(X, y)
-    return [model.guarantee_, model.densities_, model.centre_, model.kernel_sums(X[:2])]
+    tables = [density.table for density in model.densities_]
+    return [model.guarantee_, *tables, model.centre_, model.kernel_sums(X[:2])]
 
 
 def linear_classifier(**numbers: Any) -> Any:

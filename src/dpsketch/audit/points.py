@@ -13,11 +13,12 @@ from dpsketch.audit.shown import SEED, Records, Release, Shown, columns_of, mu_o
 from dpsketch.core.account import Account
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.density import DensityClassifier, DensitySketch
-from dpsketch.sketches.density.centre import centre_share_of
-from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
-from dpsketch.sketches.density.class_sums import COARSE, DIAGONAL, OTHERS, Extras
+from dpsketch.sketches.density.class_densities import centre_table
+from dpsketch.sketches.density.class_partial import ClassPartial
+from dpsketch.sketches.density.class_spec import ClassSpec, Extras
+from dpsketch.sketches.density.class_sums import Corrections, PrivateClassSums
 from dpsketch.sketches.density.class_waves import Waves
-from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+from dpsketch.sketches.density.embedding import EmbeddingMap
 
 __all__ = ["centre", "classifier", "density", "one_row", "parts", "passes", "sums", "vectors", "waves"]
 
@@ -95,8 +96,7 @@ def sums(unit: Unit, records: Records) -> Release:
     def fit(asked: Any) -> Shown:
         made = DensityClassifier(**asked, classes=[0, 1], kernel="linear", unit=unit, seed=SEED)
         _fitted(made, *_angles(records), unit, records)
-        found = made.sums_
-        return Shown(found.sums.ravel(), made.guarantee_, [(found.sums.size, found.deviation * STEPS)])
+        return _parts_of(made.sums_)
 
     return fit
 
@@ -105,28 +105,12 @@ def parts(unit: Unit, records: Records) -> Release:
     """Sum two classes along public directions, with all that goes beside their sums: six pairs of waves tell enough."""
     circle = np.linspace(0, 2 * np.pi, 10, endpoint=False)
     shape = EmbeddingMap.fitted(np.column_stack([np.cos(circle), np.sin(circle)]), 2, 2)
-    waves = Waves(2, 6, SEED, 0.5)
-    held = ClassPartial.from_spec(ClassSpec(shape, (0, 1), unit, Extras(0.1, waves), SEED))
+    spec = ClassSpec((0, 1), unit, shape.spec, Extras(0.1, Waves(2, 6, SEED, 0.5)), SEED)
+    held = ClassPartial.measuring(spec, shape)
     vectors, labels = _angles(records)
     owners = [user for key, user, _ in records if key is not None]
-    held.update(vectors, vectors, np.array(labels, np.intp), owners if unit.level == "user" else None)
-
-    def release(asked: Any) -> Shown:
-        permit = held.obtain_permit(Budget(**asked), Account(None, None, None))
-        found = held.drawn(permit)
-        if found.moments is None or found.sizes is None or found.wave_sums is None:
-            raise AssertionError("a release with moments and waves has all parts")
-        weights, steps = np.array([DIAGONAL, OTHERS, DIAGONAL]), COARSE**2
-        published: list[tuple[npt.NDArray[Any], float]] = [
-            (found.sums, found.deviation * STEPS),
-            (found.moments[np.triu_indices(2)] * weights * steps, found.moment_deviation * DIAGONAL * steps),
-            (found.sizes, found.size_deviation),
-            (found.wave_sums, found.wave_deviation * waves.steps),
-        ]
-        values = np.concatenate([part.ravel().astype(np.float64) for part, _ in published])
-        return Shown(values, permit.guarantee(), [(part.size, spread) for part, spread in published])
-
-    return release
+    held.update(vectors, np.array(labels, np.intp), owners if unit.level == "user" else None)
+    return lambda asked: _parts_of(held.release(Budget(**asked), Account()))
 
 
 def passes(unit: Unit, records: Records) -> Release:
@@ -141,20 +125,23 @@ def passes(unit: Unit, records: Records) -> Release:
     vectors = np.concatenate([crowd, np.column_stack([np.cos(angles), np.sin(angles)])])
     codes = np.array([0] * 200 + [1] * 200 + [key // 16 % 2 for key in held], np.intp)
     owners = [f"other {i}" for i in range(400)] + [user for key, user, _ in records if key is not None]
-    partial = ClassPartial.from_spec(ClassSpec(EmbeddingMap(2), (0, 1), unit, Extras(passes=3), SEED))
-    chosen = partial.update(vectors, vectors, codes, owners if unit.level == "user" else None)
+    shape = EmbeddingMap(2)
+    partial = ClassPartial.measuring(ClassSpec((0, 1), unit, shape.spec, Extras(passes=3), SEED), shape)
+    chosen = partial.update(vectors, codes, owners if unit.level == "user" else None)
     read = vectors[chosen], codes[chosen]
+    return lambda asked: _parts_of(partial.release(Budget(**asked), Account(), read))
 
-    def release(asked: Any) -> Shown:
-        permit = partial.obtain_permit(Budget(**asked), Account(None, None, None))
-        found = partial.drawn(permit).corrected(*read, permit, 3)
-        if found.corrections is None:
-            raise AssertionError("later passes release corrections")
-        _, *later = (permit.calibration.law(part.name).variance for part in permit.calibration.parts)
-        published = np.concatenate([found.sums.ravel(), found.corrections.ravel()]).astype(np.float64)
-        return Shown(published, permit.guarantee(), [(4, found.deviation * STEPS), (4, math.sqrt(sum(later)))])
 
-    return release
+def _parts_of(released: PrivateClassSums) -> Shown:
+    """Show all tables of a release by class sums; the corrections have the noise of all later passes."""
+    tables, spreads = [], []
+    for part in released.drawn.parts.values():
+        if "table" in part.arrays:
+            tables.append(np.ravel(part.arrays["table"]).astype(np.float64))
+            law: Any = part.law
+            laws = law.passes if isinstance(law, Corrections) else (law,)
+            spreads.append((tables[-1].size, math.sqrt(sum(each.noise.variance for each in laws))))
+    return Shown(np.concatenate(tables), released.drawn.guarantee, spreads)
 
 
 def centre(unit: Unit, records: Records) -> Release:
@@ -177,7 +164,7 @@ def centre(unit: Unit, records: Records) -> Release:
         owned: Records = [(0, f"other {i}", 1.0) for i in range(others)]
         _fitted(made, np.concatenate([crowd, points]), [0] * (others + len(held)), unit, owned + records)
         # Sums are in steps of 2⁻¹⁰, and the number in steps of 1/724; what the number is off moves the mean as well.
-        drawn = centre_share_of(unit, 2, share).bound.l2 / mu_of(asked) / math.sqrt(share)
+        drawn = centre_table(unit, 2).between(unit.neighbours).l2 / mu_of(asked) / math.sqrt(share)
         spread = 1e6 / others * drawn * math.hypot(1 / 1024, mean / 724)
         return Shown(1e6 * made.centre_, made.guarantee_, [(2, spread)])
 

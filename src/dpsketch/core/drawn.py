@@ -20,7 +20,7 @@ from dpsketch import accounting, files
 from dpsketch.core.codec import decode, encode, stored
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
-from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.privacy import Again, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
 
@@ -281,7 +281,16 @@ def _again(first: Guarantee, second: Guarantee) -> Again | None:
 
 
 def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
-    """Return a release as a document of the file format."""
+    """Return a release as a document of the file format.
+
+    Raises
+    ------
+    InvalidInput
+        If it is a part of another release, which has the laws that were paid for.
+    """
+    paid = [law for receipt in drawn.receipts for law in receipt.laws]
+    if not all(isinstance(part.law, Derived) or part.law in paid for part in drawn.parts.values()):
+        raise InvalidInput("this is a part of another release, whose guarantee is that of the whole: save the whole.")
     header = {
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],

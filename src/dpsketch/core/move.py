@@ -15,7 +15,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Neighbours
 
-__all__ = ["Distance", "Move", "Sensitivity", "Table", "sqrt_up"]
+__all__ = ["AcuteMove", "Distance", "Move", "Sensitivity", "Table", "sqrt_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,15 @@ class Move:
             return Distance(self.l1, self.squared, self.cells, self.most)
         return Distance(
             2 * self.l1,
-            (4 if self.signed else 2) * self.squared,
+            (4 if self._opposed else 2) * self.squared,
             2 * self.cells,
             (2 if self.signed else 1) * self.most,
         )
+
+    @property
+    def _opposed(self) -> bool:
+        """Whether the contributions of two units may have a negative inner product."""
+        return self.signed
 
     def admits(self, contribution: Integers) -> bool:
         """Say whether one unit may contribute this, in exact integers."""
@@ -163,6 +168,24 @@ class Move:
             and max(map(abs, amounts), default=0) <= self.most
             and (self.signed or min(amounts, default=0) >= 0)
         )
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class AcuteMove(Move):
+    """A move whose cells may decrease, although the contributions of two units never oppose each other.
+
+    Privacy
+    -------
+    The inner product ⟨g, h⟩ of the contributions of any two units must not be negative, as for sums of q qᵀ, where it
+    is (q·r)². The bound of :meth:`Move.between` on ‖g − h‖² then holds as if no cell decreased; one cell still changes
+    by up to twice ``most``. A kind that states such a move proves it.
+    """
+
+    @property
+    def _opposed(self) -> bool:
+        """Whether the contributions of two units may have a negative inner product."""
+        return False
 
 
 @stored

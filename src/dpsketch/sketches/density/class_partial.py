@@ -2,82 +2,44 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch.arrays import Floats
+from dpsketch._compiled.vectors import add_rows
+from dpsketch.arrays import Floats, Integers
 from dpsketch.bounding import CountedUsers
 from dpsketch.core.account import Account
+from dpsketch.core.drawn import Part
+from dpsketch.core.laws import Additive
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.numbers import hold_whole, real_number, whole_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.density.class_sums import Extras, HeldSums, PrivateClassSums, calibrate
-from dpsketch.sketches.density.class_waves import Waves
-from dpsketch.sketches.density.embedding import LARGEST_DIM, STEPS, EmbeddingMap
+from dpsketch.sketches.density.class_spec import COARSE, MOMENTS, SIZES, SUMS, WAVES, ClassSpec, triangle_weights
+from dpsketch.sketches.density.class_sums import (
+    CORRECTIONS,
+    MAP,
+    Corrections,
+    PrivateClassSums,
+    PublicMap,
+    class_directions,
+    fitting_step,
+    residual_sums,
+)
+from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.sketch import bounded_points
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.weights import checked_total
 
-__all__ = ["ClassPartial", "ClassSpec", "chosen_records", "stored_map"]
+__all__ = ["ClassPartial", "chosen_records"]
 
-
-@dataclass(frozen=True, slots=True)
-class ClassSpec:
-    """All that two partials of a classifier must share to merge. Public.
-
-    Attributes
-    ----------
-    shape : EmbeddingMap
-        How vectors are measured.
-    labels : tuple of int or str
-        The public list of classes.
-    unit : Unit
-        Whose presence a release hides.
-    extras : Extras
-        What is counted beside the sums of vectors.
-    seed : int
-        By which a user's records are chosen.
-    """
-
-    shape: EmbeddingMap = field(compare=False)
-    labels: tuple[Any, ...]
-    unit: Unit
-    extras: Extras
-    seed: int
-
-    def __post_init__(self) -> None:
-        hold_whole(self, "seed")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values; mean and directions by their digest."""
-        parts = [np.zeros(0, np.int64) if part is None else part for part in (self.shape.mean, self.shape.directions)]
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(part, "<i8").tobytes() for part in parts)).hexdigest()
-        values = {
-            "dim": self.shape.dim,
-            "kept": self.shape.kept,
-            "limit": self.shape.limit,
-            "map": digest,
-            "labels": list(self.labels),
-            "unit": self.unit.to_json(),
-            "moments": self.extras.moments,
-            "seed": self.seed,
-        }
-        if self.extras.waves is not None:  # files without are as they were
-            values["waves"] = self.extras.waves.to_json()
-        return values
-
-    @property
-    def steps(self) -> int:
-        """The most steps of a record in a sum."""
-        return STEPS if self.extras.waves is None else max(STEPS, self.extras.waves.steps)
+Codes = npt.NDArray[np.intp]
 
 
 class ClassPartial(Accumulator[ClassSpec]):
@@ -85,77 +47,115 @@ class ClassPartial(Accumulator[ClassSpec]):
 
     kind: ClassVar[str] = "classes"
 
+    _shape: EmbeddingMap
+
+    @classmethod
+    def measuring(cls, spec: ClassSpec, shape: EmbeddingMap) -> Self:
+        """Start an empty partial, of which the spec has the map's sizes and digest only."""
+        if shape.spec != spec.measured:
+            raise FileRefused("the file's mean or directions are not those of its spec.")
+        sketch = cls.from_spec(spec)
+        sketch._shape = shape
+        return sketch
+
     def _start(self, spec: ClassSpec) -> None:
         self._spec = spec
-        self._held = HeldSums.empty(spec.shape, len(spec.labels), spec.extras)
+        # What later passes correct is not counted here: it follows from what was released before.
+        counted = [table for table in spec.tables() if table.name in (SUMS, MOMENTS, SIZES, WAVES)]
+        self._tables = {table.name: np.zeros(cast(tuple[int, ...], table.shape), np.int64) for table in counted}
         self._records = 0
-        self._skipped = 0
-        self._counted = CountedUsers()
         self.caveat: str | None = None  # what a guarantee has to say of the list of classes
 
-    def update(
-        self, points: Floats, vectors: Floats, codes: npt.NDArray[np.intp], users: Any = None
-    ) -> npt.NDArray[np.intp]:
-        """Add records: the points as they came, by which a user's are bounded, their vectors, and their classes.
+    def empty_like(self) -> Self:
+        """Start an empty partial that will merge with this one."""
+        return type(self).measuring(self._spec, self._shape)
 
-        Returns which of them count: a later pass reads the same.
-        """
+    def update(self, points: Floats, codes: Codes, users: Any = None) -> Codes:
+        """Add records by their points and classes. Return which of them count: a later pass reads the same."""
         chosen, counted = chosen_records(self._spec.unit, self._spec.seed, points, codes, users, self._counted)
         checked_total(self._records * self._spec.steps, self._spec.steps, 1, len(chosen))
+        vectors = self._spec.vectors(points[chosen])
         self._begin_change()
         self._counted = counted
         self._records += len(chosen)
-        self._held.add(vectors[chosen], codes[chosen])
+        self._add(vectors, codes[chosen])
         return chosen
+
+    def _add(self, points: Floats, codes: Codes) -> None:
+        tables, waves = self._tables, self._spec.extras.waves
+        for chosen, vectors in self._shape.chunks(points):
+            add_rows(tables[SUMS], codes[chosen], vectors)
+            if waves is not None and WAVES in tables:
+                waves.add(tables[WAVES], codes[chosen], vectors / STEPS)
+        if MOMENTS in tables:
+            triangle, weights = triangle_weights(self._shape.kept)
+            tables[MOMENTS] += weights * _second_moments(self._shape, points)[triangle]
+            tables[SIZES] += np.bincount(codes, minlength=len(tables[SIZES]))
 
     def _check_absorb(self, other: Self) -> None:
         checked_total(self._records * self._spec.steps, other._records * self._spec.steps, 1, 1)
 
     def _absorb(self, other: Self) -> None:
         self._records += other._records
-        self._held.absorb(other._held)
+        for name, table in other._tables.items():
+            self._tables[name] += table
         self.caveat = self.caveat or other.caveat
 
-    def obtain_permit(self, budget: Budget, account: Account) -> Permit:
-        """Charge a release, and return the permit to draw it."""
-        spec = self._spec
-        note = f"density classifier, linear in {spec.shape.kept} dimensions"
-        return obtain(calibrate(budget, spec.unit, spec.shape, spec.extras), spec.unit, account, note=note)
+    def release(self, budget: Budget, account: Account, again: tuple[Floats, Codes] | None = None) -> PrivateClassSums:
+        """Charge the budget, draw what may be published, and return it.
 
-    def drawn(self, permit: Permit) -> PrivateClassSums:
-        """Draw what may be published."""
-        return PrivateClassSums.drawn(self._held, permit)
+        ``again`` are the points and classes of all records that count, for later passes.
+        """
+        spec = self._spec
+        if again is None and spec.extras.passes > 1:
+            raise InvalidInput("passes= goes with fit(), which has all records at once; nothing was charged.")
+        note = f"density classifier, linear in {spec.measured.kept} dimensions"
+        permit = Permit.pay(spec, spec.laws(budget), budget, account, note=note)
+        arrays = {law.name: permit.draw(law, self._tables) for law in permit.laws if law.name in self._tables}
+        later = tuple(law for law in permit.laws if law.name not in arrays and isinstance(law, Additive))
+        parts: dict[str, Part] = {}
+        if again is not None and later:
+            vectors, codes = spec.vectors(again[0]), again[1]
+            first = next(law for law in permit.laws if isinstance(law, Additive))
+            sums, deviation = cast(Integers, arrays[SUMS]["table"]), math.sqrt(first.noise.variance) / STEPS
+            step, total = fitting_step(sums, deviation), None
+            for law in later:
+                directions = class_directions(sums, deviation, total, step)
+                arrays[law.name] = permit.draw(law, {law.name: residual_sums(self._shape, vectors, codes, directions)})
+                noisy = cast(Integers, arrays[law.name]["table"])
+                total = noisy if total is None else total + noisy
+            parts[CORRECTIONS] = Part(Corrections(later, step), {"table": cast(Integers, total)})
+        if self._shape.mean is not None and self._shape.directions is not None:
+            parts[MAP] = Part(PublicMap(), {"mean": self._shape.mean, "directions": self._shape.directions})
+        drawn = permit.drawn(arrays, caveat=self.caveat)
+        own = {name: part for name, part in drawn.parts.items() if name in self._tables}
+        return PrivateClassSums(spec, replace(drawn, parts=own | parts))
 
     def _to_document(self) -> files.Document:
-        shape, held = self._spec.shape, self._held
-        arrays: dict[str, npt.NDArray[Any] | list[str] | list[bytes]] = {**held.parts}
-        more = {"mean": shape.mean, "directions": shape.directions}
-        arrays |= {name: array for name, array in more.items() if array is not None}
-        header = {"spec": self._spec.to_json(), "records": str(self._records)}
-        if self.caveat is not None:
-            header["caveat"] = self.caveat
+        arrays: dict[str, files.Array] = dict(self._tables)
+        if self._shape.mean is not None and self._shape.directions is not None:
+            arrays |= {"mean": self._shape.mean, "directions": self._shape.directions}
+        header = {"spec": self._spec.to_json(), "records": str(self._records), "caveat": self.caveat}
         return files.Document("classes", True, header, arrays)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
-        stated = document.header["spec"]
-        shape = stored_map(document)
-        waves = None if stated.get("waves") is None else Waves.from_json(stated["waves"], shape.kept)
-        extras = Extras(real_number("moments", stated["moments"]), waves)
-        spec = ClassSpec(shape, tuple(stated["labels"]), Unit.from_json(stated["unit"]), extras, stated["seed"])
-        if spec.to_json() != stated:
-            raise FileRefused("the file's mean or directions are not those of its spec.")
-        sketch = cls.from_spec(spec)
-        for name, array in sketch._held.parts.items():
-            array[:] = integer_array(document, name, array.shape)
+        spec, arrays = ClassSpec.from_json(document.header["spec"]), {}
+        dim, kept = spec.measured.dim, spec.measured.kept
+        if spec.measured.digest is not None:
+            shapes = {"mean": (dim,), "directions": (dim, kept)}
+            arrays = {name: integer_array(document, name, shape) for name, shape in shapes.items()}
+        sketch = cls.measuring(spec, EmbeddingMap(dim, **arrays, limit=spec.measured.limit))
+        for name, table in sketch._tables.items():
+            table[:] = integer_array(document, name, table.shape)
         sketch._records = int(document.header["records"])
-        sketch.caveat = document.header.get("caveat")
+        sketch.caveat = document.header["caveat"]
         return sketch
 
 
 def chosen_records(
-    unit: Unit, seed: int, points: Floats, codes: npt.NDArray[np.intp], users: Any, counted: CountedUsers
-) -> tuple[npt.NDArray[np.intp], CountedUsers]:
+    unit: Unit, seed: int, points: Floats, codes: Codes, users: Any, counted: CountedUsers
+) -> tuple[Codes, CountedUsers]:
     """Choose the records that count, a user's being bounded over all classes together; and whom was counted after."""
     if unit.level == "record":
         if users is not None:
@@ -166,13 +166,10 @@ def chosen_records(
     return chosen, counted
 
 
-def stored_map(document: files.Document) -> EmbeddingMap:
-    """Read the map of vectors from a file."""
-    stated = document.header["spec"]
-    dim, kept = (whole_number(name, stated[name], low=1, high=LARGEST_DIM) for name in ("dim", "kept"))
-    if "directions" not in document.arrays:
-        if kept != dim:
-            raise FileRefused("the file's vectors lose coordinates without directions to measure them along.")
-        return EmbeddingMap(dim, limit=stated["limit"])
-    mean, directions = integer_array(document, "mean", (dim,)), integer_array(document, "directions", (dim, kept))
-    return EmbeddingMap(dim, mean, directions, stated["limit"])
+def _second_moments(shape: EmbeddingMap, points: Floats) -> Integers:
+    """Return Σ q qᵀ of vectors in coarse steps. Products of a chunk are exact in doubles."""
+    total = np.zeros((shape.kept, shape.kept), np.int64)
+    for start in range(0, len(points), 1 << 13):
+        coarse = shape.integers(points[start : start + (1 << 13)], COARSE).astype(np.float64)
+        total += (coarse.T @ coarse).astype(np.int64)
+    return total

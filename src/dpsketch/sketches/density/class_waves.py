@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
-from dpsketch.errors import FileRefused
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Move
 from dpsketch.kernels import Gaussian
-from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
-from dpsketch.privacy import Unit
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.sketches.density.features import FeatureMap, Shape, feature_map
-from dpsketch.sketches.specs import Sensitivity
 
 __all__ = ["Waves", "fitting_waves"]
 
@@ -37,6 +35,7 @@ def fitting_waves(dim: int, classes: int, seed: int) -> Waves | None:
     return waves if classes * waves.features <= _MOST_CELLS else None
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class Waves:
     """Which waves are summed. Public.
@@ -83,16 +82,13 @@ class Waves:
     def _map(self) -> FeatureMap:
         return feature_map(self._shape)
 
-    def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Return how far a unit moves the sums of all classes.
+    def move(self, records: int) -> Move:
+        """Return how far a unit of so many records moves the sums of all classes.
 
-        Privacy
-        -------
-        A record is in one class, and its waves have a length of 1 at most: m records of a user move the sums by m. They
-        may point the other way, so that a replaced unit moves them by twice that.
+        A record is in one class. Its waves have a length of 1 at most, and may point the other way.
         """
-        times = unit.max_keys * (2 if unit.neighbours == "replace" else 1)
-        return Sensitivity(times * self._shape.contribution.sizes, float(times * self.steps))
+        squares, sizes = self._shape.contribution
+        return Move(records * sizes, records**2 * squares, records * self.features, records * self.steps, signed=True)
 
     def add(self, table: Integers, codes: npt.NDArray[np.intp], vectors: Floats) -> None:
         """Add the waves of vectors to the rows of their classes."""
@@ -111,16 +107,3 @@ class Waves:
             chosen = slice(start, start + _CHUNK)
             found[chosen] = self._map.values(vectors[chosen]) @ directions.T
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the waves as JSON-ready values."""
-        return {"pairs": self.pairs, "seed": self.seed, "bandwidth": self.bandwidth}
-
-    @classmethod
-    def from_json(cls, value: Any, dim: int) -> Self:
-        """Read :meth:`to_json`; the file may have been written by anyone."""
-        if not isinstance(value, dict) or set(value) != {"pairs", "seed", "bandwidth"}:
-            raise FileRefused("the file's waves are not those of a classifier.")
-        bandwidth = real_number("bandwidth", value["bandwidth"])
-        pairs = whole_number("pairs", value["pairs"], low=1, high=_PAIRS)
-        return cls(dim, pairs, whole_number("seed", value["seed"], low=0, high=2**64 - 1), bandwidth)

@@ -7,46 +7,54 @@ class derives from nothing of it, so that ``import dpsketch`` stays quick.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
-from dpsketch.arrays import Floats
+from dpsketch.arrays import Floats, Integers
 from dpsketch.bounding import CountedUsers
 from dpsketch.core.account import Account
-from dpsketch.errors import InvalidInput
+from dpsketch.core.drawn import read_release, release_document
+from dpsketch.core.permit import Permit
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kernels import Angular
 from dpsketch.privacy import Budget, Guarantee, PureCost, Unit, per_record
-from dpsketch.sketches.density.calibration import TABLE
-from dpsketch.sketches.density.centre import centre_share_of
-from dpsketch.sketches.density.class_answers import ClassAnswers
-from dpsketch.sketches.density.class_densities import add_classes, class_kernel, density_spec, scaled_between
-from dpsketch.sketches.density.class_files import Fitted, document_of, fitted_of
-from dpsketch.sketches.density.class_labels import codes_of, listed, public_labels
-from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec, chosen_records
-from dpsketch.sketches.density.class_passes import passes_of
-from dpsketch.sketches.density.class_sums import Extras, fitting_extras, fitting_passes
+from dpsketch.sketches.density.class_densities import (
+    CENTRE,
+    ClassDensitySpec,
+    PrivateClassDensities,
+    centre_vector,
+    class_kernel,
+    class_tables,
+    density_of_a_class,
+    private_centre,
+)
+from dpsketch.sketches.density.class_partial import ClassPartial, chosen_records
+from dpsketch.sketches.density.class_spec import ClassSpec, Extras, fitting_extras, fitting_passes, passes_of
+from dpsketch.sketches.density.class_sums import PrivateClassSums
 from dpsketch.sketches.density.embedding import embedding_map
-from dpsketch.sketches.density.estimator import checked, scikit_learn
+from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
 from dpsketch.sketches.density.points import fixed_vectors
 from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, read_bounds
-from dpsketch.sketches.permit import Permit, obtain
+from dpsketch.sketches.density.spec import COUNTERS, DEFAULT_SEED
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
 
-__all__ = ["DensityClassifier"]
+__all__ = ["READ_FROM_RECORDS", "DensityClassifier"]
 
+READ_FROM_RECORDS = "The list of labels was read from the records, and stated to be public knowledge."
 
+_KIND = "classes"
 _SEEN = ("n_features_in_", "feature_names_in_")
 
 
-class DensityClassifier(ClassAnswers):
+class DensityClassifier(Estimator):
     """Classify points by the class whose records are most alike.
 
     *Embeddings* (``kernel="linear"``, the default without ``bounds``): each class has the sum of its vectors, of length
@@ -139,9 +147,9 @@ class DensityClassifier(ClassAnswers):
     ['up', 'right']
     """
 
-    guarantee_: Guarantee
-    charge_: Charge | None
     n_features_in_: int
+
+    _released: PrivateClassSums | PrivateClassDensities
 
     def __init__(
         self,
@@ -210,30 +218,33 @@ class DensityClassifier(ClassAnswers):
         """
         refuse_choice(self.unit)
         X, y, seen = self._read(X, y, {})
-        labels, caveat = public_labels(self.classes, y)
-        codes = codes_of(labels, y)
+        labels, caveat = _public_labels(self.classes, y)
+        codes = _codes_of(labels, y)
+        budget = Budget(self.epsilon, self.delta, self.rho)
         if self._linear:
-            held, vectors = self._started(X.shape[1], labels, caveat), self._vectors(X)
-            chosen = held.update(X, vectors, codes, users)
-            return self._released(held, seen, (vectors[chosen], codes[chosen]))
+            held = self._started(X.shape[1], labels, caveat)
+            chosen = held.update(X, codes, users)
+            account = held._account(self.ledger, self.dataset, self.part)
+            return self._keep(held.release(budget, account, (X[chosen], codes[chosen])), seen)
         if passes_of(self.passes) > 1:
             raise InvalidInput("passes= goes with the linear kernel, whose sums can be corrected.")
         kernel = class_kernel(self.kernel, X.shape[1], self.power, self.bandwidth)
-        spec = density_spec(kernel, X.shape[1], self.rows, self.smoothing, self.unit, self.seed)
-        chosen = chosen_records(spec.unit, self.seed, X, codes, users, CountedUsers())[0]
-        scaled, codes = scaled_between(X, self.bounds)[chosen], codes[chosen]
-        centre = self._public_centre(spec)
-        permit = self._permit(spec, self.centre_share if centre is None else 0.0, len(labels))
-        if not self.centre_share and centre is None:
-            centre = np.zeros(spec.dim)
-        centre, tables = add_classes(spec, permit, scaled, codes, len(labels), centre)
-        stated, law = permit.guarantee(caveat=caveat), permit.calibration.law(TABLE)
-        releases = [
-            PrivateDensity(spec, table, None, law, None, guarantee=stated, charge=permit.charge) for table in tables
-        ]
-        return self._keep(
-            centre_=centre, densities_=releases, guarantee_=stated, classes_=labels, charge_=permit.charge, **seen
-        )
+        unit = per_record() if self.unit is None else self.unit
+        density = density_of_a_class(kernel, X.shape[1], self.rows, unit, self.seed)
+        spec = ClassDensitySpec(density, tuple(labels.tolist()), self.bounds, self.smoothing, None)
+        spec = replace(spec, centre=self._public_centre(spec))
+        chosen = chosen_records(unit, self.seed, X, codes, users, CountedUsers())[0]
+        scaled, codes = spec.scaled(X)[chosen], codes[chosen]
+        note = f"density classifier {fingerprint_of(density)}"
+        account = Account(self.ledger, self.dataset, self.part)
+        counters, *private = laws = spec.laws(budget, self.centre_share)
+        permit, drawn = Permit.pay(spec, laws, budget, account, note=note), {}
+        centre = np.zeros(spec.dim) if spec.centre is None else np.array(spec.centre)
+        for law in private:
+            drawn[CENTRE] = permit.draw(law, {CENTRE: centre_vector(scaled)})
+            centre = private_centre(cast(Integers, drawn[CENTRE]["table"]), law.noise)
+        drawn[COUNTERS] = permit.draw(counters, class_tables(spec, scaled - centre, codes))
+        return self._keep(PrivateClassDensities(spec, permit.drawn(drawn, caveat=caveat)), seen)
 
     def _read(self, X: Any, y: Any, seen: dict[str, Any]) -> tuple[Floats, npt.NDArray[Any], dict[str, Any]]:
         """Check records by what was ``seen`` of those before, if any; return it for those after.
@@ -270,9 +281,9 @@ class DensityClassifier(ClassAnswers):
         held, seen = self._held, vars(self).get("_partial_seen", {})
         X, y, seen = self._read(X, y, seen if held is not None else {})
         if held is None:
-            labels, caveat = public_labels(self.classes, y) if classes is None else (listed(classes), None)
+            labels, caveat = _public_labels(self.classes, y) if classes is None else (_listed(classes), None)
             held = self._started(X.shape[1], labels, caveat)
-        held.update(X, self._vectors(X), codes_of(np.array(held.spec.labels), y), users)
+        held.update(X, _codes_of(np.array(held.spec.labels), y), users)
         # What an earlier fit released keeps its own number of features.
         shown = {} if self.__sklearn_is_fitted__() else seen
         vars(self).update({"_partial": held, "_partial_seen": seen, **shown})
@@ -289,51 +300,112 @@ class DensityClassifier(ClassAnswers):
 
     def release(self) -> Self:
         """Charge the budget for what :meth:`partial_fit` counted, draw the noise, and keep the release."""
-        if self._held is None:
+        held = self._held
+        if held is None:
             raise InvalidInput("there is nothing to release: partial_fit() counts, and fit() counts and releases.")
-        self._released(self._held, vars(self)["_partial_seen"])
+        account = held._account(self.ledger, self.dataset, self.part)
+        self._keep(held.release(Budget(self.epsilon, self.delta, self.rho), account), vars(self)["_partial_seen"])
         del vars(self)["_partial"], vars(self)["_partial_seen"]
         return self
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what the fit released, of all classes together, as one file; public."""
         scikit_learn().validation.check_is_fitted(self)
-        bounds = read_bounds(self.bounds, self.n_features_in_)
-        settings = {
-            "kernel": "linear" if self._sums is not None else "angular" if self.kernel is None else self.kernel,
-            "bounds": None if bounds is None else [list(pair) for pair in bounds],
-            "smoothing": float(self.smoothing),
-        }
-        kept = (vars(self).get(name) for name in ("charge_", "sums_", "densities_", "centre_"))
-        fitted = Fitted(self.classes_.tolist(), self.n_features_in_, settings, self.guarantee_, *kept)
-        files.write(path, document_of(fitted))
+        files.write(path, release_document(_KIND, self._released.spec, self._released.drawn))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a fitted classifier from a file of :meth:`save`: it answers, and has no budget to be fitted again."""
-        found = fitted_of(files.read(path, allow_sensitive=False))
-        model = cls(**found.settings)
-        released = {"sums_": found.sums, "densities_": found.densities, "centre_": found.centre}
-        model._keep(
-            **released, guarantee_=found.guarantee, classes_=np.array(found.labels), charge_=found.charge,
-            n_features_in_=found.features,
-        )  # fmt: skip
-        return model
+        found = files.rebuilt(files.read(path, allow_sensitive=False), _Stored)
+        if isinstance(found, PrivateClassSums):
+            model = cls(kernel="linear", bounds=found.spec.bounds)
+        else:
+            spec = found.spec
+            model = cls(kernel=spec.density.kernel.name, bounds=spec.bounds, smoothing=spec.smoothing)
+        return model._keep(found, {"n_features_in_": found.spec.dim})
 
-    def _released(
-        self, held: ClassPartial, seen: dict[str, Any], again: tuple[Floats, npt.NDArray[np.intp]] | None = None
-    ) -> Self:
-        if again is None and held.spec.extras.passes > 1:
-            raise InvalidInput("passes= goes with fit(), which has all records at once; nothing was charged.")
-        account = held._account(self.ledger, self.dataset, self.part)
-        permit = held.obtain_permit(Budget(self.epsilon, self.delta, self.rho), account)
-        sums = held.drawn(permit)
-        if again is not None:
-            sums = sums.corrected(*again, permit, held.spec.extras.passes)
-        stated = permit.guarantee(caveat=held.caveat)
-        return self._keep(
-            sums_=sums, guarantee_=stated, classes_=np.array(held.spec.labels), charge_=permit.charge, **seen
-        )
+    def kernel_sums(self, X: Any) -> Floats:
+        """Return the estimated kernel sum of each point in each class, an array of n × classes.
+
+        For the angular kernel, what points at a right angle have, 2^−power a record, is subtracted: the classes then
+        differ by what is alike, and not by the noise in their sizes.
+        """
+        points = self._asked(X)
+        return self._released.kernel_sums(points)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the class of each point: the one with the largest score."""
+        points = self._asked(X)
+        return np.asarray(self.classes_[np.argmax(self._released.scores(points), axis=1)])
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of each point in each class, n × classes; of two classes, the second's log odds.
+
+        For the linear kernel: about the cosine of the point and the class's sum, less where noise hides the class. For
+        the angular one: kernel sums as if all classes were of one length, as far as noise lets their lengths be told.
+        For others: the kernel sums.
+        """
+        points = self._asked(X)
+        if len(self.classes_) > 2:
+            return self._released.scores(points)
+        shares = self._released.probabilities(points)
+        return np.asarray(np.log(shares[:, 1]) - np.log(shares[:, 0]))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, its share of all classes' scores.
+
+        If noise makes a sum small or negative, it is replaced by a small positive number, at the scale of the noise
+        and in the same order. For the linear kernel, scores are cosines: their exponentials, at a scale of a twentieth,
+        are in the right order, and not calibrated.
+        """
+        points = self._asked(X)
+        return self._released.probabilities(points)
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """What the fit promised, for all classes together."""
+        return self._fitted.drawn.guarantee
+
+    @property
+    def charge_(self) -> Charge | None:
+        """The ledger's row, if a ledger was charged."""
+        return self._fitted.drawn.charge
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The labels."""
+        return np.array(self._fitted.spec.labels)
+
+    @property
+    def sums_(self) -> PrivateClassSums:
+        """The release of all classes, for the linear kernel; None for others."""
+        return cast(PrivateClassSums, self._fitted if isinstance(self._fitted, PrivateClassSums) else None)
+
+    @property
+    def densities_(self) -> list[PrivateDensity]:
+        """The release of each class; None for the linear kernel."""
+        return cast(list[PrivateDensity], getattr(self._fitted, "densities", None))
+
+    @property
+    def centre_(self) -> Floats:
+        """From where directions are taken, after scaling; None for the linear kernel."""
+        return cast(Floats, getattr(self._fitted, "centre", None))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_released" in vars(self)
+
+    @property
+    def _fitted(self) -> PrivateClassSums | PrivateClassDensities:
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError("this classifier was not fitted, or what it counted was not released.")
+        return self._released
+
+    def _asked(self, X: Any) -> Floats:
+        """Check points that are asked."""
+        checks = scikit_learn().validation
+        checks.check_is_fitted(self)
+        points: Floats = checked(lambda: checks.validate_data(self, fixed_vectors(X), reset=False, dtype=np.float64))
+        return points
 
     @property
     def _held(self) -> ClassPartial | None:
@@ -346,53 +418,81 @@ class DensityClassifier(ClassAnswers):
             raise InvalidInput("unit must be dps.per_record() or dps.per_user(max_keys=…), with max_weight 1.")
         budget = Budget(self.epsilon, self.delta, self.rho)
         shape = embedding_map(features, budget, len(labels), self.public, self.expected_records, self.dims, self.seed)
-        passes = fitting_passes(self.passes, budget, unit, shape, self.expected_records, len(labels))
+        measured, records, classes = shape.spec, self.expected_records, len(labels)
+        passes = fitting_passes(self.passes, budget, unit, measured, records, classes)
         if passes > 1 and isinstance(budget.cost, PureCost):
             raise InvalidInput("passes= needs δ > 0: pure ε would have to be divided among them.")
-        extras = Extras(passes=passes)
+        extras, scaled = Extras(passes=passes), self.bounds is not None
         if passes == 1:
-            extras = fitting_extras(
-                budget, unit, shape, self.expected_records, len(labels), self.seed, scaled=self.bounds is not None
-            )
-        held = ClassPartial.from_spec(ClassSpec(shape, tuple(labels.tolist()), unit, extras, self.seed))
+            extras = fitting_extras(budget, unit, measured, records, classes, self.seed, scaled=scaled)
+        spec = ClassSpec(tuple(labels.tolist()), unit, measured, extras, self.seed, self.bounds)
+        held = ClassPartial.measuring(spec, shape)
         held.caveat = caveat
         return held
 
-    def _keep(self, **fitted: Any) -> Self:
-        # All at once: interrupted in between, an earlier fit's guarantee would stand beside these densities.
-        left = {
-            name: None
-            for name in ("sums_", "densities_", "centre_", "charge_")
-            if name not in fitted and name in vars(self)
-        }
-        vars(self).update(fitted | left)
-        if "feature_names_in_" not in fitted:
+    def _keep(self, released: PrivateClassSums | PrivateClassDensities, seen: dict[str, Any]) -> Self:
+        # All at once: interrupted in between, an earlier fit's features would stand beside this release.
+        vars(self).update({"_released": released, **seen})
+        if "feature_names_in_" not in seen:
             vars(self).pop("feature_names_in_", None)
         return self
 
-    def _public_centre(self, spec: DensitySpec) -> Floats | None:
-        """Return the origin of directions, after scaling; None where it is to be private."""
-        if not isinstance(spec.kernel, Angular):
-            return np.zeros(spec.dim)
+    def _public_centre(self, spec: ClassDensitySpec) -> tuple[float, ...] | None:
+        """Return the origin of directions, after scaling; None if it is to be private."""
+        middle = (0.0,) * spec.dim
+        if not isinstance(spec.density.kernel, Angular):
+            return middle
         if not isinstance(self.centre, str):
             point = np.asarray(self.centre, dtype=np.float64)
             if point.shape != (spec.dim,) or not np.all(np.isfinite(point)):
                 raise InvalidInput(f"centre must have a finite number for each of the {spec.dim} features.")
-            return np.asarray(scaled_between(point[None, :], self.bounds)[0])
+            return tuple(spec.scaled(point[None, :])[0].tolist())
         if self.centre not in ("private", "middle"):
             raise InvalidInput("centre is 'private', 'middle', or one number for each feature.")
-        return np.zeros(spec.dim) if self.centre == "middle" else None
-
-    def _permit(self, spec: DensitySpec, centre_share: float, classes: int) -> Permit:
-        centre = centre_share_of(spec.unit, spec.dim, centre_share)
-        calibrated = spec.calibrate(Budget(self.epsilon, self.delta, self.rho), centre, pieces=classes)
-        note = f"density classifier {fingerprint_of(spec)}"
-        return obtain(calibrated, spec.unit, self._account, note=note)
-
-    @property
-    def _account(self) -> Account:
-        return Account(self.ledger, self.dataset, self.part)
+        return middle if self.centre == "middle" or not self.centre_share else None
 
     @property
     def _linear(self) -> bool:
         return self.kernel == "linear" or (self.kernel is None and self.bounds is None)
+
+
+class _Stored:
+    """The release in a classifier's file."""
+
+    @staticmethod
+    def from_document(document: files.Document) -> PrivateClassSums | PrivateClassDensities:
+        """Read a release; the file may have been written by anyone."""
+        if document.kind != _KIND:
+            raise FileRefused(f"the file holds a release of {document.kind}, no classifier.")
+        either: Any = ClassSpec | ClassDensitySpec
+        spec, drawn = read_release(document, either)
+        return PrivateClassSums(spec, drawn) if isinstance(spec, ClassSpec) else PrivateClassDensities(spec, drawn)
+
+
+def _public_labels(classes: Any, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str | None]:
+    """Return the labels that ``classes=`` lists, and what a guarantee has to say of them."""
+    if classes is None:
+        raise InvalidInput(
+            "say classes=: the public list of labels, or 'as_in_y' to state that the labels in y are public."
+        )
+    if not isinstance(classes, str):
+        return _listed(classes), None
+    if classes != "as_in_y":
+        raise InvalidInput("classes is a list of labels, or 'as_in_y'.")
+    return _listed(y), READ_FROM_RECORDS
+
+
+def _listed(labels: Any) -> npt.NDArray[Any]:
+    """Return a public list of labels, each once."""
+    found = np.unique(np.asarray(labels))
+    if len(found) < 2:
+        raise InvalidInput("a classifier needs at least two classes; there is 1 class.")
+    return found
+
+
+def _codes_of(labels: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the place of each record's label in the list."""
+    codes = np.searchsorted(labels, y).clip(max=len(labels) - 1)
+    if np.any(labels[codes] != y):
+        raise InvalidInput("y holds a label that is not among classes=.")
+    return codes

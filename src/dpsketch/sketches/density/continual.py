@@ -7,14 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.kernels import Jaccard
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.portions import Window
-from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE
 from dpsketch.sketches.density.private import PrivateDensity, written_point
 from dpsketch.sketches.density.spec import DensitySpec
 
@@ -22,13 +20,7 @@ __all__ = ["DailyDensity"]
 
 
 class DailyDensity(Adapter):
-    """A density in a stream: its counters and, beside them, the number of records.
-
-    Privacy
-    -------
-    A point adds 1 to one counter of each row and to the number of records. The m points of a user may all share their
-    counters: m·√rows in L2, and m for the number.
-    """
+    """A density in a stream: its counters and, beside them, the number of records."""
 
     kind: ClassVar[str] = "density"
 
@@ -44,24 +36,14 @@ class DailyDensity(Adapter):
             )
         super().__init__(spec)
 
-    def shares(self) -> dict[Table, float]:
-        """Return the counters and the number of records, with their shares of the budget."""
-        spec: DensitySpec = self.spec
-        points, rows = spec.unit.max_keys, spec.rows
-        move = Move(points * rows, points**2 * rows, points * rows, points)
-        table, number = Table(TABLE, (rows, spec.width), move), Table(COUNT, (1,), Move.heaped(1, points))
-        return {table: 1 - COUNT_SHARE, number: COUNT_SHARE}
-
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the exact counters of a day. Sensitive."""
-        return {TABLE: today._table, COUNT: np.array([today._records], np.int64)}
+        """Return the exact tables of a day. Sensitive."""
+        tables: dict[str, npt.NDArray[np.int64]] = today._exact()
+        return tables
 
     def release(self, window: Window) -> PrivateDensity:
         """Return the release of a window."""
-        (number,) = window.tables[COUNT].tolist()
-        table, laws = window.tables[TABLE], window.laws
-        drawn = self.spec, table, number, laws[TABLE], laws[COUNT]
-        return PrivateDensity(*drawn, guarantee=window.guarantee, charge=window.receipt.charge)
+        return PrivateDensity(self.spec, window.drawn())
 
     def asked(self, text: str | int, key_type: KeyType | None) -> Any:
         """Return a point, as in 1.5,2."""

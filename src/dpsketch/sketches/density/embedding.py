@@ -7,6 +7,7 @@ whatever their order, so that a record's integers do not depend on the batch tha
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,18 +17,42 @@ import numpy as np
 
 from dpsketch._compiled.vectors import whole_vectors
 from dpsketch.arrays import Floats, Integers
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import real_number, whole_number
+from dpsketch.numbers import hold_whole, real_number, whole_number
 from dpsketch.privacy import Budget, PureCost
 
-__all__ = ["LARGEST_DIM", "STEPS", "EmbeddingMap", "embedding_map"]
+__all__ = ["STEPS", "EmbeddingMap", "MapSpec", "embedding_map"]
 
 
 STEPS = 1 << 16  # of the longest vector
 _FINE, _DIRECTION = 1 << 20, 1 << 15
 _CHUNK = 1 << 13
 _LEAST_DIMS, _DIMS_OF_A_GUESS = 16, 64
-LARGEST_DIM = 1 << 14  # so that sums of products stay below 2⁵³
+_LARGEST_DIM = 1 << 14  # so that sums of products stay below 2⁵³
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class MapSpec:
+    """What a file's header says of an :class:`EmbeddingMap`: its sizes, and the digest of its arrays if it has any."""
+
+    dim: int
+    kept: int
+    limit: int
+    digest: str | None
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "dim", low=1, high=_LARGEST_DIM)
+        hold_whole(self, "kept", low=1, high=self.dim)
+        hold_whole(self, "limit", low=0, high=_LARGEST_DIM * STEPS)
+        if self.digest is None and self.kept != self.dim:
+            raise InvalidInput("vectors that are taken as they are keep all coordinates.")
+
+    @property
+    def sizes(self) -> int:
+        """The largest sum of a vector's sizes."""
+        return self.limit or STEPS * self.kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +78,9 @@ class EmbeddingMap:
 
     def __post_init__(self) -> None:
         whole_number("dim", self.dim, low=1)
-        if self.dim > LARGEST_DIM:
-            raise InvalidInput(f"vectors have at most {LARGEST_DIM:,} coordinates.")
-        whole_number("limit", self.limit, low=0, high=LARGEST_DIM * STEPS)
+        if self.dim > _LARGEST_DIM:
+            raise InvalidInput(f"vectors have at most {_LARGEST_DIM:,} coordinates.")
+        whole_number("limit", self.limit, low=0, high=_LARGEST_DIM * STEPS)
         # Beyond these sums of products would be rounded, and follow the batch.
         for name, array, most in (("mean", self.mean, _FINE), ("directions", self.directions, _DIRECTION)):
             if array is not None and np.any((array < -most) | (array > most)):
@@ -83,6 +108,14 @@ class EmbeddingMap:
     def kept(self) -> int:
         """Coordinates that come out."""
         return self.dim if self.directions is None else self.directions.shape[1]
+
+    @property
+    def spec(self) -> MapSpec:
+        """Its sizes, and a digest of mean and directions."""
+        if self.directions is None or self.mean is None:
+            return MapSpec(self.dim, self.kept, self.limit, None)
+        parts = (np.ascontiguousarray(part, "<i8").tobytes() for part in (self.mean, self.directions))
+        return MapSpec(self.dim, self.kept, self.limit, hashlib.sha256(b"".join(parts)).hexdigest())
 
     def chunks(self, points: Floats) -> Iterator[tuple[slice, Integers]]:
         """Yield the integers of the points, some at a time."""

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import base64
 import math
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +33,7 @@ from dpsketch._compiled import density as compiled
 from dpsketch._compiled import portable
 from dpsketch._compiled.vectors import add_features, inside_ball
 from dpsketch.arrays import Floats
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Angular, Euclidean, Gaussian, Kernel, Linear
 from dpsketch.sketches.density.functions import FARTHEST, LARGEST, frozen, row_functions
@@ -47,13 +47,9 @@ __all__ = [
     "Shape",
     "feature_map",
     "fitting_features",
-    "fitting_landmarks",
-    "packed",
-    "unpacked",
 ]
 
 Bounds = tuple[tuple[float, float], ...]
-Landmarks = tuple[tuple[float, ...], ...]
 Features = Literal["race", "fourier", "series", "nystrom", "linear", "signs"]
 FEATURES: tuple[Features, ...] = ("race", "fourier", "series", "nystrom", "linear", "signs")
 
@@ -67,6 +63,36 @@ _SERIES_DIMS = 3
 _MOST_FREQUENCIES = 1 << 22
 _MOST_NUMBERS = 1 << 16  # of all landmarks, which are in a file's header
 _MOST_LANDMARKS = 1 << 12  # solving them takes their number to the third power
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Landmarks:
+    """Public points of ``dim`` coordinates, none of them twice, packed as text that a file's header has room for."""
+
+    dim: int
+    packed: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            values = self.points
+        except ValueError:
+            values = np.empty(0)
+        if self.packed != _packed(_read_landmarks(values, self.dim)):
+            raise InvalidInput("landmarks are packed otherwise than dpsketch packs them.")
+
+    @classmethod
+    def of(cls, points: Any, dim: int) -> Self:
+        """Return the landmarks of an array of public points."""
+        return cls(dim, _packed(_read_landmarks(points, dim)))
+
+    @property
+    def points(self) -> Floats:
+        """The points, one row each."""
+        return _unpacked(self.packed, self.dim)
+
+    def __len__(self) -> int:
+        return len(self.points)
 
 
 class Contribution(NamedTuple):
@@ -103,6 +129,8 @@ class Shape(NamedTuple):
                 raise InvalidInput(f"features={self.features!r} goes with kernel=dps.kernels.{kernel}.")
         if (self.landmarks is not None) != (self.features == "nystrom"):
             raise InvalidInput("features='nystrom' and landmarks=, public points, go together.")
+        if self.landmarks is not None and self.landmarks.dim != getattr(self.kernel, "dim", 0):
+            raise InvalidInput("landmarks have as many coordinates as the kernel.")
         if self.features == "series" and (self.bounds is None or len(self.bounds) > _SERIES_DIMS):
             raise InvalidInput("features='series' needs bounds=, in at most three coordinates.")
 
@@ -219,8 +247,8 @@ def feature_map(shape: Shape) -> FeatureMap:
         case Gaussian() if shape.features == "series":
             waves, weights, _ = _series(shape)
             return FeatureMap(shape, frozen(waves), np.sqrt(weights), none, order)
-        case Gaussian():
-            columns = frozen(_scaled(np.array(shape.landmarks), shape).T)
+        case Gaussian() if shape.landmarks is not None:
+            columns = frozen(_scaled(shape.landmarks.points, shape).T)
             return FeatureMap(shape, columns, none, compiled.factor(columns, _JITTER), order)
         case Angular() as kernel:
             planes = row_functions(kernel, shape.rows, shape.seed)
@@ -288,8 +316,8 @@ def _frequencies(kernel: Gaussian, bounds: Bounds) -> tuple[Floats, Floats, floa
     return np.ascontiguousarray(waves[:, chosen]), masses, total
 
 
-def _read_landmarks(points: Any, dim: int) -> Landmarks:
-    """Return public landmarks as a tuple of points, none of them twice."""
+def _read_landmarks(points: Any, dim: int) -> Floats:
+    """Return public points as an array of finite numbers, each point once."""
     try:
         values = np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError):
@@ -300,35 +328,22 @@ def _read_landmarks(points: Any, dim: int) -> Landmarks:
         raise InvalidInput(f"landmarks must be public points of {dim} finite numbers each.")
     if values.size > _MOST_NUMBERS:
         raise InvalidInput(f"landmarks: at most {_MOST_NUMBERS:,} numbers in all, and these are {values.size:,}.")
-    return tuple(dict.fromkeys(tuple(line) for line in values.tolist()))
-
-
-def fitting_landmarks(points: Any, dim: int) -> Landmarks:
-    """Return the landmarks of a new sketch. Files of earlier versions may hold more, and are read."""
-    found = _read_landmarks(points, dim)
+    found = dict.fromkeys(tuple(line) for line in values.tolist())
     if len(found) > _MOST_LANDMARKS:
         raise InvalidInput(
             f"landmarks: at most {_MOST_LANDMARKS:,} points, and these are {len(found):,}. The time to solve them "
             "grows with the third power of their number: take a sample of them."
         )
-    return found
+    return np.array(list(found))
 
 
-def packed(landmarks: Landmarks | None) -> str | None:
-    """Return landmarks as text, for a file's header."""
-    if landmarks is None:
-        return None
-    return base64.b64encode(np.array(landmarks, "<f8").tobytes()).decode()
+@lru_cache(maxsize=8)
+def _unpacked(packed: str, dim: int) -> Floats:
+    return np.frombuffer(base64.b64decode(packed, validate=True), "<f8").reshape(-1, max(1, dim))
 
 
-def unpacked(text: str | None, dim: int) -> Landmarks | None:
-    """Read :func:`packed` landmarks back."""
-    if text is None:
-        return None
-    values: Floats = np.empty(0)  # what is no such text is refused as any others are
-    with suppress(TypeError, ValueError):
-        values = np.frombuffer(base64.b64decode(text, validate=True), "<f8").reshape(-1, max(1, dim))
-    return _read_landmarks(values, dim)
+def _packed(points: Floats) -> str:
+    return base64.b64encode(points.astype("<f8").tobytes()).decode()
 
 
 def _scaled(points: Floats, shape: Shape) -> Floats:
@@ -339,6 +354,6 @@ def _scaled(points: Floats, shape: Shape) -> Floats:
     if shape.bounds is not None:
         start = np.array(shape.bounds)[:, 0]
     elif shape.landmarks is not None:
-        start = np.array(shape.landmarks[0])
+        start = shape.landmarks.points[0]
     with np.errstate(over="ignore"):  # what is too far for a double is moved to the farthest as well
         return np.ascontiguousarray(np.clip((points - start) / shape.kernel.bandwidth, -FARTHEST, FARTHEST))

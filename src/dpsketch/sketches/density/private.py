@@ -1,23 +1,25 @@
-"""The released density: kernel sums, densities, anomaly scores and pictures, for ever."""
+"""The released density: kernel sums, densities, anomaly scores and pictures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files, plots
+from dpsketch import plots
 from dpsketch._compiled import density as compiled
 from dpsketch.arrays import Floats
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.core.drawn import Drawn, Part
+from dpsketch.core.laws import Additive
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, row_keys
-from dpsketch.noise import Noise, noise_from_json
+from dpsketch.noise import Noise
 from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.release import DrawnRelease, require_keys
+from dpsketch.release import SketchRelease, require_keys
 from dpsketch.results import Estimates, key_list
 from dpsketch.sketches.density.intervals import (
     Spread,
@@ -28,8 +30,7 @@ from dpsketch.sketches.density.intervals import (
     summed_quantile,
 )
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
-from dpsketch.sketches.density.spec import DensitySpec, read_bounds
-from dpsketch.sketches.documents import counter_array, read_charge, read_guarantee, release_document
+from dpsketch.sketches.density.spec import COUNTERS, RECORDS, DensitySpec, read_bounds
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
@@ -70,32 +71,46 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDensity(DrawnRelease):
-    """A released density sketch: public, to be queried for ever.
-
-    Attributes
-    ----------
-    spec : DensitySpec
-        The public spec.
-    table : numpy.ndarray
-        The released counters, read-only, rows × width: integers, or real numbers in an answer of a stream
-        (:class:`~dpsketch.ContinualSketch`).
-    noisy_count : number or None
-        The released number of records, where a share of the budget was spent on it; :meth:`count` makes the best of it.
-    noise, count_noise : Noise
-        The noise in each counter, and in the number of records.
-    """
+class PrivateDensity(SketchRelease):
+    """A released density sketch."""
 
     kind: ClassVar[str] = "density"
+    spec_type: ClassVar[Any] = DensitySpec
 
     spec: DensitySpec
-    table: npt.NDArray[Any]
-    noisy_count: float | None
-    noise: Noise
-    count_noise: Noise | None
 
-    def __post_init__(self) -> None:
-        self.table.flags.writeable = False
+    @classmethod
+    def part_of(cls, spec: DensitySpec, table: npt.NDArray[Any], noise: Noise, whole: Drawn) -> Self:
+        """Return counters that are a part of another release, to be asked; what they promise is what the whole does."""
+        law = Additive(spec.tables()[0], spec.unit.neighbours, noise)
+        return cls(spec, replace(whole, parts={COUNTERS: Part(law, {"table": table})}))
+
+    def _is_complete(self) -> bool:
+        """Say whether these are the parts of a density: sums of features do not tell the number of records."""
+        names = self.drawn.parts.keys()
+        return all(hasattr(part.law, "noise") for part in self.drawn.parts.values()) and (
+            names == {COUNTERS, RECORDS} or (names == {COUNTERS} and self.spec.features == "race")
+        )
+
+    @property
+    def table(self) -> npt.NDArray[Any]:
+        """The released counters, rows × width: integers, or real numbers in an answer of a stream."""
+        return cast(npt.NDArray[Any], self.drawn.table(COUNTERS))
+
+    @property
+    def noise(self) -> Noise:
+        """The noise in each counter."""
+        return self.drawn.noise(COUNTERS)
+
+    @property
+    def noisy_count(self) -> float | None:
+        """The released number of records, if a share of the budget was spent on it; see :meth:`count`."""
+        return self.drawn.table(RECORDS)[0].item() if RECORDS in self.drawn.parts else None
+
+    @property
+    def count_noise(self) -> Noise | None:
+        """The noise in the number of records, if it was released."""
+        return self.drawn.noise(RECORDS) if RECORDS in self.drawn.parts else None
 
     @property
     def noise_scale(self) -> float:
@@ -376,36 +391,6 @@ class PrivateDensity(DrawnRelease):
             return (0.0, 1, self.noise), (1 / share, counters, self.noise)
         weight = variance / (variance + self.count_noise.variance)
         return (weight, 1, self.count_noise), ((1 - weight) / share, counters, self.noise)
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        count_noise = None if self.count_noise is None else self.count_noise.to_json()
-        more = {"noise": self.noise.to_json(), "count_noise": count_noise, "noisy_count": self.noisy_count}
-        return release_document(self, self.spec, {"table": self.table}, **more)
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        header = document.header
-        spec = DensitySpec.from_json(header["spec"])
-        count, count_noise = header["noisy_count"], header["count_noise"]
-        if spec.features != "race" and count is None:
-            raise FileRefused("the file has sums of features without the number of records.")
-        table = counter_array(document, "table", (spec.rows, spec.width))
-        # Windows of a stream are decoded to real numbers, in every table of them.
-        kinds = int if table.dtype == np.int64 else int | float
-        known = count is None or (isinstance(count, kinds) and math.isfinite(count))
-        if (count is None) != (count_noise is None) or not known:
-            raise FileRefused("the file's number of records and its noise do not belong together.")
-        return cls(
-            spec,
-            table,
-            count,
-            noise_from_json(header["noise"]),
-            None if count_noise is None else noise_from_json(count_noise),
-            guarantee=read_guarantee(document),
-            charge=read_charge(document),
-        )
 
 
 def _times(spread: Spread, factor: float) -> Spread:

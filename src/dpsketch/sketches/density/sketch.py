@@ -17,11 +17,19 @@ from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.density.calibration import COUNT, COUNT_SHARE, TABLE, count_share_of
-from dpsketch.sketches.density.features import Features, Shape, fitting_features, fitting_landmarks
+from dpsketch.sketches.density.features import Features, Landmarks, Shape, fitting_features
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.spec import DEFAULT_SEED, DensitySpec, Placement, default_width, read_bounds
+from dpsketch.sketches.density.spec import (
+    COUNT_SHARE,
+    COUNTERS,
+    DEFAULT_SEED,
+    RECORDS,
+    DensitySpec,
+    Placement,
+    default_width,
+    read_bounds,
+)
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.specs import fingerprint_of
@@ -95,7 +103,7 @@ class DensitySketch(Accumulator[DensitySpec]):
         dim = getattr(kernel, "dim", 0)
         limits = read_bounds(bounds, dim)
         names = None if columns is None else tuple(columns)
-        marks = None if landmarks is None else fitting_landmarks(landmarks, dim)
+        marks = None if landmarks is None else Landmarks.of(landmarks, dim)
         chosen = fitting_features(kernel, limits, marks) if features is None else features
         shape = Shape(chosen, kernel, 1 if rows is None else rows, seed, limits, marks)
         if chosen != "race":
@@ -218,21 +226,17 @@ class DensitySketch(Accumulator[DensitySpec]):
 
         Privacy
         -------
-        (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the sensitivity of
-        :attr:`DensitySpec.sensitivity`; table and number of records together cost one budget. Two releases of one
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation, for the tables that
+        :meth:`DensitySpec.tables` states; counters and number of records together cost one budget. Two releases of one
         sketch compose: each is charged.
         """
-        spec = self._spec
-        calibrated = spec.calibrate(Budget(epsilon, delta, rho), count_share_of(spec.unit, count_share))
-        permit = self._obtain(calibrated, self._account(ledger, dataset, part))
-        table = permit.add_noise(self._table, TABLE)
-        count, law = None, None
-        if count_share:
-            count = int(permit.add_noise(np.array([self._records]), COUNT)[0])
-            law = calibrated.law(COUNT)
-        stated = permit.guarantee(caveat=self._counted.caveat)
-        drawn = spec, table, count, calibrated.law(TABLE), law
-        return PrivateDensity(*drawn, guarantee=stated, charge=permit.charge)
+        spec, budget = self._spec, Budget(epsilon, delta, rho)
+        permit = self._pay(spec, spec.laws(budget, count_share), budget, self._account(ledger, dataset, part))
+        return PrivateDensity(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
+
+    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact tables by name. Sensitive."""
+        return {COUNTERS: self._table, RECORDS: np.array([self._records], np.int64)}
 
     def _to_document(self) -> files.Document:
         header = {"spec": self._spec.to_json(), "records": str(self._records)}
