@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.distinct.mergeable import Flips
-from dpsketch.sketches.moment.calibration import Floor
+from dpsketch.sketches.moment.law import Lift
 from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.threshold import Threshold
 from second_opinion import Draw, Record
@@ -27,8 +27,8 @@ def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
             return Draw("projection", {"alpha": alpha, "scale": scale})
         case Threshold(rule, noise, cutoff):
             return Draw("threshold", {"rule": rule, "scale": noise.sensitivity / noise.epsilon, "cutoff": cutoff})
-        case Floor(cost, height):
-            return Draw("floor", {"p": cost.p, "size": cost.size, "height": height})
+        case Lift(p, height):
+            return Draw("floor", {"p": p, "height": height})
     raise AssertionError("something draws that has no row here")
 
 
@@ -52,7 +52,7 @@ def recording() -> Iterator[list[Draw]]:
         return draw
 
     patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
-    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, Projection, Threshold, Floor)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, Projection, Threshold, Lift)]
     for each in patches:
         each.start()
     try:

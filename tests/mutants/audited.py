@@ -69,7 +69,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-moment-total",
-        "sketches/moment/spec.py",
+        "sketches/moment/law.py",
         "return math.pow(self.public_total, self.p) * (1 - _ROOM)",
         "return 2 * math.pow(self.public_total, self.p) * (1 - _ROOM)",
         f"{_HOLDS}␣moment-1-total",

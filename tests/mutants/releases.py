@@ -461,9 +461,9 @@ OTHERS = [
     ),
     Mutant(
         "moment-half-floor",
-        "sketches/moment/calibration.py",
-        "np.array([self.height ** (1 / p), padding])",
-        "np.array([(self.height / 2) ** (1 / p), padding])",
+        "sketches/moment/law.py",
+        "np.array([self.height ** (1 / self.p), padding])",
+        "np.array([(self.height / 2) ** (1 / self.p), padding])",
         f"{_BITS} test_a_moment",
         "half of the floor is added to a moment",
     ),
@@ -478,8 +478,8 @@ OTHERS = [
     Mutant(
         "moment-forgotten-keys",
         "sketches/moment/spec.py",
-        "moved = self._times * self.unit.max_keys * math.pow(self.largest_weight, self.p)",
-        "moved = self._times * math.pow(self.largest_weight, self.p)",
+        "Move.each(self.unit.max_keys, grid.max_units",
+        "Move.each(1, grid.max_units",
         f"{_BITS} test_a_moment␣and␣user",
         "the keys of a user are forgotten in how far a moment moves",
     ),

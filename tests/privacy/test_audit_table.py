@@ -26,7 +26,7 @@ from dpsketch.sketches.density import centre, class_densities
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.votes.law import Votes
-from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.moment.law import Weights
 from dpsketch.sketches.quantiles.mechanism import Recursion
 from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.threshold import Threshold
@@ -232,8 +232,8 @@ class TestMistakes:
         assert violated(ROWS["table-classifier-centre-gaussian-record-add"], 300)
 
     def test_a_floor_forgotten_for_a_public_total(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        least = property_of(MomentSpec, "least_moment")
-        monkeypatch.setattr(MomentSpec, "least_moment", property(lambda spec: 2 * least(spec)))
+        least = property_of(Weights, "least_moment")
+        monkeypatch.setattr(Weights, "least_moment", property(lambda weights: 2 * least(weights)))
         assert violated(ROWS["table-moment-1-total-record-add"], 700)
 
     def test_a_user_that_is_not_clipped(self, monkeypatch: pytest.MonkeyPatch) -> None:

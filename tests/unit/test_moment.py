@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from dpsketch.ledger import Ledger
 from dpsketch.privacy import Budget, MomentCost, Unit, per_record, per_user
 from dpsketch.sketches.moment import (
     MomentProfile,
+    MomentProfileSpec,
     MomentSketch,
     MomentSketchAsPublished,
     MomentSpec,
@@ -32,7 +35,7 @@ from dpsketch.sketches.moment import (
     PrivateMomentProfile,
     size_for_error,
 )
-from dpsketch.sketches.moment.calibration import Floor, calibrate, floors_of
+from dpsketch.sketches.moment.law import Floor
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 
@@ -244,10 +247,10 @@ def test_releases_round_trip(tmp_path: Path) -> None:
     assert (again.value, again.low, again.high, again.spec) == (private.value, private.low, private.high, private.spec)
     assert again.guarantee == private.guarantee
     assert pickle.loads(pickle.dumps(private)).value == private.value
-    broken = private.to_document()
-    broken.header["scale"] = "1"
-    with pytest.raises(FileRefused):
-        PrivateMoment.from_document(broken)
+    document = private.to_document()
+    for scale in (np.array([-1.0]), np.array([np.nan]), np.array([1]), np.array([1.0, 2.0])):
+        with pytest.raises(FileRefused):
+            PrivateMoment.from_document(replace(document, arrays={"F_0_5__scale": scale}))
 
 
 def test_only_a_rounded_scalar_is_released() -> None:
@@ -256,7 +259,7 @@ def test_only_a_rounded_scalar_is_released() -> None:
     private = built.release(**BUDGET)
     assert private.scale == float(f"{private.scale:.2e}")
     assert private.value == float(f"{private.value:.3e}")
-    assert private.to_document().arrays == {}
+    assert {name: array.size for name, array in private.to_document().arrays.items()} == {"F_0_5__scale": 1}
     fine = sketch(size=2000)
     fine.update(np.arange(500))
     assert "4 digits" in fine.release(**BUDGET).guarantee.mechanism
@@ -386,16 +389,25 @@ def test_seeded_secrets_promise_nothing() -> None:
 
 
 def floor_of(spec: MomentSpec, *budget: float | None) -> Floor:
-    (found,) = floors_of(calibrate([spec], Budget(*budget)))
+    (found,) = spec.laws(Budget(*budget))
     return found
+
+
+def paid(law: Floor) -> MomentCost:
+    (cost,) = law.costs()
+    assert isinstance(cost, MomentCost)
+    return cost
 
 
 def test_the_floor_is_what_the_budget_needs() -> None:
     spec = MomentSpec(0.5, 200, per_record(max_weight=16))
     for budget in ((1.0, 1e-6, None), (1.0, 0.0, None), (None, None, 0.05)):
         found = floor_of(spec, *budget)
-        assert found.cost.ratio >= spec.ratio(found.height)
-        assert spec.ratio(0.999 * found.height) > found.cost.ratio
+        assert paid(found).ratio >= spec.ratio(found.height)
+        assert spec.ratio(0.999 * found.height) > paid(found).ratio
+        # No ratio can be stated that is below the one that follows from the floor.
+        assert paid(replace(found, ratio=1.0)).ratio == spec.ratio(found.height)
+        assert paid(replace(found, height=found.height / 2)).ratio == spec.ratio(found.height / 2)
     assert floor_of(spec, 1.0, 1e-6).height == pytest.approx(4 * 51.5, rel=0.01)  # MATH: 51.5·M^p
 
 
@@ -403,7 +415,7 @@ def test_public_totals_lower_the_floor_and_are_enforced_by_padding() -> None:
     unit = per_record(neighbours="replace")
     known = MomentSpec(0.5, 200, unit, public_total=10_000)
     assert floor_of(known, 1.0, 1e-6).height == 0
-    assert floor_of(known, 1.0, 1e-6).cost.ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
+    assert paid(floor_of(known, 1.0, 1e-6)).ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
     some = MomentSpec(0.5, 200, unit, public_total=900)
     nothing = MomentSpec(0.5, 200, unit)
     gap = floor_of(nothing, 1.0, 1e-6).height - floor_of(some, 1.0, 1e-6).height
@@ -457,13 +469,33 @@ def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
 
 
 def test_pure_and_concentrated_shares_add() -> None:
-    specs = [MomentSpec(p, 50, per_record()) for p in (0.5, 1)]
-    pure = calibrate(specs, Budget(1.0, 0.0))
-    assert sum(cost.size / cost.p * np.log(cost.ratio) for cost in pure.costs) == pytest.approx(1.0, rel=1e-9)
-    concentrated = calibrate(specs, Budget(rho=0.1))
-    total = sum(cost.size * ((1 + 1 / cost.p) * np.log(cost.ratio)) ** 2 / 8 for cost in concentrated.costs)
+    spec = MomentProfileSpec(MomentSpec(0.5, 50, per_record()), (1.0,))
+    pure = [paid(law) for law in spec.laws(Budget(1.0, 0.0))]
+    assert sum(cost.size / cost.p * np.log(cost.ratio) for cost in pure) == pytest.approx(1.0, rel=1e-9)
+    concentrated = [paid(law) for law in spec.laws(Budget(rho=0.1))]
+    total = sum(cost.size * ((1 + 1 / cost.p) * np.log(cost.ratio)) ** 2 / 8 for cost in concentrated)
     assert total == pytest.approx(0.1, rel=1e-9)
-    assert concentrated.epsilon < 3
+
+
+FORGERIES: dict[str, Any] = {
+    "a lower floor": lambda law: law.update(height=law["height"] / 2),
+    "a floor below 0": lambda law: law.update(height=-1.0),
+    "a smaller ratio": lambda law: law.update(ratio=1.0, height=law["height"] / 2),
+    "a finer grid": lambda law: law["table"].update(step=law["table"]["step"] / 4),
+    "a public total": lambda law: law["table"].update(public_total=1e6),
+    "more sums": lambda law: law["table"].update(sums=4),
+    "an estimator that has no variance": lambda law: law.update(estimator="harmonic"),
+    "a plain table": lambda law: law.update(table={k: law["table"][k] for k in ("name", "shape", "move")}),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_moment_is_refused(forgery: str) -> None:
+    document = sketch().release(**BUDGET).to_document()
+    header = json.loads(json.dumps(document.header))
+    FORGERIES[forgery](header["receipts"][0]["laws"][0])
+    with pytest.raises(FileRefused):
+        PrivateMoment.from_document(replace(document, header=header))
 
 
 def test_the_published_form_says_that_it_does_not_hold() -> None:
@@ -473,6 +505,8 @@ def test_the_published_form_says_that_it_does_not_hold() -> None:
     assert not private.guarantee.holds
     assert private.guarantee.epsilon == pytest.approx(1.387, rel=1e-3)
     assert "NOT PRIVATE" in repr(private)
+    with pytest.raises(InvalidInput, match="as published"):
+        private.to_document()
     with pytest.raises(ReleaseRefused):
         published.release_as_published()
     for wrong in ({"rate": 0}, {"records": 1}, {"unit": per_user(max_keys=2)}):

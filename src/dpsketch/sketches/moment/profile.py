@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from dpsketch import files, plots
+from dpsketch import files
 from dpsketch.core.account import Account
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.release import DrawnRelease, refuse_keys
-from dpsketch.results import Estimates
-from dpsketch.sketches.documents import read_charge, read_guarantee
-from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
-from dpsketch.sketches.moment.ending import EndingSketch
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_variance
-from dpsketch.sketches.moment.private import PrivateMoment
-from dpsketch.sketches.moment.sketch import MomentSketch
-from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.permit import ReleasePreview, obtain
+from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
+from dpsketch.sketches.moment.law import caveat_of
+from dpsketch.sketches.moment.private import PrivateMomentProfile
+from dpsketch.sketches.moment.sketch import EndingSketch, MomentSketch
+from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentProfileSpec, MomentSpec, Stream
+from dpsketch.sketches.specs import ReleasePreview
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["MomentProfile", "PrivateMomentProfile"]
-
-_MOST = 64
+__all__ = ["MomentProfile"]
 
 
 class MomentProfile(EndingSketch["PrivateMomentProfile"]):
@@ -51,7 +42,7 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     >>> profile.update(["a", "b", "a"], counts=[400, 900, 500])
     >>> private = profile.release(epsilon=2.0, delta=0)
     >>> [moment.p for moment in private]
-    [0.5, 1]
+    [0.5, 1.0]
     """
 
     kind: ClassVar[str] = "moments"
@@ -68,11 +59,11 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
         seed: int = DEFAULT_SEED,
         key_type: KeyType | None = None,
     ) -> None:
-        p = [real_number("p", each) for each in p]
-        if not 1 <= len(p) <= _MOST or len(set(p)) != len(p):
-            raise InvalidInput(f"p must name between 1 and {_MOST} exponents, all different.")
-        specs = [MomentSpec(each, size, unit, stream, public_total, grid, seed, key_type) for each in p]
-        self._sketches = [MomentSketch.from_spec(spec) for spec in specs]
+        if not p:
+            raise InvalidInput("p must name at least one exponent.")
+        first, *others = (real_number("p", each) for each in p)
+        spec = MomentSpec(first, size, unit, stream, public_total, grid, seed, key_type)
+        self._sketches = [MomentSketch.from_spec(each) for each in MomentProfileSpec(spec, tuple(others)).specs]
         self.spec.weight_grid.refuse_without_one()
 
     @property
@@ -126,34 +117,30 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     def _release(self, budget: Budget, account: Account, estimator: Estimator) -> PrivateMomentProfile:
         for sketch in self._sketches:
             sketch._refuse_release()
-            check_estimator(estimator, sketch.spec.p)
-        calibrated = calibrate(self.specs, budget, estimator)
+        spec = MomentProfileSpec.of([replace(spec, key_type=None) for spec in self.specs])
+        laws = spec.laws(budget, estimator)
         note = "moments " + " ".join(f"{spec.p:g}" for spec in self.specs)
         for_tests = any(sketch._for_tests for sketch in self._sketches)
         once = [name for sketch in self._sketches for name in sketch._once()]
-        permit = obtain(calibrated, self.spec.unit, account, note=note, once=once, for_tests=for_tests)
+        permit = Permit.pay(spec, laws, budget, account, note=note, once=once, for_tests=for_tests)
         caveat = caveat_of(self._sketches[0]._counted.caveat)
         self._begin_change()
-        scales = [sketch._draw(permit, estimator) for sketch in self._sketches]
-        stated = permit.guarantee(caveat=caveat)
-        specs = [replace(sketch.spec, key_type=None) for sketch in self._sketches]
-        moments = tuple(
-            PrivateMoment(spec, scale, floor.height, estimator, guarantee=stated, charge=permit.charge)
-            for spec, scale, floor in zip(specs, scales, floors_of(calibrated), strict=True)
-        )
-        return PrivateMomentProfile(moments, guarantee=stated, charge=permit.charge)
+        drawn = {
+            law.name: sketch._spend(lambda *state, law=law: permit.draw(law, state))
+            for law, sketch in zip(laws, self._sketches, strict=True)
+        }
+        return PrivateMomentProfile(spec, permit.drawn(drawn, caveat=caveat))
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> list[ReleasePreview]:
         """Say what a release at this budget would promise, and the error that each moment's floor would leave."""
-        calibrated = calibrate(self.specs, Budget(epsilon, delta, rho))
-        promise = calibrated.guarantee(self.spec.unit, caveat=caveat_of(None))
-        errors = [
-            floor.height * math.sqrt(pivot_variance(spec.p, spec.size, "mle"))
-            for spec, floor in zip(self.specs, floors_of(calibrated), strict=True)
-        ]
-        return [ReleasePreview(promise, error, error) for error in errors]
+        budget = Budget(epsilon, delta, rho)
+        spec = MomentProfileSpec.of(self.specs)
+        laws = spec.laws(budget)
+        stated = promise(spec, Receipt(budget, laws, caveat_of(None)))
+        errors = [law.height * math.sqrt(pivot_variance(law.table.p, law.table.sums, "mle")) for law in laws]
+        return [ReleasePreview(stated, error, error) for error in errors]
 
     def _to_document(self, include_secret: bool = False) -> files.Document:
         parts = [sketch._to_document(include_secret) for sketch in self._sketches]
@@ -163,97 +150,12 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
         headers = document.header["parts"]
-        if not isinstance(headers, list) or not 1 <= len(headers) <= _MOST:
+        if not isinstance(headers, list) or not headers:
             raise FileRefused("the file's list of moments is not one that dpsketch writes.")
         sketches = []
         for i, header in enumerate(headers):
             ending = f"_{i}"
             arrays = {name.removesuffix(ending): a for name, a in document.arrays.items() if name.endswith(ending)}
             sketches.append(MomentSketch._from_document(files.Document("moment", True, header, arrays)))
-        _check_one_stream([sketch.spec for sketch in sketches])
+        MomentProfileSpec.of([sketch.spec for sketch in sketches])
         return cls._of(sketches)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PrivateMomentProfile(DrawnRelease):
-    """Moments released together: F_p against p, under one guarantee.
-
-    Attributes
-    ----------
-    moments : tuple of PrivateMoment
-        One an exponent, in the order asked; iterating gives them too. Each carries the guarantee of all together.
-    """
-
-    kind: ClassVar[str] = "moments"
-
-    moments: tuple[PrivateMoment, ...]
-
-    def __iter__(self) -> Iterator[PrivateMoment]:
-        return iter(self.moments)
-
-    def __len__(self) -> int:
-        return len(self.moments)
-
-    def __getitem__(self, p: float) -> PrivateMoment:
-        """Return the moment with this exponent."""
-        for moment in self.moments:
-            if moment.p == p:
-                return moment
-        raise InvalidInput(f"F_{p:g} was not released; there are {', '.join(f'{m.p:g}' for m in self.moments)}.")
-
-    def __repr__(self) -> str:
-        words = ", ".join(f"F_{moment.p:g} ≈ {moment.value:g}" for moment in self.moments)
-        return f"<PrivateMomentProfile {words}: {self.guarantee}>"
-
-    def curve(self, *, confidence: float = 0.95) -> Estimates:
-        """Return F_p against p, with intervals: the data of the plot."""
-        ends = [moment.interval(confidence) for moment in self.moments]
-        low, high = (np.array(side) for side in zip(*ends, strict=True))
-        values = np.array([moment.value for moment in self.moments])
-        return Estimates([moment.p for moment in self.moments], values, low, high, confidence, self.counts)
-
-    def answer(
-        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
-    ) -> Estimates:
-        """State every moment, with its interval."""
-        refuse_keys(asked)
-        found = self.curve(confidence=confidence)
-        return replace(found, key=[f"F_{p:g}" for p in found.key])
-
-    def plot(self) -> Figure:
-        """Draw F_p against p, with the band of the intervals."""
-        found = self.curve()
-        order = np.argsort(found.key)
-        p = np.asarray(found.key, dtype=np.float64)[order]
-        words = self.title()
-        return plots.curve(p, found.value[order], found.low[order], found.high[order], "p", "F_p", words, log=True)
-
-    def public_spec(self) -> dict[str, Any]:
-        """Return what the specs of all moments share, with the list of their exponents."""
-        return {**self.moments[0].spec.to_json(), "p": [moment.p for moment in self.moments]}
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        header = {
-            "moments": [moment.to_json() for moment in self.moments],
-            "guarantee": self.guarantee.to_json(),
-            "charge": None if self.charge is None else self.charge.to_json(),
-        }
-        return files.Document("moments", False, header, {})
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        promise, charge = read_guarantee(document), read_charge(document)
-        listed = document.header["moments"]
-        if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST:
-            raise FileRefused("the file's list of moments is not one that dpsketch writes.")
-        moments = tuple(PrivateMoment.from_json(value, promise, charge) for value in listed)
-        _check_one_stream([moment.spec for moment in moments])
-        return cls(moments, guarantee=promise, charge=charge)
-
-
-def _check_one_stream(specs: list[MomentSpec]) -> None:
-    """Refuse a file whose moments differ in more than their exponents."""
-    if any(replace(spec, p=specs[0].p) != specs[0] for spec in specs):
-        raise FileRefused("the file's moments are not of one stream: they differ in more than p.")

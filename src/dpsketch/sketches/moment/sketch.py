@@ -3,33 +3,113 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from dpsketch import files
 from dpsketch._compiled.moment import VARIATES_PER_BLOCK
+from dpsketch.arrays import Floats
 from dpsketch.bounding import CountedUsers
 from dpsketch.core.account import Account
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
+from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.batches import Prepared, of_records, of_users
-from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of, part_name
-from dpsketch.sketches.moment.ending import EndingSketch
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale
-from dpsketch.sketches.moment.private import PrivateMoment, significant
+from dpsketch.sketches.moment.estimators import Estimator
+from dpsketch.sketches.moment.law import caveat_of
+from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentSpec, Stream
-from dpsketch.sketches.permit import Permit, obtain
 from dpsketch.sketches.specs import fingerprint_of
 
-__all__ = ["MomentSketch"]
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["EndingSketch", "MomentSketch"]
+
+ReleaseT = TypeVar("ReleaseT")
+DrawnT = TypeVar("DrawnT")
 
 # Checks of the secrets under which this process has released: a copy of such a sketch is refused.
 _RELEASED: set[str] = set()
+
+
+class EndingSketch(KeyedPartial, Generic[ReleaseT]):
+    """A sensitive sketch of one moment or of several. Its release ends it."""
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        estimator: Estimator = "mle",
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        part: str | None = None,
+    ) -> ReleaseT:
+        """Charge the budget, add the floor, and return the rounded estimate. The sketch ends: its secret is destroyed.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee, of all moments together. δ = 0 is pure privacy, at a floor several times larger.
+        rho : float
+            A zero-concentrated guarantee instead.
+        estimator : {"mle", "geometric", "harmonic", "fractional", "median"}
+            How the scale is estimated; "mle" has the least error.
+        ledger, dataset, part : Ledger or URL, str, str, optional
+            Where to charge the release; charged before the floor is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the spec's unit and neighbour relation: between neighbours F_p + floor changes
+        by at most the ratio of the cost, and the loss of all coordinates together is computed exactly, rounded up.
+        Several moments have independent secrets, so their losses add: the composed privacy loss distribution is within
+        (ε, δ), whichever of them grow and whichever shrink.
+
+        Computational, because the variates come from a cipher; for one release, because a second under the same secret
+        would be correlated with it. A ledger pays for one release of a secret, whoever holds copies of the sketch and
+        whichever dataset they are charged to. A copy in a forked child refuses to be released. Without a ledger, or
+        with another, nothing can know of the release of a copied file: keep no copies.
+
+        Accuracy
+        --------
+        The standard error is (F_p + floor)/√(size·I), with I = 0.70 at p = 0.5 (the information of one coordinate).
+        """
+        return self._release(Budget(epsilon, delta, rho), self._account(ledger, dataset, part), estimator)
+
+    @abstractmethod
+    def _release(self, budget: Budget, account: Account, estimator: Estimator) -> ReleaseT:
+        """Calibrate, obtain a permit, draw, end, and return the release."""
+
+    def to_sensitive_bytes(self, *, include_secret: bool = False) -> bytes:
+        """Return the sketch with its content, for use inside the trust boundary only.
+
+        Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
+        the projection.
+        """
+        return files.encode(self._completed(self._to_document(include_secret)))
+
+    def to_shared_bytes(self) -> bytes:
+        """Return the sketch with its secret: only what shares it will merge."""
+        return self.to_sensitive_bytes(include_secret=True)
+
+    def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
+        """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
+        files.write(path, self._completed(self._to_document(include_secret)))
+
+    @abstractmethod
+    def _to_document(self, include_secret: bool = False) -> files.Document:
+        """Return the sketch as a document of the file format, with its secret or without."""
 
 
 class MomentSketch(EndingSketch["PrivateMoment"]):
@@ -211,17 +291,14 @@ class MomentSketch(EndingSketch["PrivateMoment"]):
 
     def _release(self, budget: Budget, account: Account, estimator: Estimator) -> PrivateMoment:
         self._refuse_release()
-        check_estimator(estimator, self._spec.p)
         # A release answers no question about keys, and their type would tell an empty stream.
         spec, caveat = replace(self._spec, key_type=None), caveat_of(self._counted.caveat)
-        calibrated = calibrate([spec], budget, estimator)
+        (law,) = spec.laws(budget, estimator)
         note = f"moment {fingerprint_of(spec)}"
-        permit = obtain(calibrated, spec.unit, account, note=note, once=self._once(), for_tests=self._for_tests)
+        permit = Permit.pay(spec, (law,), budget, account, note=note, once=self._once(), for_tests=self._for_tests)
         self._begin_change()
-        scale = self._draw(permit, estimator)
-        (floor,) = floors_of(calibrated)
-        stated = permit.guarantee(caveat=caveat)
-        return PrivateMoment(spec, scale, floor.height, estimator, guarantee=stated, charge=permit.charge)
+        drawn = {law.name: self._spend(lambda *state: permit.draw(law, state))}
+        return PrivateMoment(spec, permit.drawn(drawn, caveat=caveat))
 
     def _refuse_release(self) -> None:
         self._refuse_ended()
@@ -239,22 +316,18 @@ class MomentSketch(EndingSketch["PrivateMoment"]):
         """Return what a ledger may pay for once: the secret, by a digest that tells nothing else about it."""
         return [] if self._for_tests else [hashlib.sha256(f"dpsketch secret {self._check}".encode()).hexdigest()]
 
-    def _draw(self, permit: Permit, estimator: Estimator) -> float:
-        """Add padding and floor, estimate, round, and overwrite everything.
+    def _spend(self, draw: Callable[[Floats, float], DrawnT]) -> DrawnT:
+        """Return what is drawn of the sums and of their padding, and overwrite everything.
 
         The caller has begun the change: interrupted in between, the sketch neither ends in order nor goes on.
         """
         spec = self._spec
         measured = self._total * (1.0 if spec.stream == "insert" else spec.weight_grid.step)
-        padding = max(0.0, spec.public_total - measured)
         _RELEASED.add(self._check)
         try:
-            raised = permit.draw(part_name(spec.p), self._sums, padding)
-            scale = estimate_scale(raised[: spec.size], spec.p, estimator)
-            raised[:] = 0
+            return draw(self._sums, max(0.0, spec.public_total - measured))
         finally:
             self._end()
-        return significant(scale, spec.digits(estimator))
 
     def _end(self) -> None:
         if self._secret is not None:
