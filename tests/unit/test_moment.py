@@ -36,6 +36,7 @@ from dpsketch.sketches.moment import (
     size_for_error,
 )
 from dpsketch.sketches.moment.law import Floor
+from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 
@@ -50,8 +51,8 @@ def expected_sums(built: MomentSketch, totals: dict[int, float]) -> np.ndarray:
     """What the sums must be, by the oracle, for integer keys with these totals."""
     from dpsketch.hashing import fingerprint
 
-    assert built._secret is not None
-    secret = built._secret.reveal_for_sensitive_file().tolist()
+    assert built._secrets is not None
+    secret = built._secrets[0].reveal_for_sensitive_file().tolist()
     prints = fingerprint(list(totals)).fingerprints.tolist()
     spec = built.spec
     return np.array(
@@ -71,19 +72,19 @@ def test_sums_are_the_projection_of_the_totals() -> None:
     built = sketch(size=20, unit=per_record(max_weight=5))
     built.update([7, 8, 7, 9], weights=[1.5, 2, 90, 0])
     built.update([8], counts=[3])
-    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {7: 6.5, 8: 5.0}), rtol=1e-9)
+    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {7: 6.5, 8: 5.0}), rtol=1e-9)
 
 
 def test_turnstile_weights_cancel() -> None:
     built = sketch(size=20, stream="turnstile", unit=per_record(max_weight=5))
     built.update([7, 8, 7], weights=[3, -2, -90])
-    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {7: -2.0, 8: -2.0}), rtol=1e-9)
+    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {7: -2.0, 8: -2.0}), rtol=1e-9)
 
 
 def test_users_are_bounded() -> None:
     built = sketch(size=20, unit=per_user(max_keys=2, max_weight=3))
     built.update([1, 1, 1, 1, 2], users=["a", "a", "a", "a", "b"])
-    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {1: 3.0, 2: 1.0}), rtol=1e-9)
+    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {1: 3.0, 2: 1.0}), rtol=1e-9)
     with pytest.raises(InvalidInput, match="counted before"):
         built.update([5], users=["a"])
     built.update([1, 2, 3, 4, 5, 6], users=["c"] * 6)
@@ -101,16 +102,16 @@ def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
     built = sketch()
     built.update(["a", "b"])
     partial = built.empty_like()
-    assert built._secret is not None
-    words, sums = built._secret._words, built._sums
+    assert built._secrets is not None
+    words, sums = built._secrets[0]._words, built._sums
     assert words is not None
     assert words.any()
     assert sums.any()
     private = built.release(**BUDGET)
     assert not words.any()
     assert not sums.any()
-    assert built._secret is None
-    assert built._check == ""
+    assert built._secrets is None
+    assert built._checks == []
     for use in (
         lambda: built.release(**BUDGET),
         lambda: built.update(["c"]),
@@ -131,9 +132,9 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.DEBUG)
     built = sketch()
     built.update(["a"])
-    assert built._secret is not None
-    key = built._secret.reveal_for_sensitive_file()
-    texts = [repr(built), repr(built._secret), str(built.spec.to_json())]
+    assert built._secrets is not None
+    key = built._secrets[0].reveal_for_sensitive_file()
+    texts = [repr(built), repr(built._secrets), str(built.spec.to_json())]
     for wrong in ({"keys": ["b"], "users": ["u"]}, {"keys": [1]}, {"keys": ["b"], "weights": [-1]}):
         with pytest.raises(DpsketchError) as caught:
             built.update(wrong.pop("keys"), **wrong)
@@ -152,7 +153,7 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
 def test_pickling_copying_and_printing_are_refused() -> None:
     built = sketch()
     built.update(["visible"])
-    for thing in (built, built._secret, MomentProfile(p=[0.5], size=10, unit=per_record())):
+    for thing in (built, Secret.draw(), MomentProfile(p=[0.5], size=10, unit=per_record())):
         with pytest.raises(SensitiveData):
             pickle.dumps(thing)
         with pytest.raises(SensitiveData):
@@ -227,15 +228,19 @@ def test_forged_files_are_refused() -> None:
     built = sketch()
     built.update(["a"])
     good = files.decode(built.to_sensitive_bytes(include_secret=True), allow_sensitive=True)
-    wrong_secret = np.array(good.arrays["secret"]) ^ np.uint32(1)
-    for arrays in (
-        {"sums": good.arrays["sums"][:-1], "secret": good.arrays["secret"]},
-        {"sums": good.arrays["sums"].astype(np.float32), "secret": good.arrays["secret"]},
-        {"sums": good.arrays["sums"], "secret": wrong_secret},
-        {"sums": good.arrays["sums"], "secret": good.arrays["secret"][:4]},
+    sums, secrets = good.arrays["sums"], np.array(good.arrays["secrets"])
+    for header, arrays in (
+        ({}, {"sums": sums[:, :-1], "secrets": secrets}),
+        ({}, {"sums": sums.astype(np.float32), "secrets": secrets}),
+        ({}, {"sums": sums, "secrets": secrets ^ np.uint32(1)}),
+        ({}, {"sums": sums, "secrets": secrets[:, :4]}),
+        ({}, {"sums": sums, "secrets": np.concatenate([secrets, secrets])}),
+        ({"checks": "one"}, {"sums": sums, "secrets": secrets}),
+        # A sketch of one moment has one.
+        ({"others": [1.0], "checks": good.header["checks"] * 2}, {"sums": np.concatenate([sums, sums])}),
     ):
         with pytest.raises(FileRefused):
-            MomentSketch.from_document(files.Document("moment", True, good.header, arrays))
+            MomentSketch.from_document(files.Document("moment", True, {**good.header, **header}, arrays))
 
 
 def test_releases_round_trip(tmp_path: Path) -> None:
@@ -371,7 +376,7 @@ def test_a_ledger_pays_for_one_release_of_a_secret(make: Any, tmp_path: Path) ->
 
 
 def one_of(built: Any) -> bytes:
-    return str(getattr(built, "_sketches", [built])[0]._check).encode()
+    return str(built._checks[0]).encode()
 
 
 def test_seeded_secrets_promise_nothing() -> None:
@@ -464,8 +469,9 @@ def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
         profile.release(epsilon=1.0, delta=1e-6)
     with pytest.raises(ReleaseRefused, match="partial"):
         part.release(epsilon=1.0, delta=1e-6)
-    with pytest.raises(InvalidInput):
-        MomentProfile(p=[0.5, 0.5], size=50, unit=per_record())
+    for wrong in ([], [0.5, 0.5], [0.1 + i / 100 for i in range(65)]):
+        with pytest.raises(InvalidInput, match="exponent"):
+            MomentProfile(p=wrong, size=50, unit=per_record())
 
 
 def test_pure_and_concentrated_shares_add() -> None:

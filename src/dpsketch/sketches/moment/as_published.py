@@ -152,7 +152,7 @@ class MomentSketchAsPublished(Sensitive):
         )
         self._begin_change()
         # No permit is paid for, since nobody may pay for a promise that does not hold: no law of this was drawn.
-        scale = self._sketch._spend(lambda sums, _: significant(law.scale_of(sums), law.digits)) / self._rate**spec.p
+        scale = self._sketch._spend(lambda sums, _: significant(law.scale_of(sums[0]), law.digits)) / self._rate**spec.p
         claimed = Guarantee(
             epsilon=theorem_4_epsilon(spec.p, size=spec.size, rate=self._rate, ratio=ratio),
             delta=0.0,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal
 
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
 from dpsketch.core.codec import stored
@@ -175,14 +174,6 @@ class MomentProfileSpec(StoredSpec):
         exponents = [spec.p for spec in self.specs]
         if len(exponents) > _MOST or len(set(exponents)) != len(exponents):
             raise InvalidInput(f"p must name between 1 and {_MOST} exponents, all different.")
-
-    @classmethod
-    def of(cls, specs: Sequence[MomentSpec]) -> Self:
-        """Return the spec of several moments; refuse those that differ in more than p."""
-        profile = cls(specs[0], tuple(spec.p for spec in specs[1:]))
-        if profile.specs != tuple(specs):
-            raise InvalidInput("these moments are not of one stream: they differ in more than p.")
-        return profile
 
     @property
     def specs(self) -> tuple[MomentSpec, ...]:
