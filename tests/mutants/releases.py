@@ -484,6 +484,14 @@ OTHERS = [
         "the keys of a user are forgotten in how far a moment moves",
     ),
     Mutant(
+        "moment-replaced-once",
+        "sketches/moment/law.py",
+        'self.move.between(neighbours if self.move.signed else "add_remove")',
+        'self.move.between("add_remove")',
+        "tests/privacy/test_moment_privacy.py -k turnstile",
+        "a record that replaces another in a turnstile stream is taken to move a moment as one that is added",
+    ),
+    Mutant(
         "moment-released-twice",
         "sketches/moment/sketch.py",
         "if not _RELEASED.isdisjoint(self._checks) and not self._for_tests:",
