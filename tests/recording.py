@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.distinct.mergeable import Flips
-from dpsketch.sketches.moment.calibration import Floor
+from dpsketch.sketches.moment.law import Lift
 from dpsketch.sketches.sparse.law import SparseLaw
 from second_opinion import Draw, Record
 
@@ -28,8 +28,8 @@ def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
                 noise = survival.noise.sensitivity / survival.noise.epsilon
                 numbers |= {"rule": survival.rule, "noise": noise, "cutoff": survival.cutoff}
             return Draw("sparse", numbers)
-        case Floor(cost, height):
-            return Draw("floor", {"p": cost.p, "size": cost.size, "height": height})
+        case Lift(p, height):
+            return Draw("floor", {"p": p, "height": height})
     raise AssertionError("something draws that has no row here")
 
 
@@ -53,7 +53,7 @@ def recording() -> Iterator[list[Draw]]:
         return draw
 
     patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
-    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, SparseLaw, Floor)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, SparseLaw, Lift)]
     for each in patches:
         each.start()
     try:

@@ -261,7 +261,7 @@ def _moment(record: Record, promise: Promise) -> Spent:
     for draw in record.draws:
         p, height = draw.numbers["p"], draw.numbers["height"]
         changed = promise.keys * promise.weight**p
-        spent += Spent(pure=draw.numbers["size"] * math.log1p(changed / height) / p)
+        spent += Spent(pure=record.spec["size"] * math.log1p(changed / height) / p)
     return spent
 
 

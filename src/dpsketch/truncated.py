@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, Noise, noise_from_json, random_below
 from dpsketch.numbers import hold_whole
@@ -21,6 +22,7 @@ from dpsketch.numbers import hold_whole
 __all__ = ["Law", "TruncatedLaplace", "law_from_json"]
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class TruncatedLaplace:
     """The law P(z) ∝ exp(−ε·|z|) on the integers from −``bound`` to ``bound``.

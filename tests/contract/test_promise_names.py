@@ -70,7 +70,7 @@ def test_votes(form: Any) -> None:
     """False-positive rate below 1e-7: counts of bounded memory, and both loads of a bucket where both are drawn."""
     histogram = _histogram(False, max_counters=2**12)
     made = [histogram.release(**BUDGET, form=form) for _ in range(RUNS)]
-    law = law_of(made[0].mechanism.threshold.law)
+    law = law_of(made[0].mechanism.noise)
     orders = [np.argsort(one.keys) for one in made]
     assert all(len(order) == KEYS for order in orders)
     noise = {"counts": np.array([np.asarray(one.values)[o] - PEOPLE for one, o in zip(made, orders, strict=True)])}

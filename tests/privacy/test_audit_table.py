@@ -25,8 +25,8 @@ from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.entries import Entries
-from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
-from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.histogram.votes.law import Votes
+from dpsketch.sketches.moment.law import Weights
 from dpsketch.sketches.quantiles.recursion import Recursion
 from dpsketch.sketches.sparse import alp, threshold
 from second_opinion import gaussian_epsilon
@@ -200,7 +200,7 @@ class TestMistakes:
     @pytest.mark.parametrize("name", ["table-histogram-truncated-record-add", "table-votes-truncated-record-add"])
     def test_a_threshold_one_too_low(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The least count that is ever published shows it."""
-        for cls in (Entries, VoteRelease):
+        for cls in (Entries, Votes):
             monkeypatch.setattr(cls, "draw", lowered(cls.draw))
         assert violated(ROWS[name], 400)
 
@@ -226,8 +226,8 @@ class TestMistakes:
         assert violated(ROWS["table-classifier-centre-gaussian-record-add"], 300)
 
     def test_a_floor_forgotten_for_a_public_total(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        least = property_of(MomentSpec, "least_moment")
-        monkeypatch.setattr(MomentSpec, "least_moment", property(lambda spec: 2 * least(spec)))
+        least = property_of(Weights, "least_moment")
+        monkeypatch.setattr(Weights, "least_moment", property(lambda weights: 2 * least(weights)))
         assert violated(ROWS["table-moment-1-total-record-add"], 700)
 
     def test_a_user_that_is_not_clipped(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,12 +246,11 @@ def lowered(draw: Any) -> Any:
     """Draw with a threshold one lower than the one stated."""
 
     def lower(self: Any, *data: Any) -> Any:
-        whole = self.finding if isinstance(self, Entries) else self.threshold
-        if whole is None:  # a public list
+        if isinstance(self, Votes):
+            return draw(replace(self, cutoff=self.cutoff - 1), *data)
+        if self.finding is None:  # a public list
             return draw(self, *data)
-        part = replace(whole, cutoff=whole.cutoff - 1)
-        changed = replace(self, finding=part) if isinstance(self, Entries) else replace(self, threshold=part)
-        return draw(changed, *data)
+        return draw(replace(self, finding=replace(self.finding, cutoff=self.finding.cutoff - 1)), *data)
 
     return lower
 

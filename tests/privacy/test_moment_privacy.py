@@ -13,7 +13,7 @@ from dpsketch.accounting.momentloss import exact_moment_delta, exact_moment_epsi
 from dpsketch.accounting.stable import stable_information, stable_table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.privacy import GaussianCost, MomentCost, Neighbours, per_record, per_user
+from dpsketch.privacy import Budget, GaussianCost, MomentCost, Neighbours, per_record, per_user
 from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, MomentSpec
 from dpsketch.sketches.moment import as_published as paper
 from oracles import moment as oracle
@@ -263,7 +263,7 @@ def test_attacks_stay_below_the_claim_and_a_halved_floor_is_caught(p: float) -> 
     """
     size, runs, delta, weight = 50, 40_000, 0.02, 3.0
     spec = MomentSpec(p, size, per_record(max_weight=weight))
-    floor = spec.floor_for(moment_ratio(p, size, 3.0, 1e-3))
+    floor = spec.laws(Budget(3.0, 1e-3))[0].height
     claimed = exact_moment_epsilon(p, size, spec.ratio(floor), delta)
 
     def attacked(drawn_floor: float) -> float:

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import dpsketch as dps
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.histogram.votes import mechanism
+from dpsketch.sketches.histogram.votes.law import Votes
 from dpsketch.truncated import TruncatedLaplace
 
 pytestmark = pytest.mark.statistical
@@ -51,7 +51,7 @@ def reaching(law: Any, z: int) -> float:
 
 def shown(sketch: Any, form: Any) -> tuple[float, Any]:
     releases = [sketch.release(**BUDGET, form=form) for _ in range(TRIALS)]
-    return float(np.mean([bool(release.keys) for release in releases])), releases[0].mechanism.threshold
+    return float(np.mean([bool(release.keys) for release in releases])), releases[0].mechanism
 
 
 def alone(unit: dps.Unit) -> Any:
@@ -65,7 +65,7 @@ def test_a_key_that_one_unit_alone_has_is_named_as_rarely_as_stated(name: str, f
     """Through the release, against the law that it states. False-positive rate below 1e-4 a case."""
     unit = UNITS[name]
     rate, threshold = shown(alone(unit), form)
-    expected = 1 - (1 - reaching(threshold.law, threshold.cutoff - 1)) ** unit.max_keys
+    expected = 1 - (1 - reaching(threshold.noise, threshold.cutoff - 1)) ** unit.max_keys
     assert expected <= BUDGET["delta"]
     assert abs(rate - expected) <= 4 * math.sqrt(max(expected, 1e-3) / TRIALS)
 
@@ -73,20 +73,20 @@ def test_a_key_that_one_unit_alone_has_is_named_as_rarely_as_stated(name: str, f
 @pytest.mark.parametrize("form", FORMS)
 def test_a_lower_cutoff_is_seen(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: one less than stated names it more often than the first test lets pass."""
-    whole = mechanism.VoteRelease.draw
+    whole = Votes.draw
     cutoffs = []
 
     def lower(self: Any, *data: Any) -> Any:
-        cutoffs.append(self.threshold.cutoff)
-        object.__setattr__(self.threshold, "cutoff", self.threshold.cutoff - 1)
+        cutoffs.append(self.cutoff)
+        object.__setattr__(self, "cutoff", self.cutoff - 1)
         try:
             return whole(self, *data)
         finally:
-            object.__setattr__(self.threshold, "cutoff", cutoffs[-1])
+            object.__setattr__(self, "cutoff", cutoffs[-1])
 
-    monkeypatch.setattr(mechanism.VoteRelease, "draw", lower)
+    monkeypatch.setattr(Votes, "draw", lower)
     rate, threshold = shown(alone(UNITS["record"]), form)
-    expected = reaching(threshold.law, threshold.cutoff - 1)
+    expected = reaching(threshold.noise, threshold.cutoff - 1)
     assert abs(rate - expected) > 4 * math.sqrt(max(expected, 1e-3) / TRIALS)
 
 
@@ -101,14 +101,14 @@ def test_one_unit_in_place_of_another_moves_a_bucket_by_two(name: str, form: str
     two = histogram(unit, [7, 7], [1, 2], buckets=1)
     none = histogram(unit, [7, 8], [1, 2], buckets=1)
     rate, threshold = shown(two, form)
-    expected = reaching(threshold.law, threshold.cutoff - 2)
+    expected = reaching(threshold.noise, threshold.cutoff - 2)
     assert expected <= BUDGET["delta"]
     assert abs(rate - expected) <= 4 * math.sqrt(max(expected, 1e-3) / TRIALS)
     assert shown(none, form)[0] == 0
-    m, law = unit.max_keys, threshold.law
+    m, law = unit.max_keys, threshold.noise
     if isinstance(law, RoundedGaussian):
         added = dps.Histogram(unit=dps.per_user(m), max_counters=1)
-        assert law.sigma >= 1.99 * added.spec.mechanism(**BUDGET, form="gaussian").threshold.law.sigma
+        assert law.sigma >= 1.99 * added.spec.laws(dps.Budget(**BUDGET), "gaussian")[0].noise.sigma
     else:
         sensitivity = law.sensitivity if isinstance(law, DiscreteLaplace) else 1
         assert law.epsilon / sensitivity <= BUDGET["epsilon"] / (2 * m)
@@ -163,7 +163,7 @@ def noises() -> tuple[Any, Any, Any]:
     c = np.array([state["votes"][key] for key in release.keys])
     n = np.array([state["loads"][key] for key in release.keys])
     assert len(c) > 1900
-    return release.values - (n + c) // 2.0, release.pairs - (n - c) // 2.0, release.mechanism.threshold.law
+    return release.values - (n + c) // 2.0, release.pairs - (n - c) // 2.0, release.mechanism.noise
 
 
 def _by_key(sketch: Any, name: str) -> tuple[Any, Any]:

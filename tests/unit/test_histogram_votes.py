@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace as changed
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.privacy import ApproximateCost, Budget
 from dpsketch.sketches.histogram.thresholds import gaussian
-from dpsketch.sketches.histogram.vote_thresholds import VoteThreshold, vote, vote_delta
+from dpsketch.sketches.histogram.votes.law import BUCKETS, Votes, vote_delta, votes_for
 from dpsketch.truncated import Law, TruncatedLaplace
 
 Floats = npt.NDArray[np.float64]
 State = tuple[str | None, int, int]
 SUMMING = 1e-15  # what rounding adds to the oracle's sums
+
+
+def buckets(keys: int) -> Table:
+    return Table(BUCKETS, (64,), Move.each(keys, 1, signed=True))
+
+
+def vote(epsilon: float, delta: float, keys: int, replace: bool, form: Any = None) -> Votes:
+    return votes_for(Budget(epsilon, delta), buckets(keys), "replace" if replace else "add_remove", form)
 
 
 def bucket(records: tuple[str, ...]) -> State:
@@ -112,24 +124,26 @@ def test_a_record_moves_one_of_the_two_loads_and_never_changes_the_key_directly(
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (2.0, 1e-5)])
 def test_votes_hide_one_record_more_or_less(mechanism: str, epsilon: float, delta: float) -> None:
-    found = vote(epsilon, delta, 1, False, mechanism=mechanism)
+    found = vote(epsilon, delta, 1, False, mechanism)
     pairs = [*neighbours(False), *([] if mechanism == "loads" else high(found.cutoff))]
 
     def largest(cutoff: int) -> float:
-        return max(excess(found.law, cutoff, epsilon, [pair], size_of(found.law)) for pair in pairs)
+        return max(excess(found.noise, cutoff, epsilon, [pair], size_of(found.noise)) for pair in pairs)
 
-    assert 0.9 * found.delta < largest(found.cutoff) <= found.delta <= delta < largest(found.cutoff - 1)
+    assert 0.9 * found.joint_delta < largest(found.cutoff) <= found.joint_delta <= delta < largest(found.cutoff - 1)
 
 
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-3), (3.0, 1e-5)])
 def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str, epsilon: float, delta: float) -> None:
-    found = vote(epsilon, delta, 1, True, mechanism=mechanism)
+    found = vote(epsilon, delta, 1, True, mechanism)
     pairs = [*neighbours(True), *([] if mechanism == "loads" else twice(found.cutoff))]
-    worst = max(excess(found.law, found.cutoff, epsilon, [pair], size_of(found.law)) for pair in pairs)
-    assert worst <= found.delta <= delta
-    add_remove = vote(epsilon, delta, 1, False, mechanism=mechanism)
-    fooled = max(excess(add_remove.law, add_remove.cutoff, epsilon, [pair], size_of(add_remove.law)) for pair in pairs)
+    worst = max(excess(found.noise, found.cutoff, epsilon, [pair], size_of(found.noise)) for pair in pairs)
+    assert worst <= found.joint_delta <= delta
+    add_remove = vote(epsilon, delta, 1, False, mechanism)
+    fooled = max(
+        excess(add_remove.noise, add_remove.cutoff, epsilon, [pair], size_of(add_remove.noise)) for pair in pairs
+    )
     assert fooled > 3 * delta
 
 
@@ -138,59 +152,58 @@ def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str, epsilon: f
 def test_votes_in_two_buckets_are_hidden_together(mechanism: str, replace: bool, keys: int) -> None:
     """Two buckets that move by one each: of a user with two keys, or of a record that goes and another that comes."""
     epsilon, delta = 2.0, 1e-3
-    found = vote(epsilon, delta, keys, replace, mechanism=mechanism)
+    found = vote(epsilon, delta, keys, replace, mechanism)
     none, one = (None, 0, 0), ("x", 1, 1)
     moves = [(none, one), (one, none), *high(found.cutoff)]
-    size = size_of(found.law)
-    worst = max(excess(found.law, found.cutoff, epsilon, [a, b], size) for a, b in product(moves, moves))
-    assert worst <= found.delta <= delta
+    size = size_of(found.noise)
+    worst = max(excess(found.noise, found.cutoff, epsilon, [a, b], size) for a, b in product(moves, moves))
+    assert worst <= found.joint_delta <= delta
     if not replace:
-        assert worst > 0.9 * found.delta
+        assert worst > 0.9 * found.joint_delta
 
 
 @pytest.mark.parametrize(
     ("replace", "epsilon", "cutoff"), [(False, 0.1, 155), (False, 1.0, 17), (False, 3.0, 7), (True, 3.0, 13)]
 )
 def test_cutoffs_with_loads(replace: bool, epsilon: float, cutoff: int) -> None:
-    assert vote(epsilon, 1e-6, 1, replace, mechanism="loads").cutoff == cutoff
+    assert vote(epsilon, 1e-6, 1, replace, "loads").cutoff == cutoff
 
 
 @pytest.mark.parametrize(("epsilon", "cutoff"), [(0.1, 110), (1.0, 15), (3.0, 6)])
 def test_cutoffs_of_counts_alone(epsilon: float, cutoff: int) -> None:
     found = vote(epsilon, 1e-6, 1, False)
-    assert (found.name, found.cutoff) == ("truncated", cutoff)
+    assert (found.form, found.cutoff) == ("truncated", cutoff)
 
 
 @pytest.mark.parametrize("keys", [1, 2, 10, 30, 100])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_wiping_out_a_key_costs_a_user_nothing_more(keys: int, epsilon: float) -> None:
-    assert (
-        vote(epsilon, 1e-5, keys, False, mechanism="gaussian").cutoff <= gaussian(epsilon, 1e-5, keys, 1, False).cutoff
-    )
+    assert vote(epsilon, 1e-5, keys, False, "gaussian").cutoff <= gaussian(epsilon, 1e-5, keys, 1, False).cutoff
 
 
 def test_one_user_in_place_of_another_can_move_every_bucket_by_two() -> None:
     """With √2 times the noise of one user more, as for plain counts, δ would be some eighty times what was claimed."""
     plain = gaussian(1.0, 1e-5, 10, 1, True)
-    assert vote_delta(plain.law, plain.cutoff, epsilon=1.0, keys=10, replace=True) == pytest.approx(8e-4, rel=0.1)
+    assert vote_delta(plain.law, plain.cutoff, 1.0, buckets(10), "replace") == pytest.approx(8e-4, rel=0.1)
 
 
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(("epsilon", "delta", "keys"), [(0.1, 1e-9, 1), (1.0, 1e-5, 7), (20.0, 1e-6, 2)])
-def test_a_claim_is_checked_from_what_a_file_says(
+def test_a_cost_is_computed_and_cannot_be_stated(
     mechanism: str, replace: bool, epsilon: float, delta: float, keys: int
 ) -> None:
-    found: VoteThreshold = vote(epsilon, delta, keys, replace, mechanism=mechanism)
-    facts = {"epsilon": epsilon, "keys": keys, "replace": replace}
-    assert found.name == mechanism
-    assert vote_delta(found.law, found.cutoff, **facts) == found.delta <= delta
-    assert vote_delta(found.law, found.cutoff - 1, **facts) > found.delta
-    for stronger in ({"epsilon": 0.9 * epsilon}, {"keys": keys + 1}):
-        assert vote_delta(found.law, found.cutoff, **{**facts, **stronger}) > found.delta
+    found = vote(epsilon, delta, keys, replace, mechanism)
+    assert found.form == mechanism
+    assert found.costs() == (ApproximateCost(epsilon, delta),)
+    bare = changed(found, delta=0.0)
+    assert bare.costs() == (ApproximateCost(epsilon, found.joint_delta),)
+    assert found.joint_delta <= delta
+    for weaker in ({"cutoff": found.cutoff - 1}, {"epsilon": 0.9 * epsilon}, {"table": buckets(keys + 1)}):
+        assert changed(bare, **weaker).joint_delta > found.joint_delta
 
 
 def test_what_cannot_be_is_refused() -> None:
-    for bad in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0), (1.0, 1e-5, 1000)):
+    for bad in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0)):
         with pytest.raises(InvalidInput):
             vote(*bad, False)

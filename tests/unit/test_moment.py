@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from dpsketch.ledger import Ledger
 from dpsketch.privacy import Budget, MomentCost, Unit, per_record, per_user
 from dpsketch.sketches.moment import (
     MomentProfile,
+    MomentProfileSpec,
     MomentSketch,
     MomentSketchAsPublished,
     MomentSpec,
@@ -32,7 +35,8 @@ from dpsketch.sketches.moment import (
     PrivateMomentProfile,
     size_for_error,
 )
-from dpsketch.sketches.moment.calibration import Floor, calibrate, floors_of
+from dpsketch.sketches.moment.law import Floor
+from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 
@@ -47,8 +51,8 @@ def expected_sums(built: MomentSketch, totals: dict[int, float]) -> np.ndarray:
     """What the sums must be, by the oracle, for integer keys with these totals."""
     from dpsketch.hashing import fingerprint
 
-    assert built._secret is not None
-    secret = built._secret.reveal_for_sensitive_file().tolist()
+    assert built._secrets is not None
+    secret = built._secrets[0].reveal_for_sensitive_file().tolist()
     prints = fingerprint(list(totals)).fingerprints.tolist()
     spec = built.spec
     return np.array(
@@ -68,19 +72,19 @@ def test_sums_are_the_projection_of_the_totals() -> None:
     built = sketch(size=20, unit=per_record(max_weight=5))
     built.update([7, 8, 7, 9], weights=[1.5, 2, 90, 0])
     built.update([8], counts=[3])
-    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {7: 6.5, 8: 5.0}), rtol=1e-9)
+    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {7: 6.5, 8: 5.0}), rtol=1e-9)
 
 
 def test_turnstile_weights_cancel() -> None:
     built = sketch(size=20, stream="turnstile", unit=per_record(max_weight=5))
     built.update([7, 8, 7], weights=[3, -2, -90])
-    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {7: -2.0, 8: -2.0}), rtol=1e-9)
+    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {7: -2.0, 8: -2.0}), rtol=1e-9)
 
 
 def test_users_are_bounded() -> None:
     built = sketch(size=20, unit=per_user(max_keys=2, max_weight=3))
     built.update([1, 1, 1, 1, 2], users=["a", "a", "a", "a", "b"])
-    np.testing.assert_allclose(built._sums[:20], expected_sums(built, {1: 3.0, 2: 1.0}), rtol=1e-9)
+    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {1: 3.0, 2: 1.0}), rtol=1e-9)
     with pytest.raises(InvalidInput, match="counted before"):
         built.update([5], users=["a"])
     built.update([1, 2, 3, 4, 5, 6], users=["c"] * 6)
@@ -98,16 +102,16 @@ def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
     built = sketch()
     built.update(["a", "b"])
     partial = built.empty_like()
-    assert built._secret is not None
-    words, sums = built._secret._words, built._sums
+    assert built._secrets is not None
+    words, sums = built._secrets[0]._words, built._sums
     assert words is not None
     assert words.any()
     assert sums.any()
     private = built.release(**BUDGET)
     assert not words.any()
     assert not sums.any()
-    assert built._secret is None
-    assert built._check == ""
+    assert built._secrets is None
+    assert built._checks == []
     for use in (
         lambda: built.release(**BUDGET),
         lambda: built.update(["c"]),
@@ -128,9 +132,9 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.DEBUG)
     built = sketch()
     built.update(["a"])
-    assert built._secret is not None
-    key = built._secret.reveal_for_sensitive_file()
-    texts = [repr(built), repr(built._secret), str(built.spec.to_json())]
+    assert built._secrets is not None
+    key = built._secrets[0].reveal_for_sensitive_file()
+    texts = [repr(built), repr(built._secrets), str(built.spec.to_json())]
     for wrong in ({"keys": ["b"], "users": ["u"]}, {"keys": [1]}, {"keys": ["b"], "weights": [-1]}):
         with pytest.raises(DpsketchError) as caught:
             built.update(wrong.pop("keys"), **wrong)
@@ -149,7 +153,7 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
 def test_pickling_copying_and_printing_are_refused() -> None:
     built = sketch()
     built.update(["visible"])
-    for thing in (built, built._secret, MomentProfile(p=[0.5], size=10, unit=per_record())):
+    for thing in (built, Secret.draw(), MomentProfile(p=[0.5], size=10, unit=per_record())):
         with pytest.raises(SensitiveData):
             pickle.dumps(thing)
         with pytest.raises(SensitiveData):
@@ -224,15 +228,19 @@ def test_forged_files_are_refused() -> None:
     built = sketch()
     built.update(["a"])
     good = files.decode(built.to_sensitive_bytes(include_secret=True), allow_sensitive=True)
-    wrong_secret = np.array(good.arrays["secret"]) ^ np.uint32(1)
-    for arrays in (
-        {"sums": good.arrays["sums"][:-1], "secret": good.arrays["secret"]},
-        {"sums": good.arrays["sums"].astype(np.float32), "secret": good.arrays["secret"]},
-        {"sums": good.arrays["sums"], "secret": wrong_secret},
-        {"sums": good.arrays["sums"], "secret": good.arrays["secret"][:4]},
+    sums, secrets = good.arrays["sums"], np.array(good.arrays["secrets"])
+    for header, arrays in (
+        ({}, {"sums": sums[:, :-1], "secrets": secrets}),
+        ({}, {"sums": sums.astype(np.float32), "secrets": secrets}),
+        ({}, {"sums": sums, "secrets": secrets ^ np.uint32(1)}),
+        ({}, {"sums": sums, "secrets": secrets[:, :4]}),
+        ({}, {"sums": sums, "secrets": np.concatenate([secrets, secrets])}),
+        ({"checks": "one"}, {"sums": sums, "secrets": secrets}),
+        # A sketch of one moment has one.
+        ({"others": [1.0], "checks": good.header["checks"] * 2}, {"sums": np.concatenate([sums, sums])}),
     ):
         with pytest.raises(FileRefused):
-            MomentSketch.from_document(files.Document("moment", True, good.header, arrays))
+            MomentSketch.from_document(files.Document("moment", True, {**good.header, **header}, arrays))
 
 
 def test_releases_round_trip(tmp_path: Path) -> None:
@@ -244,10 +252,10 @@ def test_releases_round_trip(tmp_path: Path) -> None:
     assert (again.value, again.low, again.high, again.spec) == (private.value, private.low, private.high, private.spec)
     assert again.guarantee == private.guarantee
     assert pickle.loads(pickle.dumps(private)).value == private.value
-    broken = private.to_document()
-    broken.header["scale"] = "1"
-    with pytest.raises(FileRefused):
-        PrivateMoment.from_document(broken)
+    document = private.to_document()
+    for scale in (np.array([-1.0]), np.array([np.nan]), np.array([1]), np.array([1.0, 2.0])):
+        with pytest.raises(FileRefused):
+            PrivateMoment.from_document(replace(document, arrays={"F_0_5__scale": scale}))
 
 
 def test_only_a_rounded_scalar_is_released() -> None:
@@ -256,7 +264,7 @@ def test_only_a_rounded_scalar_is_released() -> None:
     private = built.release(**BUDGET)
     assert private.scale == float(f"{private.scale:.2e}")
     assert private.value == float(f"{private.value:.3e}")
-    assert private.to_document().arrays == {}
+    assert {name: array.size for name, array in private.to_document().arrays.items()} == {"F_0_5__scale": 1}
     fine = sketch(size=2000)
     fine.update(np.arange(500))
     assert "4 digits" in fine.release(**BUDGET).guarantee.mechanism
@@ -368,7 +376,7 @@ def test_a_ledger_pays_for_one_release_of_a_secret(make: Any, tmp_path: Path) ->
 
 
 def one_of(built: Any) -> bytes:
-    return str(getattr(built, "_sketches", [built])[0]._check).encode()
+    return str(built._checks[0]).encode()
 
 
 def test_seeded_secrets_promise_nothing() -> None:
@@ -386,16 +394,25 @@ def test_seeded_secrets_promise_nothing() -> None:
 
 
 def floor_of(spec: MomentSpec, *budget: float | None) -> Floor:
-    (found,) = floors_of(calibrate([spec], Budget(*budget)))
+    (found,) = spec.laws(Budget(*budget))
     return found
+
+
+def paid(law: Floor) -> MomentCost:
+    (cost,) = law.costs()
+    assert isinstance(cost, MomentCost)
+    return cost
 
 
 def test_the_floor_is_what_the_budget_needs() -> None:
     spec = MomentSpec(0.5, 200, per_record(max_weight=16))
     for budget in ((1.0, 1e-6, None), (1.0, 0.0, None), (None, None, 0.05)):
         found = floor_of(spec, *budget)
-        assert found.cost.ratio >= spec.ratio(found.height)
-        assert spec.ratio(0.999 * found.height) > found.cost.ratio
+        assert paid(found).ratio >= spec.ratio(found.height)
+        assert spec.ratio(0.999 * found.height) > paid(found).ratio
+        # No ratio can be stated that is below the one that follows from the floor.
+        assert paid(replace(found, ratio=1.0)).ratio == spec.ratio(found.height)
+        assert paid(replace(found, height=found.height / 2)).ratio == spec.ratio(found.height / 2)
     assert floor_of(spec, 1.0, 1e-6).height == pytest.approx(4 * 51.5, rel=0.01)  # MATH: 51.5·M^p
 
 
@@ -403,7 +420,7 @@ def test_public_totals_lower_the_floor_and_are_enforced_by_padding() -> None:
     unit = per_record(neighbours="replace")
     known = MomentSpec(0.5, 200, unit, public_total=10_000)
     assert floor_of(known, 1.0, 1e-6).height == 0
-    assert floor_of(known, 1.0, 1e-6).cost.ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
+    assert paid(floor_of(known, 1.0, 1e-6)).ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
     some = MomentSpec(0.5, 200, unit, public_total=900)
     nothing = MomentSpec(0.5, 200, unit)
     gap = floor_of(nothing, 1.0, 1e-6).height - floor_of(some, 1.0, 1e-6).height
@@ -452,18 +469,39 @@ def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
         profile.release(epsilon=1.0, delta=1e-6)
     with pytest.raises(ReleaseRefused, match="partial"):
         part.release(epsilon=1.0, delta=1e-6)
-    with pytest.raises(InvalidInput):
-        MomentProfile(p=[0.5, 0.5], size=50, unit=per_record())
+    for wrong in ([], [0.5, 0.5], [0.1 + i / 100 for i in range(65)]):
+        with pytest.raises(InvalidInput, match="exponent"):
+            MomentProfile(p=wrong, size=50, unit=per_record())
 
 
 def test_pure_and_concentrated_shares_add() -> None:
-    specs = [MomentSpec(p, 50, per_record()) for p in (0.5, 1)]
-    pure = calibrate(specs, Budget(1.0, 0.0))
-    assert sum(cost.size / cost.p * np.log(cost.ratio) for cost in pure.costs) == pytest.approx(1.0, rel=1e-9)
-    concentrated = calibrate(specs, Budget(rho=0.1))
-    total = sum(cost.size * ((1 + 1 / cost.p) * np.log(cost.ratio)) ** 2 / 8 for cost in concentrated.costs)
+    spec = MomentProfileSpec(MomentSpec(0.5, 50, per_record()), (1.0,))
+    pure = [paid(law) for law in spec.laws(Budget(1.0, 0.0))]
+    assert sum(cost.size / cost.p * np.log(cost.ratio) for cost in pure) == pytest.approx(1.0, rel=1e-9)
+    concentrated = [paid(law) for law in spec.laws(Budget(rho=0.1))]
+    total = sum(cost.size * ((1 + 1 / cost.p) * np.log(cost.ratio)) ** 2 / 8 for cost in concentrated)
     assert total == pytest.approx(0.1, rel=1e-9)
-    assert concentrated.epsilon < 3
+
+
+FORGERIES: dict[str, Any] = {
+    "a lower floor": lambda law: law.update(height=law["height"] / 2),
+    "a floor below 0": lambda law: law.update(height=-1.0),
+    "a smaller ratio": lambda law: law.update(ratio=1.0, height=law["height"] / 2),
+    "a finer grid": lambda law: law["table"].update(step=law["table"]["step"] / 4),
+    "a public total": lambda law: law["table"].update(public_total=1e6),
+    "more sums": lambda law: law["table"].update(sums=4),
+    "an estimator that has no variance": lambda law: law.update(estimator="harmonic"),
+    "a plain table": lambda law: law.update(table={k: law["table"][k] for k in ("name", "shape", "move")}),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_moment_is_refused(forgery: str) -> None:
+    document = sketch().release(**BUDGET).to_document()
+    header = json.loads(json.dumps(document.header))
+    FORGERIES[forgery](header["receipts"][0]["laws"][0])
+    with pytest.raises(FileRefused):
+        PrivateMoment.from_document(replace(document, header=header))
 
 
 def test_the_published_form_says_that_it_does_not_hold() -> None:
@@ -473,6 +511,8 @@ def test_the_published_form_says_that_it_does_not_hold() -> None:
     assert not private.guarantee.holds
     assert private.guarantee.epsilon == pytest.approx(1.387, rel=1e-3)
     assert "NOT PRIVATE" in repr(private)
+    with pytest.raises(InvalidInput, match="as published"):
+        private.to_document()
     with pytest.raises(ReleaseRefused):
         published.release_as_published()
     for wrong in ({"rate": 0}, {"records": 1}, {"unit": per_user(max_keys=2)}):

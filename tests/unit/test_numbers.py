@@ -185,8 +185,8 @@ MADE = {
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",
-    "_Weighed AutoBound BoundCurve Choice",
-    "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
+    "_Weighed AutoBound BoundCurve Choice Lift MomentProfileSpec Weights",
+    "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows Votes WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean Left Level",
     "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications _Projected Segments Waves _Added _Measured",
 }

@@ -166,7 +166,7 @@ class Named(Row):
             return _DELTA  # its noise follows δ, and its threshold uses up all
         asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
         stated = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked).mechanism
-        spent = (stated.threshold if self._votes else stated.finding).delta
+        spent = stated.joint_delta if self._votes else stated.finding.delta
         return float(f"{spent * 1.01:.3g}")
 
     def _rest(self, edge: int = 0) -> Stream:
@@ -188,7 +188,8 @@ class Named(Row):
     def _seen(self, trials: int, confidence: float) -> Seen:
         """Measure noise and threshold on releases of everybody else."""
         first = self._release(self._sketch(self._rest()), self.noise).mechanism
-        threshold = first.threshold if self._votes else first.finding
+        threshold = first if self._votes else first.finding
+        law: Law = threshold.noise if self._votes else threshold.law
         loads, exact = self.form == "votes-loads", self._rest(edge=threshold.cutoff + 1)
         sketch, lowest, noise, totals = self._sketch(exact), [], [], []
         for _ in range(trials):
@@ -200,8 +201,8 @@ class Named(Row):
             totals.append([float(made.rest - len(exact))] if self.form == "histogram-others" else [])
         total = first.total if self.form == "histogram-others" else None
         return Seen(
-            threshold.law,
-            noise_factors(threshold.law, np.array(noise), confidence),
+            law,
+            noise_factors(law, np.array(noise), confidence),
             min(lowest),
             total,
             1.0 if total is None else noise_factors(total, np.array(totals), confidence)[1],

@@ -12,11 +12,12 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
+from dpsketch.privacy import Budget
 from dpsketch.sketches.histogram import Histogram, VoteHistogram
 from dpsketch.sketches.histogram.intervals import log_reaching
 from dpsketch.sketches.histogram.predict import Holdings, kept, predict
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
+from dpsketch.sketches.histogram.votes.law import Votes
 from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 
 __all__ = ["plan_histogram", "plan_votes"]
@@ -82,8 +83,8 @@ def plan_votes(amount: Amount, guess: Guess, *, target_error: float | None, memo
     if holdings.chances is not None:
         counts = counts * kept(holdings.chances, amount.unit.max_keys)
     sizes = [size for size in _SIZES if VoteHistogramSpec(size, amount.unit).memory <= memory] or [_SIZES[0]]
-    release = VoteHistogramSpec(sizes[-1], amount.unit).mechanism(**amount.budget)
-    found = {size: _predicted(counts, size, release) for size in sizes}
+    (law,) = VoteHistogramSpec(sizes[-1], amount.unit).laws(Budget(**amount.budget))
+    found = {size: _predicted(counts, size, law) for size in sizes}
     most = max(names for names, _ in found.values())
     size = next(size for size, (names, _) in found.items() if names >= _ENOUGH * most)
     names, error = found[size]
@@ -98,12 +99,12 @@ def plan_votes(amount: Amount, guess: Guess, *, target_error: float | None, memo
         error_of="a listed key's count, root mean square",
         memory=spec.memory,
         seconds=seconds_for(VoteHistogram.from_spec(spec), guess.records),
-        also={"found": names, "threshold": release.threshold.cutoff},
-        notes=(f"Mechanism: {release.words}.",),
+        also={"found": names, "threshold": law.cutoff},
+        notes=(f"Mechanism: {law.words}.",),
     )
 
 
-def _predicted(counts: Floats, buckets: int, release: VoteRelease) -> tuple[float, float]:
+def _predicted(counts: Floats, buckets: int, law: Votes) -> tuple[float, float]:
     """Return how many keys are listed, and the error of their counts.
 
     Keys are thrown into buckets. In each the most frequent key is left with what it has more than all others: their
@@ -126,26 +127,26 @@ def _predicted(counts: Floats, buckets: int, release: VoteRelease) -> tuple[floa
         spread = np.sqrt(np.maximum(loads - tops, 1e-9))
         walk = np.exp(-((lead / spread) ** 2) / 2) / math.sqrt(2 * math.pi)
         votes = lead * (1 - erfc(lead / spread / math.sqrt(2)) / 2) + spread * walk
-        chance = _passing(votes, release)
-        over = (loads + votes) / 2 - tops if release.has_loads else votes - tops
+        chance = _passing(votes, law)
+        over = (loads + votes) / 2 - tops if law.has_loads else votes - tops
         listed += float(chance.sum())
         squares += float((chance * over**2).sum())
-    variance = release.threshold.law.variance
+    variance = law.noise.variance
     return listed / _DRAWS, math.sqrt(variance + squares / max(listed, 1e-9))
 
 
-def _passing(votes: Floats, release: VoteRelease) -> Floats:
+def _passing(votes: Floats, law: Votes) -> Floats:
     """Return how likely buckets with such majorities are listed."""
-    law, cutoff = release.threshold.law, release.threshold.cutoff
-    reach = math.ceil(14 * math.sqrt(law.variance)) + 1
+    noise = law.noise
+    reach = math.ceil(14 * math.sqrt(noise.variance)) + 1
     step = max(1, reach // 4096)
     places = step * np.arange(-(reach // step), reach // step + 1)
-    reaching = np.exp(log_reaching(law, places))
-    if release.has_loads:
-        assert isinstance(law, DiscreteLaplace)
+    reaching = np.exp(log_reaching(noise, places))
+    if law.has_loads:
+        assert isinstance(noise, DiscreteLaplace)
         # P(Z − Z' ≥ z) is the sum over Z' of P(Z ≥ z + Z').
         masses, size = -np.diff(reaching, append=0.0), len(reaching)
         wide = np.concatenate([np.ones(size), reaching, np.zeros(size)])
         reaching = np.convolve(wide, masses[::-1] / masses.sum(), mode="same")[size : 2 * size]
-    chances: Floats = np.interp(cutoff - np.round(votes), places, reaching, left=1.0, right=0.0)
+    chances: Floats = np.interp(law.cutoff - np.round(votes), places, reaching, left=1.0, right=0.0)
     return np.where(votes >= 0.5, chances, 0.0)

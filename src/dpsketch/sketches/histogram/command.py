@@ -8,7 +8,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.release import typed_keys
 from dpsketch.sketches.histogram.mechanism import FORMS
 from dpsketch.sketches.histogram.sketch import Histogram
-from dpsketch.sketches.histogram.votes.mechanism import VOTE_FORMS
+from dpsketch.sketches.histogram.votes.law import VOTE_FORMS
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType

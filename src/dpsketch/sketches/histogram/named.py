@@ -16,7 +16,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
 from dpsketch.lazy import arrow_compute as pc
 from dpsketch.numbers import probability, whole_number
-from dpsketch.release import DrawnRelease, KeyedRelease
+from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.histogram.rows import text_or_bytes
 
@@ -45,7 +45,7 @@ class TypedSpec(Protocol):
         """What the keys are, where it is stated."""
 
 
-class NamedCounts(KeyedRelease, DrawnRelease):
+class NamedCounts(KeyedRelease):
     """A release of names with counts: public, to be queried for ever."""
 
     __slots__ = ()

@@ -13,6 +13,7 @@ from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.privacy import Guarantee
+from dpsketch.release import DrawnRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.bounds import ShareCut
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
@@ -35,7 +36,7 @@ __all__ = ["PrivateHistogram"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHistogram(NamedCounts):
+class PrivateHistogram(NamedCounts, DrawnRelease):
     """A released histogram: public, to be queried for ever.
 
     Attributes

@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
+from dpsketch.release import DrawnRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.stretches import Stretch, read_stretches, stretch_arrays
 from dpsketch.sketches.documents import read_charge, read_guarantee, real_array, release_document
@@ -24,7 +25,7 @@ __all__ = ["PrivateDailyHistogram"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDailyHistogram(NamedCounts):
+class PrivateDailyHistogram(NamedCounts, DrawnRelease):
     """The counts of some days of a stream: public, to be queried for ever.
 
     Attributes

@@ -15,16 +15,15 @@ composition, and the maximum-likelihood estimate. The published form is in
 """
 
 from dpsketch.sketches.moment.as_published import MomentSketchAsPublished
-from dpsketch.sketches.moment.calibration import size_for_error
 from dpsketch.sketches.moment.estimators import Estimator
-from dpsketch.sketches.moment.private import PrivateMoment
-from dpsketch.sketches.moment.profile import MomentProfile, PrivateMomentProfile
-from dpsketch.sketches.moment.sketch import MomentSketch
-from dpsketch.sketches.moment.spec import MomentSpec
+from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
+from dpsketch.sketches.moment.sketch import MomentProfile, MomentSketch
+from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec, size_for_error
 
 __all__ = [
     "Estimator",
     "MomentProfile",
+    "MomentProfileSpec",
     "MomentSketch",
     "MomentSketchAsPublished",
     "MomentSpec",

@@ -13,23 +13,22 @@ Wang, Pinelis and Song, *Differentially private fractional frequency moments est
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from dpsketch.core.drawn import Drawn, Part
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import to_arrow
 from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.privacy import MomentCost, Unit
+from dpsketch.privacy import Guarantee, MomentCost, Unit
 from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.moment.calibration import Floor, part_name
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator
+from dpsketch.sketches.moment.estimators import Estimator
+from dpsketch.sketches.moment.law import Floor, significant
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.partials import Sensitive
-from dpsketch.sketches.permit import Calibration, Part, Permit
 from dpsketch.sketches.weights import real_numbers
 
 __all__ = [
@@ -145,28 +144,23 @@ class MomentSketchAsPublished(Sensitive):
     def release_as_published(self, *, estimator: Estimator = "geometric") -> PrivateMoment:
         """Return the estimate divided by rate^p. Ends the sketch."""
         spec = self._sketch.spec
-        check_estimator(estimator, spec.p)
+        law = Floor(spec.weights, spec.unit.neighbours, 0.0, estimator=estimator)
         self._sketch._refuse_broken()
         self._sketch._refuse_release()
         ratio = theorem_1_ratio(
             spec.p, records=self._records, keys=self._keys, max_weight=max(1.0, spec.largest_weight)
         )
-        floor = Floor(MomentCost(spec.p, spec.size, ratio), 0.0, spec.digits(estimator))
-        calibrated = Calibration(
-            parts=(Part(part_name(spec.p), floor),),
-            costs=floor.costs,
+        self._begin_change()
+        # No permit is paid for, since nobody may pay for a promise that does not hold: no law of this was drawn.
+        scale = self._sketch._spend(lambda sums, _: significant(law.scale_of(sums[0]), law.digits)) / self._rate**spec.p
+        claimed = Guarantee(
             epsilon=theorem_4_epsilon(spec.p, size=spec.size, rate=self._rate, ratio=ratio),
             delta=0.0,
-            rho=None,
-            words=f"{spec.size} sub-sampled sums of secret {spec.p:g}-stable variates, without a floor",
+            unit=spec.unit,
+            costs=(MomentCost(spec.p, spec.size, ratio),),
+            mechanism=f"{spec.size} sub-sampled sums of secret {spec.p:g}-stable variates, without a floor",
+            caveat="the published ε does not hold: sub-sampling amplifies less than Theorem 4 says, and shrinks the "
+            "stream that hides a record",
+            holds=False,
         )
-        # Not obtained, since nobody may pay for a promise that does not hold.
-        permit = Permit(calibrated, spec.unit, None)
-        self._begin_change()
-        scale = self._sketch._draw(permit, estimator) / self._rate**spec.p
-        caveat = (
-            "the published ε does not hold: sub-sampling amplifies less than Theorem 4 says, and shrinks the stream "
-            "that hides a record"
-        )
-        promise = replace(permit.guarantee(), holds=False, caveat=caveat)
-        return PrivateMoment(spec, scale, 0.0, estimator, guarantee=promise)
+        return PrivateMoment(spec, Drawn((), {law.name: Part(law, {"scale": np.array([scale])})}, claimed))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.moment.profile import MomentProfile
-from dpsketch.sketches.moment.sketch import MomentSketch
+from dpsketch.sketches.moment.sketch import MomentProfile, MomentSketch
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType

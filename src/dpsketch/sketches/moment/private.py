@@ -1,48 +1,63 @@
-"""The released moment: one number with its interval."""
+"""Released moments: one number with its interval, or several under one guarantee."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from dpsketch import files
-from dpsketch.errors import FileRefused
-from dpsketch.privacy import Guarantee
-from dpsketch.release import DrawnRelease, NumberRelease
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator, pivot_interval, pivot_variance
-from dpsketch.sketches.moment.spec import MomentSpec
+import numpy as np
+
+from dpsketch import files, plots
+from dpsketch.core.drawn import Part
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.release import NumberRelease, SketchRelease, refuse_keys
+from dpsketch.results import Estimates
+from dpsketch.sketches.moment.estimators import Estimator, pivot_interval, pivot_variance
+from dpsketch.sketches.moment.law import Floor, significant
+from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
-    from dpsketch.ledger import Charge
+    from matplotlib.figure import Figure
 
-__all__ = ["PrivateMoment", "significant"]
+__all__ = ["PrivateMoment", "PrivateMomentProfile"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment(NumberRelease, DrawnRelease):
-    """A released moment: public, for ever.
-
-    Attributes
-    ----------
-    spec : MomentSpec
-        The public spec.
-    scale : float
-        The rounded estimate of F_p + floor: all that was released.
-    floor : float
-        The floor; public, a function of the spec and the budget.
-    estimator : str
-        How the scale was estimated.
-    """
+class PrivateMoment(NumberRelease, SketchRelease):
+    """A released moment."""
 
     kind: ClassVar[str] = "moment"
+    spec_type: ClassVar[Any] = MomentSpec
 
     spec: MomentSpec
-    scale: float
-    floor: float
-    estimator: Estimator
+
+    @property
+    def _part(self) -> Part:
+        return self.drawn.parts[self.spec.weights.name]
+
+    @property
+    def _law(self) -> Floor:
+        return cast(Floor, self._part.law)
+
+    @property
+    def scale(self) -> float:
+        """The rounded estimate of F_p + floor: all that was released."""
+        scale: Any = self._part.arrays["scale"]
+        return float(scale[0])
+
+    @property
+    def floor(self) -> float:
+        """The floor; public, a function of the spec and the budget."""
+        return self._law.height
+
+    @property
+    def estimator(self) -> Estimator:
+        """How the scale was estimated."""
+        return self._law.estimator
 
     @property
     def p(self) -> float:
@@ -82,43 +97,67 @@ class PrivateMoment(NumberRelease, DrawnRelease):
             f"spec {fingerprint_of(self.spec)}: {self.guarantee}>"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what was released, without the guarantee, as JSON-ready values."""
-        return {
-            "spec": self.spec.to_json(),
-            "scale": self.scale,
-            "floor": self.floor,
-            "estimator": self.estimator,
-        }
-
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        return release_document(self, self.spec, {}, scale=self.scale, floor=self.floor, estimator=self.estimator)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any], guarantee: Guarantee, charge: Charge | None) -> Self:
-        """Rebuild a release from :meth:`to_json` and what it promised."""
-        spec = MomentSpec.from_json(value["spec"])
-        scale, floor, estimator = value["scale"], value["floor"], value["estimator"]
-        if spec.unit != guarantee.unit:
-            raise FileRefused("the file's guarantee is for another unit than its spec.")
-        check_estimator(estimator, spec.p)
-        if not (isinstance(scale, float) and isinstance(floor, float) and scale >= 0 and floor >= 0):
-            raise FileRefused("the file's moment is not one that dpsketch writes.")
-        return cls(spec, scale, floor, estimator, guarantee=guarantee, charge=charge)
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        return cls.from_json(document.header, read_guarantee(document), read_charge(document))
+        if [law.name for receipt in self.drawn.receipts for law in receipt.laws] != [self._law.name]:
+            raise InvalidInput("this moment was released with others, or as published: it has no file of its own.")
+        return SketchRelease.to_document(self)
 
 
-def significant(value: float, digits: int) -> float:
-    """Round to significant digits.
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrivateMomentProfile(SketchRelease):
+    """Moments released together: F_p against p, under one guarantee. Iterating gives one after the other."""
 
-    Examples
-    --------
-    >>> significant(123456.0, 3), significant(-0.0012345, 4)
-    (123000.0, -0.001234)
-    """
-    return float(f"{value:.{digits - 1}e}")
+    kind: ClassVar[str] = "moments"
+    spec_type: ClassVar[Any] = MomentProfileSpec
+
+    spec: MomentProfileSpec
+
+    @property
+    def moments(self) -> tuple[PrivateMoment, ...]:
+        """One moment an exponent, in the order asked. Each carries the guarantee of all together."""
+        return tuple(PrivateMoment(spec, self.drawn) for spec in self.spec.specs)
+
+    def __iter__(self) -> Iterator[PrivateMoment]:
+        return iter(self.moments)
+
+    def __len__(self) -> int:
+        return len(self.spec.specs)
+
+    def __getitem__(self, p: float) -> PrivateMoment:
+        """Return the moment with this exponent."""
+        for moment in self.moments:
+            if moment.p == p:
+                return moment
+        raise InvalidInput(f"F_{p:g} was not released; there are {', '.join(f'{m.p:g}' for m in self.moments)}.")
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"F_{moment.p:g} ≈ {moment.value:g}" for moment in self.moments)
+        return f"<PrivateMomentProfile {words}: {self.guarantee}>"
+
+    def curve(self, *, confidence: float = 0.95) -> Estimates:
+        """Return F_p against p, with intervals: the data of the plot."""
+        ends = [moment.interval(confidence) for moment in self.moments]
+        low, high = (np.array(side) for side in zip(*ends, strict=True))
+        values = np.array([moment.value for moment in self.moments])
+        return Estimates([moment.p for moment in self.moments], values, low, high, confidence, self.counts)
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """State every moment, with its interval."""
+        refuse_keys(asked)
+        found = self.curve(confidence=confidence)
+        return replace(found, key=[f"F_{p:g}" for p in found.key])
+
+    def plot(self) -> Figure:
+        """Draw F_p against p, with the band of the intervals."""
+        found = self.curve()
+        order = np.argsort(found.key)
+        p = np.asarray(found.key, dtype=np.float64)[order]
+        words = self.title()
+        return plots.curve(p, found.value[order], found.low[order], found.high[order], "p", "F_p", words, log=True)
+
+    def public_spec(self) -> dict[str, Any]:
+        """Return what the specs of all moments share, with the list of their exponents."""
+        return {**self.spec.first.to_json(), "p": [spec.p for spec in self.spec.specs]}

@@ -1,31 +1,36 @@
-"""The public spec of a moment sketch: its exponent, size and unit, and how far one unit changes what it measures."""
+"""The public specs of one moment and of several: exponents, size, unit and stream."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, assert_never
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
-from dpsketch.sketches.permit import ReleasePreview
-from dpsketch.sketches.specs import StoredSpec
+from dpsketch.sketches.moment.law import Floor, Weights, caveat_of, floors_for
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = ["DEFAULT_SEED", "MomentSpec", "Stream"]
+__all__ = ["DEFAULT_SEED", "MomentProfileSpec", "MomentSpec", "Stream", "size_for_error"]
 
 DEFAULT_SEED = 1
 SMALLEST_P_TURNSTILE = 0.25
 Stream = Literal["insert", "turnstile"]
 
-# More than the rounding of a few products, powers and quotients.
-_ROOM = 2.0**-46
+# So many moments of one stream may be released together.
+_MOST = 64
 
 
+@stored
 @dataclass(frozen=True, slots=True)
 class MomentSpec(StoredSpec):
     """All that two moment sketches must share to merge, but for their secret. Public.
@@ -102,52 +107,29 @@ class MomentSpec(StoredSpec):
         return 8 * self.size
 
     @property
-    def largest_change(self) -> float:
-        """How far one unit moves F_p, rounded up.
+    def weights(self) -> Weights:
+        """The weights of keys, each of which a unit moves by one contribution, and the moment of them."""
+        grid = self.weight_grid
+        move = Move.each(self.unit.max_keys, grid.max_units, signed=self.stream == "turnstile")
+        return Weights(
+            f"F_{float(self.p)}".replace(".", "_"), None, move, self.p, self.size, grid.step, self.public_total
+        )
 
-        As |x+v|^p differs from |x|^p by at most |v|^p, a record of weight ≤ M moves F_p by at most M^p and a user with
-        C keys by C·M^p. Replacing in an insert-only stream is no worse, since both sides have at least the moment of
-        what they share. In a turnstile stream the removed and the added record may pull the same way: 2·M^p. There a
-        negative record may also move the padding up to ``public_total`` the same way as F_p, by as much as it moves the
-        net weight; its p-th power is added. (In an insert-only stream the two pull apart.)
-        """
-        moved = self._times * self.unit.max_keys * math.pow(self.largest_weight, self.p)
-        if self.stream == "turnstile" and self.public_total:
-            moved += math.pow(self._times * self.largest_weight, self.p)
-        return moved * (1 + _ROOM)
+    def tables(self) -> tuple[Weights, ...]:
+        """Return the weights of keys."""
+        return (self.weights,)
 
-    @property
-    def _times(self) -> int:
-        match self.stream:
-            case "insert":
-                return 1
-            case "turnstile":
-                return 2 if self.unit.neighbours == "replace" else 1
-            case _:
-                assert_never(self.stream)
+    def laws(self, budget: Budget, estimator: Estimator = "mle") -> tuple[Floor, ...]:
+        """Return the floor that a budget needs."""
+        return floors_for(budget, self.unit.neighbours, self.tables(), estimator)
 
-    @property
-    def least_moment(self) -> float:
-        """What F_p is at least, by ``public_total`` n alone, rounded down: n^p, since Σx^p ≥ (Σx)^p."""
-        return math.pow(self.public_total, self.p) * (1 - _ROOM)
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return "; ".join(law.words for law in laws)
 
     def ratio(self, floor: float) -> float:
-        """Return the largest ratio of F_p + ``floor`` between two neighbours, rounded up.
-
-        1 + Δ/(floor + L) with the :attr:`largest_change` Δ and the :attr:`least_moment` L, under either relation: a
-        record that is replaced may have counted for nothing, so that its replacement is an addition.
-        """
-        least = floor + self.least_moment
-        return math.inf if least == 0 else 1 + self.largest_change / least * (1 + _ROOM)
-
-    def floor_for(self, ratio: float) -> float:
-        """Return the smallest floor with which no ratio passes this one, rounded up."""
-        if self.ratio(0.0) <= ratio:
-            return 0.0
-        floor = max(0.0, self.largest_change / (ratio - 1) * (1 + 4 * _ROOM) - self.least_moment)
-        while self.ratio(floor) > ratio:
-            floor = floor * (1 + 2.0**-40) + self.largest_change * 2.0**-40
-        return floor
+        """Return the largest ratio of F_p + ``floor`` between two neighbours, rounded up."""
+        return Floor(self.weights, self.unit.neighbours, floor).largest_ratio
 
     def preview(
         self,
@@ -164,18 +146,92 @@ class MomentSpec(StoredSpec):
         --------
         ``noise_scale`` is the error that the floor alone leaves, ``predicted_error`` that at a guessed ``moment``.
         """
-        from dpsketch.sketches.moment.calibration import calibrate, caveat_of, floors_of
-
-        moment = real_number("moment", moment)
-        calibrated = calibrate([self], Budget(epsilon, delta, rho), estimator)
+        moment, budget = real_number("moment", moment), Budget(epsilon, delta, rho)
+        (law,) = self.laws(budget, estimator)
         spread = math.sqrt(pivot_variance(self.p, self.size, estimator))
-        promise = calibrated.guarantee(self.unit, caveat=caveat_of(None))
-        floor = floors_of(calibrated)[0].height
-        return ReleasePreview(promise, floor * spread, (moment + floor) * spread)
+        stated = promise(self, Receipt(budget, (law,), caveat_of(None)))
+        return ReleasePreview(stated, law.height * spread, (moment + law.height) * spread)
 
-    def digits(self, estimator: Estimator) -> int:
-        """Return to how many significant digits an estimate is rounded: as few as its own error leaves of use."""
-        return 3 if pivot_variance(self.p, self.size, estimator) > 0.03**2 else 4
+
+@stored
+@dataclass(frozen=True, slots=True)
+class MomentProfileSpec(StoredSpec):
+    """The public spec of several moments of one stream, which differ in p alone.
+
+    Attributes
+    ----------
+    first : MomentSpec
+        The spec of the first moment.
+    others : tuple of float
+        The exponents of the other moments.
+    """
+
+    first: MomentSpec
+    others: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "others", tuple(float(real_number("p", p)) for p in self.others))
+        exponents = [spec.p for spec in self.specs]
+        if len(exponents) > _MOST or len(set(exponents)) != len(exponents):
+            raise InvalidInput(f"p must name between 1 and {_MOST} exponents, all different.")
+
+    @property
+    def specs(self) -> tuple[MomentSpec, ...]:
+        """The spec of each moment."""
+        return (self.first, *(replace(self.first, p=p) for p in self.others))
+
+    @property
+    def unit(self) -> Unit:
+        """Whose presence a release hides."""
+        return self.first.unit
+
+    def tables(self) -> tuple[Weights, ...]:
+        """Return the weights of keys, once for each exponent."""
+        return tuple(spec.weights for spec in self.specs)
+
+    def laws(self, budget: Budget, estimator: Estimator = "mle") -> tuple[Floor, ...]:
+        """Return the floors that a budget needs."""
+        return floors_for(budget, self.unit.neighbours, self.tables(), estimator)
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return self.first.words(laws)
+
+
+def size_for_error(
+    p: float, unit: Unit, *, moment: float, error: float, epsilon: float, delta: float, estimator: Estimator = "mle"
+) -> int:
+    """Return the smallest size, to 2%, at which F_p near ``moment`` is estimated with this standard error.
+
+    The error is (F_p + floor)·√variance. As the floor grows with √size, no size brings it below about the error of an
+    empty stream; a smaller one is refused, with that limit.
+
+    Examples
+    --------
+    >>> from dpsketch.privacy import per_record
+    >>> size_for_error(0.5, per_record(), moment=10_000, error=800, epsilon=1.0, delta=1e-6)
+    226
+    """
+    if not (moment >= 0 and error > 0):
+        raise InvalidInput("moment must be at least 0 and error positive.")
+    spec = MomentSpec(p, 10, unit)
+    while True:
+        (law,) = spec.laws(Budget(epsilon, delta))
+        floor = law.height
+        spread = math.sqrt(pivot_variance(p, spec.size, estimator))
+        if (moment + floor) * spread <= error:
+            return spec.size
+        if floor * spread >= error and spec.size >= 100:
+            raise InvalidInput(
+                f"no size reaches an error of {error:g}: at this budget the floor alone leaves {floor * spread:.3g}. "
+                "Allow a larger error or budget."
+            )
+        # The floor's share of the error hardly depends on the size; the moment's shrinks with it.
+        left = error - floor * spread
+        wanted = spec.size * (moment * spread / left) ** 2 if left > 0 else 100.0
+        spec = MomentSpec(p, math.ceil(min(max(wanted, spec.size * 1.02), 1e6)), unit)
+        if spec.size >= 10**6:
+            raise InvalidInput("no size up to a million reaches this error. Allow a larger error or budget.")
 
 
 def _check_p(p: float, stream: Stream) -> None:

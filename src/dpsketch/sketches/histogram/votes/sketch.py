@@ -9,20 +9,17 @@ import numpy as np
 
 from dpsketch import files
 from dpsketch.arrays import Integers
-from dpsketch.bounding import Bounded, CountedUsers, Cut, bound, cut_of_records, cut_of_users
+from dpsketch.bounding import Bounded, Cut, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
-from dpsketch.numbers import whole_number
-from dpsketch.privacy import Unit
-from dpsketch.sketches.base import Accumulator
+from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.base import Accumulator, stored_type
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.named import named_column
-from dpsketch.sketches.histogram.vote_thresholds import VoteMechanism
-from dpsketch.sketches.histogram.votes.mechanism import BUCKETS, Elected
+from dpsketch.sketches.histogram.votes.law import VoteForm
 from dpsketch.sketches.histogram.votes.private import PrivateVoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED, VoteHistogramSpec
 from dpsketch.sketches.histogram.votes.table import Keys, VoteTable, buckets_of
-from dpsketch.sketches.permit import obtain
-from dpsketch.sketches.specs import check_key_type, fingerprint_of
+from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -154,7 +151,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
-        form: VoteMechanism | None = None,
+        form: VoteForm | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
         part: str | None = None,
@@ -178,41 +175,27 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         -------
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, where neighbours are streams: the order
         of all other records, and the partial that each is counted in, stay. The exact joint δ of noise and threshold is
-        paid (see :mod:`~dpsketch.sketches.histogram.vote_thresholds`). Keys are compared by their bytes.
+        paid (see :mod:`~dpsketch.sketches.histogram.votes.law`). Keys are compared by their bytes.
 
         Accuracy
         --------
         See :class:`~dpsketch.PrivateVoteHistogram`.
         """
-        spec = self._spec
-        mechanism = spec.mechanism(epsilon=epsilon, delta=delta, rho=rho, form=form)
-        note = f"histogram-votes {fingerprint_of(spec)}"
-        permit = obtain(mechanism.calibration, spec.unit, self._account(ledger, dataset, part), note=note)
-        elected: Elected = permit.draw(BUCKETS, self._table.votes, self._table.loads)
+        spec, budget = self._spec, Budget(epsilon, delta, rho)
+        permit = self._pay(spec, spec.laws(budget, form), budget, self._account(ledger, dataset, part))
         caveat = " ".join(filter(None, [STREAMS, self._counted.caveat]))
-        stated = permit.guarantee(caveat=caveat)
-        names = self._table.names(elected.buckets, self._key_type)
-        return PrivateVoteHistogram.of(spec, mechanism, names, elected, stated, permit.charge)
+        return PrivateVoteHistogram(spec, permit.draw_all((self._table, self._key_type), caveat=caveat))
 
     def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "skipped": self._skipped}
         arrays: dict[str, files.Array] = dict(self._table.to_arrays())
-        if self._spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document(self.kind, True, header, arrays)
+        return files.Document(self.kind, True, {"spec": self._spec.to_json()}, arrays)
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
-        header, arrays = document.header, document.arrays
-        sketch = cls.from_spec(VoteHistogramSpec.from_json(header["spec"]))
-        held: KeyType | None = sketch._spec.key_type or header.get("seen")
-        check_key_type(held)
-        sketch._table = VoteTable.from_arrays(sketch._spec.max_counters, sketch._row_key, held, arrays)
+        sketch = cls.from_spec(VoteHistogramSpec.from_json(document.header["spec"]))
+        held = sketch._spec.key_type or stored_type(document)
+        sketch._table = VoteTable.from_arrays(sketch._spec.max_counters, sketch._row_key, held, document.arrays)
         sketch._mass = checked_total(0, sketch._table.loads, 1, len(sketch._table.loads))
-        sketch._skipped = whole_number("skipped", header["skipped"], low=0)
-        if sketch._spec.unit.level == "user":
-            sketch._counted = CountedUsers.from_stored(arrays["users"], header["users"])
         return sketch
 
 

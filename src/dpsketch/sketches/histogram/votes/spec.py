@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.histogram.vote_thresholds import MOST_KEYS, VoteMechanism
-from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
-from dpsketch.sketches.permit import ReleasePreview
-from dpsketch.sketches.specs import StoredSpec, check_key_type
+from dpsketch.sketches.histogram.votes.law import BUCKETS, MOST_KEYS, VoteForm, Votes, votes_for
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type
 from dpsketch.sketches.weights import OnceSpec
 
 __all__ = ["DEFAULT_SEED", "VoteHistogramSpec"]
@@ -66,19 +66,33 @@ class VoteHistogramSpec(OnceSpec, StoredSpec):
         """About so many bytes, for names of 32. Where the unit is a user, eight more for each user counted."""
         return _BYTES_A_BUCKET * self.max_counters
 
-    def mechanism(
+    def tables(self) -> tuple[Table, ...]:
+        """Return the majority counts: a unit votes once in each of ``max_keys`` buckets, for a key or against it."""
+        return (Table(BUCKETS, (self.max_counters,), Move.each(self.unit.max_keys, 1, signed=True)),)
+
+    def laws(self, budget: Budget, form: VoteForm | None = None) -> tuple[Votes]:
+        """Return how the buckets are published; by default both loads for records, and majorities for users.
+
+        Counts by both loads are near the true ones. But ε is divided by the number of a user's keys there, while
+        Gaussian noise on majorities grows with the root of that number.
+        """
+        chosen = form or ("loads" if self.unit.level == "record" else None)
+        return (votes_for(budget, *self.tables(), self.unit.neighbours, chosen),)
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
+
+    def preview(
         self,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
-        form: VoteMechanism | None = None,
-    ) -> VoteRelease:
-        """Choose the parameters of a release at this budget, from the spec and the options alone."""
-        return VoteRelease.for_budget(Budget(epsilon, delta, rho), self.unit, form)
-
-    def preview(self, **options: Any) -> ReleasePreview:
+        form: VoteForm | None = None,
+    ) -> ReleasePreview:
         """Say what a release at this budget would promise, and how far off a listed value is by noise."""
-        mechanism = self.mechanism(**options)
-        error = math.sqrt(mechanism.threshold.law.variance)
-        return ReleasePreview(mechanism.calibration.guarantee(self.unit), error, error)
+        budget = Budget(epsilon, delta, rho)
+        (law,) = self.laws(budget, form)
+        error = math.sqrt(law.noise.variance)
+        return ReleasePreview(promise(self, Receipt(budget, (law,))), error, error)

@@ -1,0 +1,285 @@
+"""The law of a released moment: how far one unit moves it, the floor that hides this, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+import numpy as np
+
+from dpsketch import accounting
+from dpsketch.accounting.momentloss import moment_ratio
+from dpsketch.accounting.stable import stable_information
+from dpsketch.arrays import Floats
+from dpsketch.core.codec import stored
+from dpsketch.core.laws import Arrays, Law
+from dpsketch.core.move import Table
+from dpsketch.errors import InvalidInput
+from dpsketch.numbers import hold_real
+from dpsketch.privacy import ApproximateCost, Budget, Cost, MomentCost, Neighbours, PureCost, ZcdpCost
+from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale, pivot_variance
+from dpsketch.sketches.moment.secret import Secret
+
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
+
+__all__ = ["Floor", "Lift", "Weights", "caveat_of", "floors_for", "significant"]
+
+# More than the rounding of a few products, powers and quotients.
+_ROOM = 2.0**-46
+
+_COMPUTATIONAL = (
+    "The guarantee is computational: the projection comes from ChaCha20 under a secret key that was drawn for this "
+    "release and destroyed with it. The sums were kept in floating point, and only their rounded estimate is released."
+)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Weights(Table):
+    """The weights of all keys, in steps of a grid, and the moment F_p = Σ |weight|^p that is measured of them.
+
+    Attributes
+    ----------
+    p : float
+        The exponent.
+    sums : int
+        The number of secret sums.
+    step : float
+        The grid.
+    public_total : float
+        See :class:`~dpsketch.sketches.moment.spec.MomentSpec`.
+    """
+
+    p: float
+    sums: int
+    step: float
+    public_total: float
+
+    def covers(self, other: Table) -> bool:
+        """Say whether this is the other: all fields decide how far a unit moves the moment."""
+        return self == other
+
+    def largest_change(self, neighbours: Neighbours) -> float:
+        """Return how far one unit moves F_p, rounded up.
+
+        As |x + v|^p differs from |x|^p by at most |v|^p, neighbours whose weights lie a vector v apart have moments
+        that lie at most Σ|v|^p apart: by concavity, the number of its entries times the p-th power of their mean.
+        Replacing in an insert-only stream is no worse than adding, since both sides have at least the moment of what
+        they share. In a turnstile stream the removed and the added record may pull the same way. There a negative
+        record may also move the padding up to ``public_total`` the same way as F_p, by as much as it moves the net
+        weight; its p-th power is added. (In an insert-only stream the two pull apart.)
+        """
+        apart = self.move.between(neighbours if self.move.signed else "add_remove")
+        moved = apart.cells * math.pow(-(-apart.l1 // apart.cells) * self.step, self.p)
+        if self.move.signed and self.public_total:
+            moved += math.pow(apart.l1 * self.step, self.p)
+        return moved * (1 + _ROOM)
+
+    @property
+    def least_moment(self) -> float:
+        """What F_p is at least, by ``public_total`` n alone, rounded down: n^p, since Σx^p ≥ (Σx)^p."""
+        return math.pow(self.public_total, self.p) * (1 - _ROOM)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Floor(Law):
+    """Secret sums with a floor, of which the rounded estimate of their scale is published.
+
+    Attributes
+    ----------
+    table : Weights
+        What is measured.
+    neighbours : {"add_remove", "replace"}
+        The neighbour relation.
+    height : float
+        The floor, in units of F_p: it is added to the scale before the release, and subtracted from the estimate.
+    ratio : float
+        The ratio of scales that the floor was found for. It is paid if :attr:`largest_ratio` is below it.
+    estimator : str
+        How the scale is estimated.
+
+    Privacy
+    -------
+    The sums are p-stable with scale F_p + floor, under a secret that was drawn before the data and is used for one
+    release. Between neighbours that scale changes by at most :attr:`largest_ratio`; the loss of all sums follows.
+    """
+
+    table: Weights
+    neighbours: Neighbours
+    height: float
+    ratio: float = 1.0
+    estimator: Estimator = "mle"
+
+    def __post_init__(self) -> None:
+        hold_real(self, "height", "ratio")
+        if not 0 <= self.height < math.inf:
+            raise InvalidInput(f"a floor is at least 0 and finite, not {self.height!r}.")
+        check_estimator(self.estimator, self.table.p)
+
+    @classmethod
+    def least(cls, table: Weights, neighbours: Neighbours, ratio: float, estimator: Estimator) -> Floor:
+        """Return the lowest floor with which no ratio passes this one, rounded up."""
+        # Without a floor the ratio is the stream's own, which may be below what the budget allows.
+        found = cls(table, neighbours, 0.0, estimator=estimator)
+        if found.largest_ratio <= ratio:
+            return found
+        change = table.largest_change(neighbours)
+        height = max(0.0, change / (ratio - 1) * (1 + 4 * _ROOM) - table.least_moment)
+        while (found := cls(table, neighbours, height, ratio, estimator)).largest_ratio > ratio:
+            height = height * (1 + 2.0**-40) + change * 2.0**-40
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name of the moment."""
+        return self.table.name
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The weights."""
+        return (self.table,)
+
+    @property
+    def digits(self) -> int:
+        """To how many significant digits the estimate is rounded: as few as its own error leaves of use."""
+        return 3 if pivot_variance(self.table.p, self.table.sums, self.estimator) > 0.03**2 else 4
+
+    @property
+    def words(self) -> str:
+        """The law in a phrase."""
+        return (
+            f"{self.table.sums} sums of secret {self.table.p:g}-stable variates with a floor of {self.height:.4g}, "
+            f"their scale rounded to {self.digits} digits"
+        )
+
+    @property
+    def largest_ratio(self) -> float:
+        """The largest ratio of F_p + floor between two neighbours, rounded up.
+
+        1 + Δ/(floor + L) with the largest change Δ and the least moment L, under either relation: a record that is
+        replaced may have counted for nothing, so that its replacement is an addition.
+        """
+        least = self.height + self.table.least_moment
+        return math.inf if least == 0 else 1 + self.table.largest_change(self.neighbours) / least * (1 + _ROOM)
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the secret draw of the floor."""
+        return {"floor": Lift(self.table.p, self.height)}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return the loss of so many sums whose scale changes by a ratio."""
+        return (MomentCost(self.table.p, self.table.sums, max(self.ratio, self.largest_ratio)),)
+
+    def draw(self, state: tuple[Floats, float], handle: Handle) -> Arrays:
+        """Return the rounded scale of secret sums that are lifted by the floor and by a padding."""
+        lifted = handle.draw("floor", *state)
+        try:
+            return {"scale": np.array([significant(self.scale_of(lifted), self.digits)])}
+        finally:
+            lifted[:] = 0
+
+    def scale_of(self, sums: Floats) -> float:
+        """Return the estimated scale of sums. Sensitive as long as it is not rounded, and without a floor."""
+        return estimate_scale(sums[: self.table.sums], self.table.p, self.estimator)
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is one number, which is not negative."""
+        scale: Any = arrays.get("scale")
+        good = set(arrays) == {"scale"} and isinstance(scale, np.ndarray) and scale.dtype == np.float64
+        return good and scale.shape == (1,) and 0 <= scale[0] < math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """The draw of floor and padding: two keys that nobody has, under a secret of their own."""
+
+    p: float
+    height: float
+
+    def draw(self, sums: Floats, padding: float) -> Floats:
+        """Return the sums with both."""
+        lifted = sums.copy()
+        fresh = Secret.draw()
+        try:
+            weights = np.array([self.height ** (1 / self.p), padding])
+            fresh.add(lifted, np.arange(2, dtype=np.uint64), weights, self.p)
+        finally:
+            fresh.destroy()
+        return lifted
+
+
+def caveat_of(users: str | None) -> str:
+    """Return what every release of moments must say, and what this one must of its users."""
+    return _COMPUTATIONAL if users is None else f"{_COMPUTATIONAL} {users}"
+
+
+def significant(value: float, digits: int) -> float:
+    """Round to significant digits.
+
+    Examples
+    --------
+    >>> significant(123456.0, 3), significant(-0.0012345, 4)
+    (123000.0, -0.001234)
+    """
+    return float(f"{value:.{digits - 1}e}")
+
+
+def floors_for(
+    budget: Budget, neighbours: Neighbours, tables: Sequence[Weights], estimator: Estimator
+) -> tuple[Floor, ...]:
+    """Return the floors of moments of one stream that are released together.
+
+    (ε, δ) with δ > 0 goes by the exact privacy loss, (ε, 0) by its largest value, ρ by its range. All get the same
+    share: an equal part of ε or ρ where these add, and otherwise the same μ of the Gaussian mechanism that each is
+    close to.
+    """
+    count = len(tables)
+    match budget.cost:
+        case PureCost(epsilon):
+            ratios = [moment_ratio(each.p, each.sums, epsilon / count, 0.0) for each in tables]
+        case ApproximateCost(epsilon, delta) if count == 1:
+            ratios = [moment_ratio(tables[0].p, tables[0].sums, epsilon, delta)]
+        case ApproximateCost(epsilon, delta):
+            ratios = _common_share(tables, epsilon, delta)
+        case ZcdpCost(rho):
+            ratios = [1 + math.expm1(_shift_for_rho(each, rho / count)) for each in tables]
+        case never:
+            assert_never(never)
+    return tuple(Floor.least(table, neighbours, ratio, estimator) for table, ratio in zip(tables, ratios, strict=True))
+
+
+def _shift_for_rho(table: Weights, rho: float) -> float:
+    return math.sqrt(8 * rho / table.sums) / (1 + 1 / table.p) * (1 - 2.0**-46)
+
+
+def _common_share(tables: Sequence[Weights], epsilon: float, delta: float) -> list[float]:
+    """Return ratios at a common μ whose composition stays within (ε, δ)."""
+
+    def ratios(mu: float) -> list[float]:
+        return [math.exp(mu / math.sqrt(each.sums * stable_information(each.p))) for each in tables]
+
+    def spent(mu: float) -> float:
+        costs = [MomentCost(each.p, each.sums, ratio) for each, ratio in zip(tables, ratios(mu), strict=True)]
+        return accounting.compose(costs, delta=delta)
+
+    high = accounting.gaussian_mu(epsilon, delta) / math.sqrt(len(tables))
+    low, point = 0.0, high
+    high *= 2
+    for _ in range(12):
+        used = spent(point)
+        if used <= epsilon:
+            low = point
+            if used > 0.999 * epsilon:
+                break
+        else:
+            high = point
+        # ε is nearly proportional to μ here; aim a little below.
+        ahead = 0.9997 * point * epsilon / used
+        point = ahead if low < ahead < high else (low + high) / 2
+    if low == 0.0:
+        raise InvalidInput("no floor was found for this budget and these exponents; release them one by one.")
+    return ratios(low)
