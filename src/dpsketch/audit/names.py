@@ -165,8 +165,8 @@ class Named(Row):
         if law == "gaussian":
             return _DELTA  # its noise follows δ, and its threshold uses up all
         asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
-        stated = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked).mechanism
-        spent = (stated.threshold if self._votes else stated.finding).delta
+        made = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked)
+        spent = (made.mechanism.threshold if self._votes else made.law).delta
         return float(f"{spent * 1.01:.3g}")
 
     def _rest(self, edge: int = 0) -> Stream:
@@ -187,8 +187,9 @@ class Named(Row):
 
     def _seen(self, trials: int, confidence: float) -> Seen:
         """Measure noise and threshold on releases of everybody else."""
-        first = self._release(self._sketch(self._rest()), self.noise).mechanism
-        threshold = first.threshold if self._votes else first.finding
+        first = self._release(self._sketch(self._rest()), self.noise)
+        threshold = first.mechanism.threshold if self._votes else first.law
+        law = threshold.law if self._votes else threshold.noise
         loads, exact = self.form == "votes-loads", self._rest(edge=threshold.cutoff + 1)
         sketch, lowest, noise, totals = self._sketch(exact), [], [], []
         for _ in range(trials):
@@ -198,10 +199,10 @@ class Named(Row):
             lowest.append(min(int(count) - int(pairs.get(key, 0)) for key, count in counts.items()))
             noise.append([float(counts[key] - _HELD) for key in _HIGH] + [float(pairs[key]) for key in _HIGH if loads])
             totals.append([float(made.rest - len(exact))] if self.form == "histogram-others" else [])
-        total = first.total if self.form == "histogram-others" else None
+        total = threshold.total if self.form == "histogram-others" else None
         return Seen(
-            threshold.law,
-            noise_factors(threshold.law, np.array(noise), confidence),
+            law,
+            noise_factors(law, np.array(noise), confidence),
             min(lowest),
             total,
             1.0 if total is None else noise_factors(total, np.array(totals), confidence)[1],

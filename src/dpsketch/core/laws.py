@@ -74,6 +74,11 @@ class Law(ABC):
         """Where a user may count more than once in an answer: on several days of a stream."""
         return None
 
+    @property
+    def chooses(self) -> bool:
+        """Whether drawing it chooses the bound on a user's keys, as a unit with ``chosen`` says."""
+        return False
+
     @abstractmethod
     def slots(self) -> Mapping[str, Any]:
         """Return what it draws with, by name: noise, a :class:`Sampler`, or a family of noises by member."""

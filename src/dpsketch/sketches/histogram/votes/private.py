@@ -13,6 +13,7 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Guarantee
+from dpsketch.release import DrawnRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
 from dpsketch.sketches.histogram.named import NamedCounts, name_of, name_order, places_of, read_names, stored_names
@@ -28,7 +29,7 @@ __all__ = ["PrivateVoteHistogram"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateVoteHistogram(NamedCounts):
+class PrivateVoteHistogram(NamedCounts, DrawnRelease):
     """A released histogram of bounded memory: public, to be queried for ever.
 
     Every key here won the vote of its bucket. With f for the key's true count, c for the votes it won by and u for half
