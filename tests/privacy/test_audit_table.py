@@ -24,7 +24,7 @@ from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import centre, class_densities
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.histogram.entries import Entries
+from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.quantiles.mechanism import Recursion
@@ -205,7 +205,7 @@ class TestMistakes:
     @pytest.mark.parametrize("name", ["table-histogram-truncated-record-add", "table-votes-truncated-record-add"])
     def test_a_threshold_one_too_low(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The least count that is ever published shows it."""
-        for cls in (Entries, VoteRelease):
+        for cls in (CountThreshold, VoteRelease):
             monkeypatch.setattr(cls, "draw", lowered(cls.draw))
         assert violated(ROWS[name], 400)
 
@@ -252,12 +252,9 @@ def lowered(draw: Any) -> Any:
     """Draw with a threshold one lower than the one stated."""
 
     def lower(self: Any, *data: Any) -> Any:
-        whole = self.finding if isinstance(self, Entries) else self.threshold
-        if whole is None:  # a public list
-            return draw(self, *data)
-        part = replace(whole, cutoff=whole.cutoff - 1)
-        changed = replace(self, finding=part) if isinstance(self, Entries) else replace(self, threshold=part)
-        return draw(changed, *data)
+        if isinstance(self, CountThreshold):
+            return draw(replace(self, cutoff=self.cutoff - 1), *data)
+        return draw(replace(self, threshold=replace(self.threshold, cutoff=self.threshold.cutoff - 1)), *data)
 
     return lower
 

@@ -109,7 +109,8 @@ def test_truncated_noise_hides_which_record_it_was(epsilon: float, delta: float,
 
     def largest(threshold: CountThreshold) -> float:
         return max(
-            excess(threshold.noise, threshold.cutoff, epsilon, [a + 1, b], [a, b + 1]) for a, b in product(counts, counts)
+            excess(threshold.noise, threshold.cutoff, epsilon, [a + 1, b], [a, b + 1])
+            for a, b in product(counts, counts)
         )
 
     exact = largest(found)
@@ -201,7 +202,9 @@ def test_gaussian_noise_hides_a_user_with_two_keys(epsilon: float, delta: float,
     def largest(cutoff: int) -> float:
         counts = [0, 1, cutoff - 2, cutoff, cutoff + 5, cutoff + math.ceil(15 * found.noise.variance**0.5)]
         return max(
-            both_ways(found.noise, cutoff, epsilon, [a + 1, b + 1], [a, b]) for a, b in product(counts, counts) if a <= b
+            both_ways(found.noise, cutoff, epsilon, [a + 1, b + 1], [a, b])
+            for a, b in product(counts, counts)
+            if a <= b
         )
 
     exact = largest(found.cutoff)
@@ -227,7 +230,8 @@ def test_gaussian_noise_hides_which_unit_it_was(epsilon: float, delta: float, we
     def largest(threshold: CountThreshold, cutoff: int) -> float:
         counts = [0, 1, cutoff - 2, cutoff, cutoff + math.ceil(15 * threshold.noise.variance**0.5)]
         return max(
-            excess(threshold.noise, cutoff, epsilon, [a + weight, b], [a, b + weight]) for a, b in product(counts, counts)
+            excess(threshold.noise, cutoff, epsilon, [a + weight, b], [a, b + weight])
+            for a, b in product(counts, counts)
         )
 
     assert 0.9 * delta < largest(found, found.cutoff) <= found.delta <= delta < largest(found, found.cutoff - 1)
@@ -382,7 +386,7 @@ def test_few_keys_take_the_least_cutoff() -> None:
     assert choose(1.0, 1e-5, 2, 1, False).form == "truncated"
     assert choose(1.0, 1e-5, 3, 1, False).form == "gaussian"
     assert choose(3.0, 1e-5, 1, 10, False).form == "laplace"
-    assert choose(1.0, 1e-5, 4, 5, True).name == "gaussian"
+    assert choose(1.0, 1e-5, 4, 5, True).form == "gaussian"
     assert choose(1.0, 1e-5, 2, 1, False, names_only=True).form == "truncated"
 
 
