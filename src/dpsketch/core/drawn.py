@@ -252,11 +252,14 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
 
 def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
     """Return a release as a document of the file format."""
+    guarantee = drawn.guarantee.to_json()
+    # As the codec writes it in the spec: a file that is read and written again stays the same.
+    guarantee["unit"]["max_weight"] = float(guarantee["unit"]["max_weight"])
     header = {
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],
         "derived": {name: encode(part.law) for name, part in drawn.parts.items() if isinstance(part.law, Derived)},
-        "guarantee": drawn.guarantee.to_json(),
+        "guarantee": guarantee,
     }
     arrays = {
         f"{name}{_BETWEEN}{array}": values
