@@ -29,9 +29,10 @@ import numpy.typing as npt
 
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import per_user
-from dpsketch.sketches.bounds import SPREAD, USERS, Choice, tables
+from dpsketch.sketches.bounds import BOUNDS, Choice, tables
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.content import Pairs
+from dpsketch.sketches.histogram.laws import ListedCounts
 from dpsketch.sketches.histogram.spec import HistogramSpec
 
 STORED = Path(__file__).parent / "results" / "bounds.json"
@@ -124,7 +125,7 @@ def fresh() -> Iterator[Data]:
 @cache
 def variance(bound: int, epsilon: float) -> float:
     """Return the variance of a count under a stated bound, by the law that a release of a list would draw."""
-    return HistogramSpec(per_user(bound)).mechanism(epsilon=epsilon, delta=DELTA, keys=()).count_error ** 2
+    return HistogramSpec(per_user(bound)).law(epsilon=epsilon, delta=DELTA, keys=()).count_error ** 2
 
 
 def measured(data: Data) -> Iterator[dict[str, Any]]:
@@ -142,17 +143,19 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
         errors = {bound: math.sqrt(variance(bound, epsilon) + clipping(bound)) for bound in candidates}
         best = min(errors, key=lambda bound: errors[bound])
         spec = HistogramSpec(per_user("auto"))
-        mechanism = spec.mechanism(epsilon=epsilon, delta=DELTA, keys=())
-        assert mechanism.bound is not None
+        law = spec.law(epsilon=epsilon, delta=DELTA, keys=())
+        assert isinstance(law, ListedCounts)
+        variances = {bound: law.counts.under(bound).variance for bound in BOUNDS}
         ratios, bounds, off, covered = [], [], [], 0
-        laws = [mechanism.calibration.law(name) for name in (USERS, SPREAD)]
         for run, exact in enumerate(drawn):
             with seeded_noise_for_tests_only(_seed(data, run, epsilon)):
-                noisy = [table + law.sample(table.size) for table, law in zip(exact, laws, strict=True)]
-            choice = Choice.of(mechanism.bound.epsilon, False, *noisy)
-            settled = mechanism.settled(choice, data.size)
-            bound = settled.counted
-            ratios.append(math.sqrt(settled.count_error**2 + clipping(bound)) / errors[best])
+                noisy = {
+                    each.name: table + each.noise.sample(table.size)
+                    for table, each in zip(exact, law.choice, strict=True)
+                }
+            choice = Choice.of(law.choice, noisy)
+            bound = choice.bound(data.size, variances)
+            ratios.append(math.sqrt(variances[bound] + clipping(bound)) / errors[best])
             bounds.append(bound)
             told, held = choice.cut(bound), data.held
             cut = float(np.maximum(held - bound, 0).sum() / held.sum())
@@ -180,7 +183,7 @@ def released(data: Data, epsilon: float) -> dict[str, float]:
     with seeded_noise_for_tests_only(1):
         private = histogram.release(epsilon=epsilon, delta=DELTA, keys=list(range(data.size)))
     off = private.values - np.bincount(data.keys, minlength=data.size)
-    bound = private.mechanism.counted
+    bound = private.bound
     predicted = math.sqrt(private.mechanism.count_error**2 + data.clipping(bound))
     return {"epsilon": epsilon, "bound": bound, "error": float(np.sqrt(np.mean(off**2.0))), "predicted": predicted}
 

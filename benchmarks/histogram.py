@@ -99,7 +99,7 @@ class Counted:
         errors = np.concatenate([release.values - self._truth[release.keys] for release in releases]).astype(float)
         rms = float(np.sqrt(np.mean(errors**2))) if len(errors) else None
         found = float(np.mean([len(release.keys) for release in releases]))
-        return Cell(self.name, level, epsilon, OURS, cap, found, rms, spent, releases[0].mechanism.cutoff)
+        return Cell(self.name, level, epsilon, OURS, cap, found, rms, spent, releases[0].law.cutoff)
 
     def expected(self, epsilon: float, cutoff: float, *, cut_off: bool) -> float:
         """Return how many keys Laplace noise lists on average from a cutoff on; the noise may be cut off below it."""

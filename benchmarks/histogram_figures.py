@@ -22,7 +22,7 @@ from dpsketch.privacy import per_record, per_user
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds
-from dpsketch.sketches.histogram.thresholds import Threshold
+from dpsketch.sketches.histogram.thresholds import CountThreshold
 
 PAGE = ROOT / "docs" / "explanation" / "histogram-figures.md"
 RELEASES = 4
@@ -147,7 +147,7 @@ def of_records() -> tuple[list[Figure], list[Cell]]:
         for form, (cutoff, keys, rms) in zip(RECORD_FORMS, noted, strict=True):
             made = releases(sketch, epsilon=epsilon, delta=delta, form=form)
             cell = Cell("records", row, form, keys, 5, [len(each.keys) for each in made])
-            figures.append(Figure("records", row, form, "threshold", cutoff, float(made[0].mechanism.cutoff or 0), 0))
+            figures.append(Figure("records", row, form, "threshold", cutoff, float(made[0].law.cutoff or 0), 0))
             kurtosis = 3 if form == "gaussian" else 6
             figures.append(error_figure(cell, rms, made, truth, kurtosis))
             cells.append(cell)
@@ -167,16 +167,16 @@ def of_users() -> list[Figure]:
             sketch = Histogram(unit=per_user(keys, neighbours=relation), key_type="int")
             sketch.update([1], users=["a"])
             only = form == "weighted"
-            finding = sketch.release(epsilon=epsilon, delta=1e-5, form=form, names_only=only).mechanism.finding
+            finding = sketch.release(epsilon=epsilon, delta=1e-5, form=form, names_only=only).law
             row = f"{relation}, ε = {epsilon:g}, {keys} keys"
             match finding:
-                case Threshold(_, cutoff):
+                case CountThreshold(cutoff=cutoff):
                     figures.append(Figure("users", row, form, "threshold", value, cutoff, 0))
-                case WeightedRounds(_, cutoffs):
+                case WeightedRounds(cutoffs=cutoffs):
                     # Noted rounded down to two decimals, or to the nearest.
                     found = cutoffs[0] / WEIGHT_ONE
                     figures.append(Figure("users", row, form, "threshold", value, found, 0.011))
-                case None:
+                case _:
                     raise RuntimeError("names are found by no mechanism.")
     return figures
 

@@ -19,6 +19,8 @@ def load(source: str | PathLike[str] | bytes) -> Release:
         document = files.decode(source, allow_sensitive=False)
     else:
         document = files.read(source, allow_sensitive=False)
+    if document.header.get("derived"):
+        import dpsketch.sketches.continual.law  # noqa: F401  a window of a stream may be of any kind
     release: Release = files.rebuilt(document, _kind(document).private)
     return release
 

@@ -49,13 +49,16 @@ def _drawn_beside_names(form: str) -> tuple[dict[str, np.ndarray], dict[str, Law
     made = [histogram.release(**BUDGET, **asked) for _ in range(RUNS)]
     values = [dict(zip(one.keys, one.values, strict=True)) for one in made]
     counts = np.array([[one[key] - PEOPLE for key in range(KEYS)] for one in values])
-    noise, laws = {"counts": counts}, {"counts": law_of(made[0].mechanism.noise)}
+    noise, laws = {"counts": counts}, {"counts": law_of(made[0].noise)}
     if 90 in asked.get("keys", []):
         noise["counts"] = np.column_stack([counts, [one[90] for one in values]])
-        noise["others"], laws["others"] = np.array([[one.rest] for one in made]), law_of(made[0].mechanism.others)
+        noise["others"], laws["others"] = (
+            np.array([[one.rest] for one in made]),
+            law_of(made[0].law.others_under(made[0].bound)),
+        )
     elif asked.get("others"):
         total = KEYS * PEOPLE
-        noise["total"], laws["total"] = np.array([[one.rest - total] for one in made]), law_of(made[0].mechanism.total)
+        noise["total"], laws["total"] = np.array([[one.rest - total] for one in made]), law_of(made[0].law.total)
     return noise, laws
 
 

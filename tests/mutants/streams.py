@@ -334,9 +334,9 @@ KINDS = [
     Mutant(
         "histogram-user-of-one-key",
         "sketches/histogram/continual.py",
-        "(Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)",
-        "(Portion(ENTRIES, (len(self.keys),), keys * weight, weight**2, keys),)",
-        f"{_KINDS} a_user_of_several_days␣and␣histogram␣and␣banded",
+        "counts.move.within(listed)",
+        "counts.move.within(1)",
+        "tests/unit/test_histogram.py -k window_of_days",
         "a user of many listed keys is taken for one of a single key",
     ),
     Mutant(

@@ -24,7 +24,7 @@ from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.histogram.entries import Entries
+from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.sketches.histogram.votes.law import Votes
 from dpsketch.sketches.moment.law import Weights
 from dpsketch.sketches.quantiles.recursion import Recursion
@@ -200,7 +200,7 @@ class TestMistakes:
     @pytest.mark.parametrize("name", ["table-histogram-truncated-record-add", "table-votes-truncated-record-add"])
     def test_a_threshold_one_too_low(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The least count that is ever published shows it."""
-        for cls in (Entries, Votes):
+        for cls in (CountThreshold, Votes):
             monkeypatch.setattr(cls, "draw", lowered(cls.draw))
         assert violated(ROWS[name], 400)
 
@@ -246,11 +246,7 @@ def lowered(draw: Any) -> Any:
     """Draw with a threshold one lower than the one stated."""
 
     def lower(self: Any, *data: Any) -> Any:
-        if isinstance(self, Votes):
-            return draw(replace(self, cutoff=self.cutoff - 1), *data)
-        if self.finding is None:  # a public list
-            return draw(self, *data)
-        return draw(replace(self, finding=replace(self.finding, cutoff=self.finding.cutoff - 1)), *data)
+        return draw(replace(self, cutoff=self.cutoff - 1), *data)
 
     return lower
 

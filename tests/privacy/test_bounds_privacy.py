@@ -16,15 +16,14 @@ import dpsketch as dps
 from dpsketch import accounting
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches import bounds
-from dpsketch.sketches.histogram.choice import widened
 from dpsketch.sketches.histogram.content import Pairs
-from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds_delta
+from dpsketch.sketches.histogram.rounds import rounds_delta
 from drawn import Laplace, placed, problems
 
 pytestmark = pytest.mark.statistical
 
 RELATIONS = ["add_remove", "replace"]
-BOUNDS = [1, 2, 7, 30, 4096]
+BOUNDS = [1, 2, 7, 32, 4096]
 
 
 def histogram(relation: Any, records: list[tuple[int, str]], **given: Any) -> dps.Histogram:
@@ -45,11 +44,8 @@ def test_the_choice_draws_what_it_pays_for(relation: Any, delta: float) -> None:
     epsilon, runs = 2.0, 300
     filled = histogram(relation, [(1, "ann"), (2, "ann"), (1, "bob")])
     releases = [filled.release(epsilon=epsilon, delta=delta, keys=[98, 99]) for _ in range(runs)]
-    choices = [release.mechanism.bound.choice for release in releases]
-    noise = {
-        "users": np.array([choice.users for choice in choices]),
-        "spread": np.array([choice.spread for choice in choices]),
-    }
+    parts = [release.drawn.parts["entries"].arrays for release in releases]
+    noise = {name: np.array([part[name] for part in parts]) for name in ("users", "spread")}
     moved = 2 if relation == "replace" else 1
     scales = {"users": moved / (0.6 * 0.05 * epsilon), "spread": moved / (0.4 * 0.05 * epsilon)}
     laws = {name: Laplace(scale) for name, scale in scales.items()}
@@ -57,7 +53,7 @@ def test_the_choice_draws_what_it_pays_for(relation: Any, delta: float) -> None:
     seen = {name: float(np.mean(np.abs(table))) for name, table in noise.items()}
     assert 0.045 * epsilon < sum(moved / scale for scale in seen.values()) < 0.055 * epsilon
     # The counts' noise, scaled to the bound that was chosen, goes with neither table.
-    counts = np.array([release.values / release.mechanism.count_error for release in releases])
+    counts = np.array([release.values / math.sqrt(release.noise.variance) for release in releases])
     for name, table in noise.items():
         places = placed(table, laws[name])
         together = np.corrcoef(np.hstack([places, counts]).T)[: places.shape[1], places.shape[1] :]
@@ -107,33 +103,34 @@ def test_what_a_user_puts_in_depends_on_no_other() -> None:
 
 @pytest.mark.parametrize("weight", [1, 3])
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_the_rest_costs_the_same_for_every_bound(relation: Any, weight: int) -> None:
-    """Of a list by what its laws come to, of names by the joint δ: exact, whatever was chosen."""
+def test_every_bound_that_may_be_chosen_is_paid_for(relation: Any, weight: int) -> None:
+    """Of a list by what its noise comes to, of names by the joint δ: exact, for every noise that may be drawn.
+
+    A user is on as many named keys as the bound lets count, or on as many others.
+    """
     unit = dps.per_user("auto", max_weight=weight, neighbours=relation)
     spec = dps.Histogram(unit=unit).spec
     epsilon, delta = 1.0, 1e-6
     rest = 0.95 * epsilon
-    listed = spec.mechanism(epsilon=epsilon, delta=delta, keys=[1])
     moved = 2 if relation == "replace" else 1
+    drawn_with = spec.law(epsilon=epsilon, delta=delta, keys=[1], others=True).slots()
     for bound in BOUNDS:
-        for law in listed.bound.laws:
-            match widened(law, bound):
+        for keys, noise in ((bound, drawn_with["counts"][bound]), (bound**2, drawn_with["others"][bound])):
+            match noise:
                 case RoundedGaussian(sigma):
-                    shift = weight * math.sqrt(moved * bound) / sigma
-                    assert accounting.gaussian_delta(rest, shift) <= delta
+                    assert accounting.gaussian_delta(rest, weight * math.sqrt(moved * keys) / sigma) <= delta
                 case DiscreteLaplace(own, sensitivity):
                     assert own * moved * bound * weight / sensitivity <= rest
     for form in ("weighted", "rounds"):
-        finding = spec.mechanism(epsilon=epsilon, delta=delta, form=form).finding
-        assert isinstance(finding, WeightedRounds)
+        law: Any = spec.law(epsilon=epsilon, delta=delta, form=form, others=True)
+        drawn_with = law.slots()
         for bound in BOUNDS:
-            law = widened(finding.counts_law, bound)
-            assert isinstance(law, RoundedGaussian)
-            found = rounds_delta(
-                finding.laws, finding.cutoffs, epsilon=rest, cap=finding.cap, replace=relation == "replace",
-                counts_law=law, counts_keys=bound, counts_weight=weight,
-            )  # fmt: skip
-            assert found <= delta
+            for keys, noise in ((bound, drawn_with["counts"][bound]), (bound**2, drawn_with["others"][bound])):
+                found = rounds_delta(
+                    law.noises, law.cutoffs, epsilon=rest, cap=law.cap, replace=relation == "replace",
+                    counts=keys * (weight / noise.sigma) ** 2,
+                )  # fmt: skip
+                assert found <= delta
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
@@ -147,10 +144,10 @@ def test_counts_carry_the_noise_of_the_bound_that_was_chosen(relation: Any, delt
     records = [(key, f"u{user}") for user in range(8000) for key in range(12)]
     listed = list(range(12)) + list(range(100, 100 + absent))
     release = histogram(relation, records).release(epsilon=epsilon, delta=delta, keys=listed)
-    bound, noise = release.mechanism.counted, release.values[12:]
+    bound, noise = release.bound, release.values[12:]
     assert bound > 1
     moved = 2 if relation == "replace" else 1
-    if isinstance(release.mechanism.noise, RoundedGaussian):
+    if isinstance(release.noise, RoundedGaussian):
         sigma = math.sqrt(float(np.mean(noise**2)))
         cost, room = math.sqrt(moved * bound) / sigma, 6 / math.sqrt(2 * absent)
         assert accounting.gaussian_mu(0.95 * epsilon, delta) * (1 - room) < cost * (1 + room)
@@ -166,8 +163,8 @@ def test_no_user_counts_on_more_keys_than_were_chosen() -> None:
     filled = histogram("add_remove", [(key, f"u{user}") for user in range(people) for key in range(keys)])
     for _ in range(5):
         release = filled.release(epsilon=1.0, delta=0.0, keys=list(range(keys)))
-        bound = min(release.mechanism.counted, keys)
-        room = 6.5 * release.mechanism.count_error * math.sqrt(keys)
+        bound = min(release.bound, keys)
+        room = 6.5 * math.sqrt(release.noise.variance) * math.sqrt(keys)
         assert abs(int(release.values.sum()) - people * bound) < room < people * (keys - bound)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,12 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.account import Account
+from dpsketch.core.permit import Permit
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.privacy import Unit
-from dpsketch.sketches.bounds import EDGES, Choice, choice_parts, tables
+from dpsketch.sketches.bounds import BOUNDS, EDGES, Choice, choice_laws, tables
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.histogram.choice import AutoBound
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.permit import obtain
 from ledgers import begun
 
 AUTO = dps.per_user("auto")
@@ -37,9 +37,9 @@ def filled(held: Any, keys: int = 500, seed: int = 1) -> tuple[dps.Histogram, np
 def choice_of(held: np.ndarray, epsilon: float, picked: np.ndarray | None = None) -> Choice:
     picked = np.zeros(len(held), np.int64) if picked is None else picked
     exact = tables(held, picked, int(picked.max()) + 1)
-    laws = [part.law for part in choice_parts(epsilon, replace=False)]
-    noisy = [table + law.sample(table.size) for table, law in zip(exact, laws, strict=True)]
-    return Choice.of(epsilon, False, *noisy)
+    laws = choice_laws(epsilon, "add_remove")
+    noisy = {law.name: table + law.noise.sample(table.size) for table, law in zip(exact, laws, strict=True)}
+    return Choice.of(laws, noisy)
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -47,11 +47,11 @@ def test_a_release_chooses_near_the_best_bound(listed: bool) -> None:
     """All users have 12 keys: fewer than 11 cuts much, more than 16 (the next range's end) gains nothing."""
     histogram, counts = filled([12] * 4000, keys=40)
     release = histogram.release(**BUDGET, keys=list(range(40)) if listed else None)
-    assert 11 <= release.mechanism.counted <= 16
-    assert f"at most {release.mechanism.counted} published keys counted each" in release.counts
+    assert 11 <= release.bound <= 16
+    assert f"at most {release.bound} published keys counted each" in release.counts
     assert release.keys == list(range(40))
-    off = release.values - np.minimum(1, release.mechanism.counted / 12) * counts
-    assert np.sqrt(np.mean(off**2)) < 1.5 * release.mechanism.count_error
+    off = release.values - np.minimum(1, release.bound / 12) * counts
+    assert np.sqrt(np.mean(off**2)) < 1.5 * math.sqrt(release.noise.variance)
 
 
 def test_heavier_users_raise_the_bound_and_few_of_them_do_not() -> None:
@@ -61,7 +61,7 @@ def test_heavier_users_raise_the_bound_and_few_of_them_do_not() -> None:
     few = choice_of(np.where(np.arange(20_000) < 2, 4000, 3), 1.0)
 
     def chosen(choice: Choice) -> int:
-        return choice.bound(1000, lambda bound: 14.0 * bound)
+        return choice.bound(1000, {bound: 14.0 * bound for bound in BOUNDS})
 
     assert 3 <= chosen(some) <= 4
     assert 3 <= chosen(few) <= 4
@@ -84,7 +84,7 @@ def test_the_bound_is_the_least_of_the_stated_error() -> None:
         for bound in {round(2 ** (i / 4)) for i in range(49)}:
             cut = np.maximum(middles - bound, 0).sum()
             errors[bound] = variance * bound + math.sqrt(meeting / 50) * cut**2 / 50
-        found = choice.bound(50, lambda bound, v=variance: v * bound)
+        found = choice.bound(50, {bound: variance * bound for bound in BOUNDS})
         # Cells hold several keys, so that their squares tell how often keys meet up to a third or so.
         assert errors[found] <= 1.1 * min(errors.values())
 
@@ -135,11 +135,11 @@ def test_what_is_told_goes_with_every_answer(tmp_path: Path) -> None:
     release = histogram.release(**BUDGET, keys=list(range(60)), others=True)
     release.save(tmp_path / "auto.dps")
     again: Any = dps.load(tmp_path / "auto.dps")
-    assert again.mechanism == release.mechanism
+    assert (again.law, again.bound) == (release.law, release.bound)
     assert again.estimate([1]).counts == release.estimate([1]).counts == release.counts
     assert "of what users hold was cut" in release.counts
     facts = again.facts()
-    assert facts["max_keys"] == release.mechanism.counted
+    assert facts["max_keys"] == release.bound
     assert facts["cut"]["low"] <= facts["cut"]["value"] <= facts["cut"]["high"]
     assert again.to_document().header == release.to_document().header
     assert again.other_keys() is not None
@@ -148,40 +148,51 @@ def test_what_is_told_goes_with_every_answer(tmp_path: Path) -> None:
     assert "cut" not in fixed.release(epsilon=1.0, delta=0, keys=["a"]).facts()
 
 
+def _halved(noise: dict[str, Any]) -> dict[str, Any]:
+    return {**noise, **{name: noise[name] / 2 for name in ("sigma",) if name in noise}}
+
+
 @pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize(
     "forge",
     [
-        lambda mechanism: mechanism["noise"].update({k: v / 2 for k, v in mechanism["noise"].items() if k == "sigma"}),
-        lambda mechanism: mechanism.update(counted=mechanism["counted"] + 1),
-        lambda mechanism: mechanism.update(counted=5000),
-        lambda mechanism: mechanism["bound"]["choice"].update(epsilon=0.2),
-        lambda mechanism: mechanism["bound"]["choice"].update(users=[1, 2]),
-        lambda mechanism: mechanism["bound"]["laws"][0].update(sigma=0.5),
-        lambda mechanism: mechanism["bound"].update(rest=0.0),
-        lambda mechanism: mechanism.pop("bound"),
+        lambda law: law["counts"].update(noises=[_halved(noise) for noise in law["counts"]["noises"]]),
+        lambda law: law["counts"].update(noises=[*law["counts"]["noises"], _halved(law["counts"]["noises"][0])]),
+        lambda law: law["counts"].update(keys=2),
+        lambda law: law["choice"][0]["noise"].update(epsilon=0.2),
+        lambda law: law["choice"][1]["table"]["move"].update(l1=2),
+        lambda law: law["choice"][0].update(noise={"type": "RoundedGaussian", "sigma": 1e6}),
+        lambda law: law["choice"].pop(),
+        lambda law: law.update(choice=[]),
+        lambda law: law.update(epsilon=0.0),
+        lambda law: law.update(epsilon=1.0),
     ],
 )
 def test_a_file_that_claims_what_was_not_paid_is_refused(forge: Any, names: bool) -> None:
     histogram, _ = filled([12] * 3000, keys=40)
     document = histogram.release(**BUDGET, keys=None if names else list(range(40))).to_document()
-    assert document.header["mechanism"]["noise"]["sigma"] > 0
-    forge(document.header["mechanism"])
+    (law,) = document.header["receipts"][0]["laws"]
+    assert law["counts"]["noises"][0]["sigma"] > 0
+    forge(law)
     with pytest.raises(FileRefused):
         dps.load(files.encode(document))
 
 
-def test_of_two_laws_in_a_file_both_are_paid_for() -> None:
-    """Counts carry the narrower, whatever stands beside it."""
+@pytest.mark.parametrize("names", [False, True])
+def test_a_file_with_another_bound_than_its_tables_come_to_is_refused(names: bool) -> None:
     histogram, _ = filled([12] * 3000, keys=40)
-    document = histogram.release(**BUDGET, keys=list(range(40))).to_document()
-    mechanism = document.header["mechanism"]
-    wide = mechanism["bound"]["laws"][0]
-    narrow = wide | {"sigma": wide["sigma"] / 100}
-    mechanism["bound"]["laws"] = [narrow, wide]
-    mechanism["noise"] = AutoBound.from_json(mechanism["bound"], replace=False).law(mechanism["counted"]).to_json()
+    release = histogram.release(**BUDGET, keys=None if names else list(range(40)))
+    document = release.to_document()
+    others = [bound for bound in (1, release.bound + 1, 4096, 5000) if bound != release.bound]
+    tables_of = {"entries__users": np.zeros(24, np.int64), "entries__spread": np.zeros(127, np.int64)}
+    changes: list[dict[str, Any]] = [{"entries__bound": np.array([bound])} for bound in others]
+    changes += [{name: table} for name, table in tables_of.items()] + [{"entries__bound": np.array([1, 2])}]
+    for change in changes:
+        with pytest.raises(FileRefused):
+            dps.load(files.encode(replace(document, arrays={**document.arrays, **change})))
+    without = {name: array for name, array in document.arrays.items() if name != "entries__bound"}
     with pytest.raises(FileRefused):
-        dps.load(files.encode(document))
+        dps.load(files.encode(replace(document, arrays=without)))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +228,6 @@ STARTS = {
     "continual": lambda: dps.ContinualCountSketch(unit=AUTO, days=4, rows=3, width=8, epsilon=1, delta=0),
     "pan-private": lambda: dps.PanPrivateCountSketch(unit=AUTO, rows=3, width=8, epsilon=1, delta=0),
     "spec": lambda: dps.CountSketch.from_spec(CountSketchSpec(3, 8, AUTO)),
-    "local": lambda: dps.LocalCountSketch(rows=3, width=8, max_keys="auto", key_type="int", epsilon=1.0, delta=0),
     "class sums": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO).fit(POINTS, [0, 1], [5, 6]),
     "class densities": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO, bounds=(-1, 1), rows=3).fit(
         POINTS, [0, 1], [5, 6]
@@ -235,14 +245,16 @@ def test_other_kinds_say_that_they_need_a_stated_bound(kind: str) -> None:
 
 def test_nothing_is_drawn_for_a_chosen_bound_by_what_chooses_none(tmp_path: Path) -> None:
     """Whatever a kind lets pass, the door to noise does not: its guarantee would speak of a choice nobody made."""
-    spec, ledger = CountSketchSpec(3, 8, AUTO), begun(f"sqlite:///{tmp_path}/ledger.db")
-    calibrated = spec.calibrate(dps.Budget(1.0, 1e-6))
-    with pytest.raises(ReleaseRefused, match="chosen"):
-        obtain(calibrated, AUTO, Account(ledger, "web"), note="")
+    ledger = begun(f"sqlite:///{tmp_path}/ledger.db")
+    asked, account = dps.Budget(1.0, 1e-6), Account(ledger, "web")
+    for spec, laws in (
+        (CountSketchSpec(3, 8, AUTO), CountSketchSpec(3, 8, AUTO).laws(asked)),
+        (HistogramSpec(AUTO), (HistogramSpec(dps.per_user(4096)).law(**BUDGET, keys=["a"]),)),
+        (HistogramSpec(dps.per_user(4096)), (HistogramSpec(AUTO).law(**BUDGET, keys=["a"]),)),
+    ):
+        with pytest.raises(ReleaseRefused, match="chosen"):
+            Permit.pay(spec, laws, asked, account, note="")
     assert ledger.datasets() == []
-    chosen = HistogramSpec(AUTO).mechanism(**BUDGET, keys=["a"]).calibration
-    with pytest.raises(ReleaseRefused, match="chosen"):
-        obtain(chosen, dps.per_user(4096), Account(ledger, "web"), note="")
 
 
 def test_a_file_that_speaks_of_a_choice_it_does_not_show_is_refused() -> None:
@@ -251,7 +263,7 @@ def test_a_file_that_speaks_of_a_choice_it_does_not_show_is_refused() -> None:
     document = sketch.release(**BUDGET).to_document()
     for stated in (document.header["spec"], document.header["guarantee"]):
         stated["unit"]["chosen"] = True
-    with pytest.raises(FileRefused, match="chosen"):
+    with pytest.raises(FileRefused):
         dps.load(files.encode(document))
 
 
@@ -293,7 +305,7 @@ def test_few_users_get_the_least_noise_and_are_told_that_nothing_is_known() -> N
     for _ in range(50):
         choice = choice_of(held, 0.05)
         if choice.cut(1).up_to == 0:
-            assert choice.bound(100, lambda bound: 14.0 * bound) == 1
+            assert choice.bound(100, {bound: 14.0 * bound for bound in BOUNDS}) == 1
             assert "does not stand out" in choice.cut(1).words
     assert sum(choice_of(held, 0.05).cut(1).up_to > 0 for _ in range(50)) <= 10
 

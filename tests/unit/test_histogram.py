@@ -284,19 +284,33 @@ def test_partials_that_were_started_apart_pay_for_their_hashes() -> None:
     assert whole.release(epsilon=1.0, delta=0, keys=[1]).guarantee.delta == 0
 
 
+def forged(document: Any, **changes: Any) -> bytes:
+    """A file whose law has other fields."""
+    (receipt,) = document.header["receipts"]
+    (law,) = receipt["laws"]
+    receipts = [{**receipt, "laws": [{**law, **changes}]}]
+    return files.encode(replace(document, header={**document.header, "receipts": receipts}))
+
+
+def law_of(document: Any) -> dict[str, Any]:
+    (receipt,) = document.header["receipts"]
+    (law,) = receipt["laws"]
+    return dict(law)
+
+
 def test_a_file_that_promises_more_than_its_threshold_is_refused() -> None:
     histogram = dps.Histogram(unit=RECORD)
     histogram.update(["a"] * 100)
     document = histogram.release(epsilon=1.0, delta=1e-6).to_document()
-    mechanism = document.header["mechanism"]
-    lower = {**mechanism, "finding": {**mechanism["finding"], "cutoff": mechanism["finding"]["cutoff"] - 1}}
-    for header in (
-        {**document.header, "mechanism": lower},
-        {**document.header, "guarantee": {**document.header["guarantee"], "epsilon": 0.5}},
-        {**document.header, "mechanism": {**mechanism, "noise": {"kind": "rounded_gaussian", "sigma": 0.1}}},
-    ):
+    law = law_of(document)
+    quiet = {"type": "RoundedGaussian", "sigma": 0.1}
+    assert dps.load(forged(document)).keys == ["a"]
+    for change in ({"cutoff": law["cutoff"] - 1}, {"epsilon": 0.5}, {"noise": quiet}):
         with pytest.raises(FileRefused):
-            dps.load(files.encode(replace(document, header=header)))
+            dps.load(forged(document, **change))
+    counts = replace(document, arrays={**document.arrays, "entries__table": np.array([law["cutoff"] - 1])})
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(counts))
 
 
 def test_the_same_forms_by_name() -> None:
@@ -304,9 +318,9 @@ def test_the_same_forms_by_name() -> None:
     histogram.update(["a"], users=["x"])
     for form in ("truncated", "laplace", "gaussian", "weighted", "rounds"):
         private = histogram.release(epsilon=np.float64(1.0), delta=np.float64(1e-6), form=form)
-        assert private.mechanism.form == form
+        assert private.law.form == form
         again = dps.load(files.encode(private.to_document()))
-        assert files.encode(again.to_document()) == files.encode(private.to_document())
+        assert again.to_document().header == private.to_document().header
         assert str(private.guarantee) == str(again.guarantee)
 
 
@@ -385,20 +399,27 @@ def test_a_release_is_held_to_its_unit_when_it_is_read(case: str) -> None:
         "others": {"delta": 1e-6, "form": "laplace", "others": True},
     }[case]
     document = users.release(epsilon=1.0, **given_).to_document()
-    mechanism, spec = document.header["mechanism"], document.header["spec"]
-    small = {"kind": "rounded_gaussian", "sigma": 0.001}
-    sharp = {"kind": "discrete_laplace", "epsilon": 1000.0, "sensitivity": 1}
-    forged = [{"counted": 1000}, {"noise": small}, {"others": small}, {"total": sharp}, {"noise": sharp}]
-    if mechanism["finding"] is not None:
-        inner = ["replace"] + (["keys", "weight"] if "keys" in mechanism["finding"] else ["cap", "counts_weight"])
-        changed = {"replace": False, "keys": 1, "weight": 7, "cap": 40_000, "counts_weight": 9}
-        forged += [{"finding": {**mechanism["finding"], name: changed[name]}} for name in inner]
-    for wrong in forged:
-        header = {**document.header, "mechanism": {**mechanism, **wrong}}
+    law, spec = law_of(document), document.header["spec"]
+    small = {"type": "RoundedGaussian", "sigma": 0.001}
+    sharp = {"type": "DiscreteLaplace", "epsilon": 1000.0, "sensitivity": 1}
+    changes = [{"noise": small}, {"noise": sharp}, {"noises": [small]}, {"total": sharp}, {"neighbours": "add_remove"}]
+    changes += [{"epsilon": 0.1}, {"cutoff": 5}, {"cutoffs": [1, 1]}]
+    if "counts" in law:
+        counts = law["counts"]
+        changes += [{"counts": {**counts, "noises": [each]}} for each in (small, sharp)]
+        changes += [{"counts": {**counts, "keys": 1}}, {"counts": {**counts, "others": not counts["others"]}}]
+    for table in ("table", "weights"):
+        if table in law:
+            move = law[table]["move"]
+            changes += [
+                {table: {**law[table], "move": {**move, name: move[name] + 1}}}
+                for name in ("l1", "squared", "cells", "most")
+            ]
+    for wrong in (change for change in changes if change.keys() <= law.keys()):
         with pytest.raises(FileRefused):
-            dps.load(files.encode(replace(document, header=header)))
+            dps.load(forged(document, **wrong))
     text = {**document.header, "spec": {**spec, "key_type": "text"}}
-    if document.arrays["listed"]:
+    if len(document.arrays["entries__listed"]):
         with pytest.raises(FileRefused):
             dps.load(files.encode(replace(document, header=text)))
 
@@ -448,9 +469,8 @@ def test_the_ceiling_of_what_was_not_found_is_hardly_above_the_exact_one(keys: i
     histogram = dps.Histogram(unit=dps.per_user(keys), key_type="int")
     histogram.update([1], users=["a"])
     private = histogram.release(epsilon=0.5, delta=1e-6, form="weighted")
-    finding = private.mechanism.finding
-    assert finding is not None
-    reach = finding.laws[-1].sigma * norm.isf(0.025 / 2)
+    finding: Any = private.law
+    reach = finding.noises[-1].sigma * norm.isf(0.025 / 2)
     hidden = (finding.cutoffs[-1] + reach) / (2**20 / 10)
     holders = np.arange(1, 20_000)
     least = holders[bdtr(np.floor(hidden), holders, 100 / keys) <= 0.025 / 2][0]
@@ -538,3 +558,46 @@ def test_what_bounds_cut_of_users_is_told_with_weights() -> None:
     other.update(["b"], users=["eve"])
     again.merge(other)
     assert again.cut == replace(expected, records=5, offered=19, counted=expected.counted + 1)
+
+
+@pytest.mark.parametrize("keys", [[1, 2, 3], None])
+@pytest.mark.parametrize("unit", [dps.per_record(), dps.per_user(5), dps.per_user(2, neighbours="replace")])
+def test_a_window_of_days_is_read_back(keys: Any, unit: Any) -> None:
+    """With its answers and its guarantee, for the unit that it states; no other noise or threshold is taken."""
+    days = {} if unit.level == "record" else {"user_days": 2}
+    sketch = dps.Histogram(unit=unit, key_type="int")
+    stream = dps.ContinualSketch(sketch, days=4, epsilon=8.0, delta=1e-6, keys=keys, **days)
+    for _ in range(2):
+        users = {} if unit.level == "record" else {"users": np.arange(3000)}
+        stream.update(np.arange(3000) % 3 + 1, **users)
+        stream.publish_day()
+    window = stream.total()
+    document = window.to_document()
+    again: Any = dps.load(files.encode(document))
+    assert again.keys == window.keys == [1, 2, 3]
+    assert str(again.guarantee) == str(window.guarantee)
+    one, two = (each.estimate([1, 2, 3]) for each in (again, window))
+    assert (one.value.tolist(), one.high.tolist()) == (two.value.tolist(), two.high.tolist())
+    assert again.facts() == window.facts()
+    if keys is None:
+        assert again.estimate([9]).high == window.estimate([9]).high
+    (receipt,) = document.header["receipts"]
+    (law,) = receipt["laws"]
+    derived = document.header["derived"]["counts"]
+
+    def stated(law: Any, **changes: Any) -> bytes:
+        receipts = [{**receipt, "laws": [law]}]
+        counts = {**derived, "publications": law, **changes}
+        header = {**document.header, "receipts": receipts, "derived": {"counts": counts}}
+        return files.encode(replace(document, header=header))
+
+    assert dps.load(stated(law)).keys == [1, 2, 3]
+    for change in ({"noise": {**law["noise"], "sigma": law["noise"]["sigma"] / 2}}, {"days": 3}):
+        with pytest.raises(FileRefused):
+            dps.load(stated({**law, **change}))
+    for day in (0, 5):
+        with pytest.raises(FileRefused):
+            dps.load(stated(law, day=day))
+    nameless = {**document.arrays, "counts__names": np.array([1, 1, 2])}
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(replace(document, arrays=nameless)))

@@ -11,7 +11,7 @@ import pytest
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.histogram.intervals import log_reaching, ordinary, posterior_means, prior_exponent, selective
-from dpsketch.sketches.histogram.thresholds import Threshold, gaussian, plain_laplace, truncated_laplace
+from dpsketch.sketches.histogram.thresholds import CountThreshold, gaussian, plain_laplace, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
 
 LISTINGS = [
@@ -44,9 +44,9 @@ def reach_of(law: Law) -> int:
     return law.bound if isinstance(law, TruncatedLaplace) else math.ceil(28 * math.sqrt(law.variance)) + 2
 
 
-def coverage(listing: Threshold, true: int, tail: float, *, conditional: bool = True) -> float:
+def coverage(listing: CountThreshold, true: int, tail: float, *, conditional: bool = True) -> float:
     """How often a true count lies in its interval, given that it is listed: summed, not sampled."""
-    law, reach = listing.law, reach_of(listing.law)
+    law, reach = listing.noise, reach_of(listing.noise)
     y = true + np.arange(-reach, reach + 1)
     listed = y >= listing.cutoff
     chance, y = masses(law, reach)[listed], y[listed]
@@ -66,8 +66,8 @@ def test_tails_are_sums_of_the_law(law: Law) -> None:
 
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda each: each.words)
 @pytest.mark.parametrize("tail", [0.025, 0.0005])
-def test_every_true_count_is_covered_given_that_it_is_listed(listing: Threshold, tail: float) -> None:
-    far = listing.cutoff + math.ceil(8 * math.sqrt(listing.law.variance))
+def test_every_true_count_is_covered_given_that_it_is_listed(listing: CountThreshold, tail: float) -> None:
+    far = listing.cutoff + math.ceil(8 * math.sqrt(listing.noise.variance))
     near = range(max(1, listing.cutoff - 12), listing.cutoff + 13)
     for true in sorted({*near, *np.linspace(1, far, 25).astype(int).tolist()}):
         assert coverage(listing, true, tail) >= 1 - 2 * tail - 1e-9
@@ -80,9 +80,9 @@ def test_ordinary_intervals_never_cover_counts_far_below_the_cutoff() -> None:
 
 
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda each: each.words)
-def test_intervals_are_no_wider_than_needed(listing: Threshold) -> None:
+def test_intervals_are_no_wider_than_needed(listing: CountThreshold) -> None:
     """Each limit, moved inwards, would be one that the data speak for; far above the cutoff they are ordinary ones."""
-    law, cutoff, reach = listing.law, listing.cutoff, reach_of(listing.law)
+    law, cutoff, reach = listing.noise, listing.cutoff, reach_of(listing.noise)
     mass = masses(law, reach)
     y = np.arange(cutoff, cutoff + 40)
     low, high = selective(y, law, cutoff, 0.025)
@@ -105,7 +105,7 @@ def test_intervals_are_no_wider_than_needed(listing: Threshold) -> None:
 def test_intervals_of_many_counts_follow_their_order() -> None:
     listing = LISTINGS[0]
     y = np.array([25, 15, 20, 17, 15, 2**60])
-    low, high = selective(y, listing.law, listing.cutoff, 0.025)
+    low, high = selective(y, listing.noise, listing.cutoff, 0.025)
     assert low.tolist() == [22, 1, 17, 3, 1, 2**60 - 3]
     assert high.tolist() == [28, 17, 23, 20, 17, 2**60 + 3]
 
@@ -114,7 +114,7 @@ def test_a_listed_count_lies_in_its_interval_also_where_the_noise_is_wide() -> N
     """Noise of scale 100: at the cutoff every true count would make so low a value surprising."""
     listing = plain_laplace(0.01, 1e-6, 1, 1, False)
     y = np.arange(listing.cutoff, listing.cutoff + 300)
-    low, high = selective(y, listing.law, listing.cutoff, 0.025)
+    low, high = selective(y, listing.noise, listing.cutoff, 0.025)
     assert (low == 1)[:100].all()
     assert (high >= y).all()
 
@@ -146,7 +146,7 @@ def zipf() -> npt.NDArray[np.int64]:
 
 
 @pytest.mark.parametrize("listing", [LISTINGS[0], LISTINGS[5]], ids=lambda each: each.name)
-def test_posterior_means_take_back_what_selection_added(listing: Threshold, zipf: npt.NDArray[np.int64]) -> None:
+def test_posterior_means_take_back_what_selection_added(listing: CountThreshold, zipf: npt.NDArray[np.int64]) -> None:
     """The listed counts' sum over eight seeded draws: means are off by less than 60 % of what noisy counts are off by.
 
     Noisy counts are off by some 2,400 ± 190 (truncated) and 12,000 ± 500 (Gaussian), means by 0 ± the same deviation.
@@ -155,10 +155,10 @@ def test_posterior_means_take_back_what_selection_added(listing: Threshold, zipf
     raw = shrunk = 0.0
     for seed in range(8):
         with seeded_noise_for_tests_only(seed):
-            y = zipf + listing.law.sample(len(zipf))
+            y = zipf + listing.noise.sample(len(zipf))
         listed = y >= listing.cutoff
-        means = posterior_means(y[listed], listing.law, listing.cutoff)
-        assert prior_exponent(y[listed], listing.law, listing.cutoff) == pytest.approx(1.91, abs=0.1)
+        means = posterior_means(y[listed], listing.noise, listing.cutoff)
+        assert prior_exponent(y[listed], listing.noise, listing.cutoff) == pytest.approx(1.91, abs=0.1)
         assert ((means - zipf[listed]) ** 2).mean() <= 1.01 * ((y - zipf)[listed] ** 2).mean()
         raw += (y - zipf)[listed].sum()
         shrunk += (means - zipf[listed]).sum()
@@ -168,9 +168,9 @@ def test_posterior_means_take_back_what_selection_added(listing: Threshold, zipf
 @pytest.mark.parametrize(
     "listing", [LISTINGS[0], LISTINGS[5], plain_laplace(0.002, 1e-6, 1, 1, False)], ids=lambda x: x.words
 )
-def test_posterior_means_are_bayes(listing: Threshold) -> None:
+def test_posterior_means_are_bayes(listing: CountThreshold) -> None:
     """Against a plain sum over all true counts."""
-    law, cutoff = listing.law, listing.cutoff
+    law, cutoff = listing.noise, listing.cutoff
     deviation = math.sqrt(law.variance)
     y = cutoff + np.array([0, 1, 3, deviation, 7 * deviation, 30 * deviation, 100 * deviation]).astype(np.int64)
     s = prior_exponent(y, law, cutoff)
@@ -182,7 +182,7 @@ def test_posterior_means_are_bayes(listing: Threshold) -> None:
 
 
 def test_no_counts_have_no_means() -> None:
-    law, cutoff = LISTINGS[0].law, LISTINGS[0].cutoff
+    law, cutoff = LISTINGS[0].noise, LISTINGS[0].cutoff
     assert posterior_means(np.zeros(0, np.int64), law, cutoff).tolist() == []
     low, high = selective(np.zeros(0, np.int64), law, cutoff, 0.025)
     assert len(low) == len(high) == 0
@@ -191,7 +191,7 @@ def test_no_counts_have_no_means() -> None:
 
 
 def test_counts_that_were_not_listed_are_refused() -> None:
-    law, cutoff = LISTINGS[0].law, LISTINGS[0].cutoff
+    law, cutoff = LISTINGS[0].noise, LISTINGS[0].cutoff
     with pytest.raises(InvalidInput, match="below the cutoff"):
         selective(np.array([cutoff - 1]), law, cutoff, 0.025)
     with pytest.raises(InvalidInput, match="below the cutoff"):

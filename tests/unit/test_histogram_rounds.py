@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy.special import log_ndtr, ndtr
 
+from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import RoundedGaussian
 from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds, rounds_delta, unit_weights, weighted
@@ -24,12 +25,10 @@ def recomputed(found: WeightedRounds, **facts: Any) -> float:
     given = {
         "epsilon": found.epsilon,
         "cap": found.cap,
-        "replace": found.replace,
-        "counts_law": found.counts_law,
-        "counts_keys": found.counts_keys,
-        "counts_weight": found.counts_weight,
+        "replace": found.neighbours == "replace",
+        "counts": found.counts_shift,
     }
-    return rounds_delta(found.laws, found.cutoffs, **{**given, **facts})
+    return rounds_delta(found.noises, found.cutoffs, **{**given, **facts})
 
 
 def sum_outputs(sigma: float, cutoff: float, mean: float, shift: float) -> tuple[Floats, Floats]:
@@ -80,16 +79,16 @@ def holdings(cap: int) -> list[list[tuple[int, float | None]]]:
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (1.0, 1e-5), (3.0, 1e-6)])
 def test_one_round_hides_a_user_with_two_keys(epsilon: float, delta: float) -> None:
     found = weighted(epsilon, delta, 2, False)
-    worst = max(enumerated(found.laws, found.cutoffs, epsilon, [held]) for held in holdings(2))
+    worst = max(enumerated(found.noises, found.cutoffs, epsilon, [held]) for held in holdings(2))
     assert 0.99 * delta < worst <= found.delta <= delta
     lower = tuple(int(0.99 * cutoff) for cutoff in found.cutoffs)
-    assert max(enumerated(found.laws, lower, epsilon, [held]) for held in holdings(2)) > delta
+    assert max(enumerated(found.noises, lower, epsilon, [held]) for held in holdings(2)) > delta
 
 
 def test_two_rounds_hide_a_user_whatever_it_holds_in_each() -> None:
     found = rounds(2.0, 1e-3, 2, False)
     single = [held for held in holdings(2) if sum(above is not None for _, above in held) <= 1]
-    worst = max(enumerated(found.laws, found.cutoffs, 2.0, [a, b]) for a, b in product(single, single))
+    worst = max(enumerated(found.noises, found.cutoffs, 2.0, [a, b]) for a, b in product(single, single))
     assert worst <= found.delta <= 1e-3
 
 
@@ -101,7 +100,7 @@ def test_names_of_all_rounds_together_show_no_more_often_than_delta(cap: int, ep
         weights = unit_weights(cap)[1:]
         hidden = sum(
             (np.arange(1, cap + 1) * log_ndtr((cutoff - weights - 0.5) / law.sigma)).min()
-            for law, cutoff in zip(found.laws, found.cutoffs, strict=True)
+            for law, cutoff in zip(found.noises, found.cutoffs, strict=True)
         )
         assert 0.1 * delta < -math.expm1(hidden) <= found.delta <= delta
 
@@ -131,7 +130,7 @@ def test_weights_are_rounded_down_and_move_at_most_one_in_all() -> None:
 def test_cutoffs_of_one_round(epsilon: float, cap: int, cutoff: float, sigma: float) -> None:
     found = weighted(epsilon, 1e-5, cap, False)
     assert found.cutoffs[0] / WEIGHT_ONE == pytest.approx(cutoff, abs=0.011)
-    assert found.laws[0].sigma / WEIGHT_ONE == pytest.approx(sigma, abs=6e-4)
+    assert found.noises[0].sigma / WEIGHT_ONE == pytest.approx(sigma, abs=6e-4)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_cutoffs_of_one_round(epsilon: float, cap: int, cutoff: float, sigma: fl
 )
 def test_cutoffs_of_two_rounds(epsilon: float, first: tuple[float, float], second: tuple[float, float]) -> None:
     found = rounds(epsilon, 1e-5, 100, False)
-    for law, cutoff, (sigma, wanted) in zip(found.laws, found.cutoffs, (first, second), strict=True):
+    for law, cutoff, (sigma, wanted) in zip(found.noises, found.cutoffs, (first, second), strict=True):
         assert law.sigma / WEIGHT_ONE == pytest.approx(sigma, rel=0.003)
         assert cutoff / WEIGHT_ONE == pytest.approx(wanted, rel=1e-3)
 
@@ -165,12 +164,16 @@ def test_a_claim_is_checked_from_what_a_file_says(found: WeightedRounds) -> None
     assert recomputed(found, cap=found.cap + 1) > delta
     louder = changed(found, cutoffs=tuple(int(0.99 * cutoff) for cutoff in found.cutoffs))
     assert recomputed(louder) > delta
-    assert recomputed(changed(louder, laws=tuple(RoundedGaussian(0.99 * law.sigma) for law in found.laws))) > delta
-    if not found.replace:
+    assert recomputed(changed(louder, noises=tuple(RoundedGaussian(0.99 * law.sigma) for law in found.noises))) > delta
+    if found.neighbours == "add_remove":
         assert recomputed(found, replace=True) > 3 * delta
-    if found.counts_law:
-        assert recomputed(found, counts_law=RoundedGaussian(0.98 * found.counts_law.sigma)) > delta
-        assert recomputed(found, counts_weight=found.counts_weight + 1) > delta
+    if found.counts:
+        (noise,) = found.counts.noises
+        assert isinstance(noise, RoundedGaussian)
+        quieter = changed(found.counts, noises=(RoundedGaussian(0.98 * noise.sigma),))
+        assert changed(found, counts=quieter).delta > delta
+        heavier = changed(found.table, move=Move.each(found.keys, found.weight + 1))
+        assert changed(found, table=heavier).delta > delta
 
 
 @pytest.mark.parametrize("found", CASES, ids=lambda found: found.words)
@@ -184,8 +187,10 @@ def test_counts_share_one_gaussian_with_the_names() -> None:
     from dpsketch.accounting import gaussian_delta
 
     found = weighted(1.0, 1e-5, 5, False, counts_weight=2, **COUNTS)
-    assert found.counts_law is not None
-    shift = math.hypot(WEIGHT_ONE / found.laws[0].sigma, 2 * math.sqrt(30) / found.counts_law.sigma)
+    assert found.counts is not None
+    (noise,) = found.counts.noises
+    assert isinstance(noise, RoundedGaussian)
+    shift = math.hypot(WEIGHT_ONE / found.noises[0].sigma, 2 * math.sqrt(30) / noise.sigma)
     assert 0.99e-5 < gaussian_delta(1.0, shift) < found.delta
 
 
@@ -193,7 +198,7 @@ def test_one_unit_in_place_of_another_is_looked_at_jointly() -> None:
     """One round's exact cutoff is below what two units at their worst would need, and all pairs of units keep δ."""
     epsilon, delta, cap = 1.0, 1e-4, 3
     found = weighted(epsilon, delta, cap, True)
-    (law,), (cutoff,) = found.laws, found.cutoffs
+    (law,), (cutoff,) = found.noises, found.cutoffs
     worst = 0.0
     units = [(d, novel) for d in range(1, cap + 1) for novel in range(d + 1)]
     for (d, j), (other, k) in product(units, units):

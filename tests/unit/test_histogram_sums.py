@@ -11,6 +11,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.core.drawn import Drawn, Part
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.histogram.intervals import log_reaching, misfit, posterior_is_cheap, prior_exponent, sum_width
@@ -93,10 +94,12 @@ def test_posterior_sums_enter_the_count_of_all_others() -> None:
 @pytest.mark.parametrize("cutoff", [10**6, 10**15])
 def test_a_cutoff_that_nobody_needs_costs_a_reader_nothing(cutoff: int) -> None:
     """A file with a far higher cutoff keeps its promise; cells for every count below it would fill any memory."""
-    document = histogram(np.full(50, 10**16)).release(epsilon=1.0, delta=1e-6, others=True).to_document()
-    mechanism = document.header["mechanism"]
-    forged = {**mechanism, "finding": {**mechanism["finding"], "cutoff": cutoff}}
-    private = dps.load(files.encode(replace(document, header={**document.header, "mechanism": forged})))
+    drawn = histogram(np.full(50, 10**16)).release(epsilon=1.0, delta=1e-6, others=True)
+    (receipt,) = drawn.drawn.receipts
+    law = replace(drawn.law, cutoff=cutoff)
+    parts = {"entries": Part(law, drawn.drawn.parts["entries"].arrays)}
+    higher = Drawn.of(drawn.spec, [replace(receipt, laws=(law,))], parts)
+    private = dps.load(files.encode(dps.PrivateHistogram(drawn.spec, higher).to_document()))
     assert private.sum().posterior is None
     assert private.facts()["threshold"] == cutoff
 
@@ -104,7 +107,7 @@ def test_a_cutoff_that_nobody_needs_costs_a_reader_nothing(cutoff: int) -> None:
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1, 10.0])
 def test_every_cutoff_that_a_budget_asks_for_has_posterior_means(epsilon: float) -> None:
     for found in (truncated_laplace(epsilon, 1e-15, 1, True), gaussian(epsilon, 1e-15, 10, 7, True)):
-        assert posterior_is_cheap(found.law, found.cutoff)
+        assert posterior_is_cheap(found.noise, found.cutoff)
 
 
 def test_a_list_has_no_threshold_to_take_back() -> None:
@@ -168,8 +171,14 @@ def test_all_other_keys_are_covered_where_a_users_keys_are_chosen_by_weight(form
         return float(np.mean([each is not None and each.low <= ALONE <= each.high for each in others]))
 
     assert covered(made) >= 0.8
-    mixed = [replace(private, rest=other.rest) for private, other in zip(made, [*made[1:], made[0]], strict=True)]
+    mixed = [with_rest_of(private, other) for private, other in zip(made, [*made[1:], made[0]], strict=True)]
     assert covered(mixed) < 0.7
+
+
+def with_rest_of(private: dps.PrivateHistogram, other: dps.PrivateHistogram) -> dps.PrivateHistogram:
+    one, two = (each.drawn.parts["entries"] for each in (private, other))
+    part = one._replace(arrays={**one.arrays, "others": two.arrays["others"]})
+    return dps.PrivateHistogram(private.spec, replace(private.drawn, parts={"entries": part}))
 
 
 def test_what_cannot_be_summed_is_refused() -> None:

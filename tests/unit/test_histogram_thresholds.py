@@ -14,7 +14,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.histogram.rounds import WeightedRounds
 from dpsketch.sketches.histogram.thresholds import (
-    Threshold,
+    CountThreshold,
     choose,
     delta_of,
     gaussian,
@@ -86,13 +86,13 @@ def both_ways(law: Law, cutoff: int, epsilon: float, one: Iterable[int], other: 
 )
 def test_truncated_noise_hides_one_record_more_or_less(epsilon: float, delta: float, bound: int, worst: float) -> None:
     found = truncated_laplace(epsilon, delta, 1, False)
-    assert (found.law, found.cutoff) == (TruncatedLaplace(epsilon, bound), bound + 1)
+    assert (found.noise, found.cutoff) == (TruncatedLaplace(epsilon, bound), bound + 1)
     counts = range(3 * bound + 5)
-    exact = max(both_ways(found.law, found.cutoff, epsilon, [c + 1], [c]) for c in counts)
+    exact = max(both_ways(found.noise, found.cutoff, epsilon, [c + 1], [c]) for c in counts)
     assert exact == pytest.approx(worst, rel=1e-3)
     assert found.delta == pytest.approx(exact, rel=1e-9)
     assert exact <= found.delta <= delta
-    lower = max(both_ways(found.law, found.cutoff - 1, epsilon, [c + 1], [c]) for c in counts)
+    lower = max(both_ways(found.noise, found.cutoff - 1, epsilon, [c + 1], [c]) for c in counts)
     smaller = max(both_ways(TruncatedLaplace(epsilon, bound - 1), bound, epsilon, [c + 1], [c]) for c in counts)
     assert lower > delta
     assert smaller > delta
@@ -104,12 +104,13 @@ def test_truncated_noise_hides_one_record_more_or_less(epsilon: float, delta: fl
 )
 def test_truncated_noise_hides_which_record_it_was(epsilon: float, delta: float, bound: int, worst: float) -> None:
     found = truncated_laplace(epsilon, delta, 1, True)
-    assert (found.law, found.cutoff) == (TruncatedLaplace(epsilon / 2, bound), bound + 1)
+    assert (found.noise, found.cutoff) == (TruncatedLaplace(epsilon / 2, bound), bound + 1)
     counts = [0, 1, bound, 2 * bound, 3 * bound + 2]
 
-    def largest(threshold: Threshold) -> float:
+    def largest(threshold: CountThreshold) -> float:
         return max(
-            excess(threshold.law, threshold.cutoff, epsilon, [a + 1, b], [a, b + 1]) for a, b in product(counts, counts)
+            excess(threshold.noise, threshold.cutoff, epsilon, [a + 1, b], [a, b + 1])
+            for a, b in product(counts, counts)
         )
 
     exact = largest(found)
@@ -129,7 +130,7 @@ def test_a_higher_cutoff_does_not_hide_the_ends_of_truncated_noise() -> None:
 def test_truncated_noise_hides_a_user_with_two_keys() -> None:
     found = truncated_laplace(2.0, 1e-3, 2, False)
     counts = [0, 1, found.cutoff - 1, found.cutoff, 4 * found.cutoff]
-    exact = max(both_ways(found.law, found.cutoff, 2.0, [a + 1, b + 1], [a, b]) for a, b in product(counts, counts))
+    exact = max(both_ways(found.noise, found.cutoff, 2.0, [a + 1, b + 1], [a, b]) for a, b in product(counts, counts))
     assert found.delta == pytest.approx(exact, rel=1e-9)
     assert exact <= found.delta <= 1e-3
 
@@ -146,7 +147,7 @@ def test_laplace_noise_hides_one_unit_more_or_less(epsilon: float, delta: float,
     def largest(cutoff: int) -> float:
         counts = [0, 1, cutoff - weight, cutoff, 3 * cutoff]
         return max(
-            both_ways(found.law, cutoff, epsilon, [c + moved], [c])
+            both_ways(found.noise, cutoff, epsilon, [c + moved], [c])
             for c in counts
             for moved in {1, weight // 2 + 1, weight}
         )
@@ -159,17 +160,17 @@ def test_a_novel_key_counts_with_its_whole_weight() -> None:
     """A cutoff for keys of weight 1 would let a key of weight 10 show thirteen times as often as promised."""
     found = plain_laplace(3.0, 1e-5, 1, 10, False)
     assert found.cutoff == 47
-    assert excess(found.law, 38, 3.0, [10], [0]) == pytest.approx(1.3e-4, rel=0.05)
+    assert excess(found.noise, 38, 3.0, [10], [0]) == pytest.approx(1.3e-4, rel=0.05)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "weight"), [(2.0, 1e-3, 3), (1.0, 1e-3, 1), (0.05, 0.2, 1)])
 def test_laplace_noise_hides_which_unit_it_was(epsilon: float, delta: float, weight: int) -> None:
     found = plain_laplace(epsilon, delta, 1, weight, True)
 
-    def largest(threshold: Threshold) -> float:
+    def largest(threshold: CountThreshold) -> float:
         counts = [0, 1, threshold.cutoff - weight, threshold.cutoff, 2 * threshold.cutoff]
         return max(
-            excess(threshold.law, threshold.cutoff, epsilon, [a + weight, b], [a, b + weight])
+            excess(threshold.noise, threshold.cutoff, epsilon, [a + weight, b], [a, b + weight])
             for a, b in product(counts, counts)
         )
 
@@ -183,7 +184,7 @@ def test_laplace_noise_hides_which_unit_it_was(epsilon: float, delta: float, wei
 def test_laplace_noise_hides_a_user_with_two_keys() -> None:
     found = plain_laplace(2.0, 1e-3, 2, 1, False)
     counts = [0, 1, found.cutoff, 3 * found.cutoff]
-    exact = max(both_ways(found.law, found.cutoff, 2.0, [a + 1, b + 1], [a, b]) for a, b in product(counts, counts))
+    exact = max(both_ways(found.noise, found.cutoff, 2.0, [a + 1, b + 1], [a, b]) for a, b in product(counts, counts))
     assert found.delta == pytest.approx(exact, rel=1e-6)
     assert exact <= found.delta <= 1e-3
 
@@ -196,12 +197,14 @@ def test_laplace_noise_hides_a_user_with_two_keys() -> None:
 )
 def test_gaussian_noise_hides_a_user_with_two_keys(epsilon: float, delta: float, worst: float) -> None:
     found = gaussian(epsilon, delta, 2, 1, False)
-    assert isinstance(found.law, RoundedGaussian)
+    assert isinstance(found.noise, RoundedGaussian)
 
     def largest(cutoff: int) -> float:
-        counts = [0, 1, cutoff - 2, cutoff, cutoff + 5, cutoff + math.ceil(15 * found.law.variance**0.5)]
+        counts = [0, 1, cutoff - 2, cutoff, cutoff + 5, cutoff + math.ceil(15 * found.noise.variance**0.5)]
         return max(
-            both_ways(found.law, cutoff, epsilon, [a + 1, b + 1], [a, b]) for a, b in product(counts, counts) if a <= b
+            both_ways(found.noise, cutoff, epsilon, [a + 1, b + 1], [a, b])
+            for a, b in product(counts, counts)
+            if a <= b
         )
 
     exact = largest(found.cutoff)
@@ -224,10 +227,11 @@ def test_the_gaussian_formula_is_exact_where_names_leak(novel: int) -> None:
 def test_gaussian_noise_hides_which_unit_it_was(epsilon: float, delta: float, weight: int) -> None:
     found = gaussian(epsilon, delta, 1, weight, True)
 
-    def largest(threshold: Threshold, cutoff: int) -> float:
-        counts = [0, 1, cutoff - 2, cutoff, cutoff + math.ceil(15 * threshold.law.variance**0.5)]
+    def largest(threshold: CountThreshold, cutoff: int) -> float:
+        counts = [0, 1, cutoff - 2, cutoff, cutoff + math.ceil(15 * threshold.noise.variance**0.5)]
         return max(
-            excess(threshold.law, cutoff, epsilon, [a + weight, b], [a, b + weight]) for a, b in product(counts, counts)
+            excess(threshold.noise, cutoff, epsilon, [a + weight, b], [a, b + weight])
+            for a, b in product(counts, counts)
         )
 
     assert 0.9 * delta < largest(found, found.cutoff) <= found.delta <= delta < largest(found, found.cutoff - 1)
@@ -242,8 +246,8 @@ def test_blocks_of_many_keys_are_rounded_up() -> None:
     from dpsketch.sketches.histogram.joint import gaussian_excess
 
     found = gaussian(1.0, 1e-5, 1000, 1, True)
-    assert isinstance(found.law, RoundedGaussian)
-    sigma = found.law.sigma
+    assert isinstance(found.noise, RoundedGaussian)
+    sigma = found.noise.sigma
     novel = np.arange(1001)
     hidden = novel * log_ndtr((found.cutoff - 1.5) / sigma)
     single = max(
@@ -337,14 +341,14 @@ def test_cutoffs_of_users(
     assert plain_laplace(epsilon, 1e-5, keys, 1, False).cutoff == laplace
     assert truncated_laplace(epsilon, 1e-5, keys, False).cutoff == truncated
     found = gaussian(epsilon, 1e-5, keys, 1, False)
-    assert isinstance(found.law, RoundedGaussian)
-    assert (found.cutoff, round(found.law.sigma, 2)) == (normal, sigma)
+    assert isinstance(found.noise, RoundedGaussian)
+    assert (found.cutoff, round(found.noise.sigma, 2)) == (normal, sigma)
     assert replaced is None or gaussian(epsilon, 1e-5, keys, 1, True).cutoff == replaced
 
 
 # Claims, and the choice.
 
-MAKERS: list[Callable[[float, float, int, bool], Threshold]] = [
+MAKERS: list[Callable[[float, float, int, bool], CountThreshold]] = [
     truncated_laplace,
     lambda epsilon, delta, keys, replace: plain_laplace(epsilon, delta, keys, 3, replace),
     lambda epsilon, delta, keys, replace: gaussian(epsilon, delta, keys, 3, replace),
@@ -356,14 +360,14 @@ MAKERS: list[Callable[[float, float, int, bool], Threshold]] = [
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-9), (0.1, 1e-12), (1.0, 1e-5), (30.0, 1e-6), (0.7, 0.3)])
 @pytest.mark.parametrize("keys", [1, 7])
 def test_a_claim_is_checked_from_what_a_file_says(
-    make: Callable[[float, float, int, bool], Threshold], replace: bool, epsilon: float, delta: float, keys: int
+    make: Callable[[float, float, int, bool], CountThreshold], replace: bool, epsilon: float, delta: float, keys: int
 ) -> None:
     found = make(epsilon, delta, keys, replace)
     facts = {"epsilon": epsilon, "keys": keys, "weight": found.weight, "replace": replace}
-    assert delta_of(found.law, found.cutoff, **facts) == found.delta <= delta
-    assert delta_of(found.law, found.cutoff - 1, **facts) > delta
+    assert delta_of(found.noise, found.cutoff, **facts) == found.delta <= delta
+    assert delta_of(found.noise, found.cutoff - 1, **facts) > delta
     for stronger in ({"epsilon": epsilon * 0.9}, {"weight": found.weight + 1}, {"keys": keys + 1}):
-        assert delta_of(found.law, found.cutoff, **{**facts, **stronger}) > found.delta
+        assert delta_of(found.noise, found.cutoff, **{**facts, **stronger}) > found.delta
 
 
 @pytest.mark.parametrize(
@@ -378,12 +382,12 @@ def test_no_claim_of_a_file_is_too_wild_to_check(law: Law, cutoff: int) -> None:
 
 
 def test_few_keys_take_the_least_cutoff() -> None:
-    assert choose(1.0, 1e-6, 1, 1, False).name == "truncated"
-    assert choose(1.0, 1e-5, 2, 1, False).name == "truncated"
-    assert choose(1.0, 1e-5, 3, 1, False).name == "gaussian"
-    assert choose(3.0, 1e-5, 1, 10, False).name == "laplace"
-    assert choose(1.0, 1e-5, 4, 5, True).name == "gaussian"
-    assert choose(1.0, 1e-5, 2, 1, False, names_only=True).name == "truncated"
+    assert choose(1.0, 1e-6, 1, 1, False).form == "truncated"
+    assert choose(1.0, 1e-5, 2, 1, False).form == "truncated"
+    assert choose(1.0, 1e-5, 3, 1, False).form == "gaussian"
+    assert choose(3.0, 1e-5, 1, 10, False).form == "laplace"
+    assert choose(1.0, 1e-5, 4, 5, True).form == "gaussian"
+    assert choose(1.0, 1e-5, 2, 1, False, names_only=True).form == "truncated"
 
 
 @pytest.mark.parametrize("epsilon", [1e-7, 0.01, 0.5, 1.0, 3.0, 20.0])
@@ -393,7 +397,7 @@ def test_the_choice_is_the_best_of_all_that_could_be_forced(epsilon: float, repl
         facts = (epsilon, delta, keys, weight, replace)
         every = [plain_laplace(*facts), gaussian(*facts)]
         every += [truncated_laplace(epsilon, delta, keys, replace)] if weight == 1 else []
-        assert choose(*facts) == min(every, key=lambda each: (each.cutoff, each.law.variance))
+        assert choose(*facts) == min(every, key=lambda each: (each.cutoff, each.noise.variance))
 
 
 @pytest.mark.parametrize(
@@ -403,20 +407,20 @@ def test_more_keys_of_a_user_are_counted_the_smaller_the_noise_is(epsilon: float
     for keys in (12, 100):
         found = choose(epsilon, 1e-5, keys, 1, False)
         assert isinstance(found, WeightedRounds)
-        assert found.counts_keys == min(keys, counted)
+        assert found.bound() == min(keys, counted)
 
 
 def test_many_keys_are_found_by_weights() -> None:
-    assert choose(1.0, 1e-5, 30, 1, False).name == "rounds"
-    assert choose(0.5, 1e-5, 30, 1, False).name == "weighted"
-    assert choose(1.0, 1e-5, 3, 1, False, names_only=True).name == "rounds"
+    assert choose(1.0, 1e-5, 30, 1, False).form == "rounds"
+    assert choose(0.5, 1e-5, 30, 1, False).form == "weighted"
+    assert choose(1.0, 1e-5, 3, 1, False, names_only=True).form == "rounds"
     assert choose(1.0, 1e-5, 500, 1, False, names_only=True).cap == 100
 
 
 @pytest.mark.parametrize("name", ["laplace", "truncated", "gaussian", "weighted", "rounds"])
 def test_every_mechanism_can_be_forced(name: str) -> None:
-    found = choose(1.0, 1e-5, 5, 1, True, mechanism=name)
-    assert found.name == name
+    found = choose(1.0, 1e-5, 5, 1, True, form=name)
+    assert found.form == name
     assert found.delta <= 1e-5
     assert found.epsilon == 1.0
 
@@ -431,7 +435,7 @@ def test_a_search_without_end_is_given_up() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidInput, match="at most 1"):
-        choose(1.0, 1e-5, 1, 2, False, mechanism="truncated")
+        choose(1.0, 1e-5, 1, 2, False, form="truncated")
     for bad in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1.0, 1), (1.0, 1e-5, 0), (math.inf, 1e-5, 1)):
         for make in MAKERS:
             with pytest.raises(InvalidInput):

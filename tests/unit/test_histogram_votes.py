@@ -184,7 +184,7 @@ def test_wiping_out_a_key_costs_a_user_nothing_more(keys: int, epsilon: float) -
 def test_one_user_in_place_of_another_can_move_every_bucket_by_two() -> None:
     """With √2 times the noise of one user more, as for plain counts, δ would be some eighty times what was claimed."""
     plain = gaussian(1.0, 1e-5, 10, 1, True)
-    assert vote_delta(plain.law, plain.cutoff, 1.0, buckets(10), "replace") == pytest.approx(8e-4, rel=0.1)
+    assert vote_delta(plain.noise, plain.cutoff, 1.0, buckets(10), "replace") == pytest.approx(8e-4, rel=0.1)
 
 
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])

@@ -203,7 +203,7 @@ def _list(unit: Unit, records: Records) -> Release:
     def release(asked: Any) -> Shown:
         form: Law = "gaussian" if asked.get("delta", 1.0) > 0 else "laplace"
         made = sketch.release(**asked, keys=list(range(15)), others=True, form=form)
-        return shown(made.guarantee, (made.values, made.mechanism.noise), (made.rest, made.mechanism.others))
+        return shown(made.guarantee, (made.values, made.noise), (made.rest, made.law.others_under(made.bound)))
 
     return release
 

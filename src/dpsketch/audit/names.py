@@ -165,8 +165,8 @@ class Named(Row):
         if law == "gaussian":
             return _DELTA  # its noise follows δ, and its threshold uses up all
         asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
-        stated = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked).mechanism
-        spent = stated.joint_delta if self._votes else stated.finding.delta
+        made = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked)
+        spent = made.mechanism.joint_delta if self._votes else made.law.delta
         return float(f"{spent * 1.01:.3g}")
 
     def _rest(self, edge: int = 0) -> Stream:
@@ -187,9 +187,9 @@ class Named(Row):
 
     def _seen(self, trials: int, confidence: float) -> Seen:
         """Measure noise and threshold on releases of everybody else."""
-        first = self._release(self._sketch(self._rest()), self.noise).mechanism
-        threshold = first if self._votes else first.finding
-        law: Law = threshold.noise if self._votes else threshold.law
+        first = self._release(self._sketch(self._rest()), self.noise)
+        threshold = first.mechanism if self._votes else first.law
+        law: Law = threshold.noise
         loads, exact = self.form == "votes-loads", self._rest(edge=threshold.cutoff + 1)
         sketch, lowest, noise, totals = self._sketch(exact), [], [], []
         for _ in range(trials):
@@ -199,7 +199,7 @@ class Named(Row):
             lowest.append(min(int(count) - int(pairs.get(key, 0)) for key, count in counts.items()))
             noise.append([float(counts[key] - _HELD) for key in _HIGH] + [float(pairs[key]) for key in _HIGH if loads])
             totals.append([float(made.rest - len(exact))] if self.form == "histogram-others" else [])
-        total = first.total if self.form == "histogram-others" else None
+        total = threshold.total if self.form == "histogram-others" else None
         return Seen(
             law,
             noise_factors(law, np.array(noise), confidence),

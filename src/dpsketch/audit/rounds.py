@@ -65,8 +65,8 @@ class Rounds(Row):
         claim = Claim(*printed_promise(self._sketch([], []).release(**self._asked(1.0)).guarantee))
         stated, found, noise, levels = self._seen(trials)
         factors = _possible(stated, levels, found, _COPIES * trials, confidence)
-        assert stated.counts_law is not None
-        counts_factor = noise_factors(stated.counts_law, noise, confidence)[1]
+        assert stated.counts is not None
+        counts_factor = noise_factors(stated.counts.under(stated.counts.keys), noise, confidence)[1]
 
         def restated(share: float) -> float:
             if factors is None:
@@ -109,9 +109,9 @@ class Rounds(Row):
 
     def _seen(self, trials: int) -> tuple[WeightedRounds, npt.NDArray[np.int64], npt.NDArray[np.float64], list[int]]:
         """Return the stated rounds, how often keys of each level were found, the noise of counts, and the levels."""
-        stated = self._sketch([], []).release(**self._asked(self.noise)).mechanism.finding
+        stated = self._sketch([], []).release(**self._asked(self.noise)).law
         assert isinstance(stated, WeightedRounds)
-        cutoff, sigma = stated.cutoffs[-1] / WEIGHT_ONE, stated.laws[-1].sigma / WEIGHT_ONE
+        cutoff, sigma = stated.cutoffs[-1] / WEIGHT_ONE, stated.noises[-1].sigma / WEIGHT_ONE
         levels = [max(1, round(cutoff + sigma * level)) for level in _LEVELS]
         # Everybody holds one key, and gives it a weight of 1.
         held = [key for key in _HIGH for _ in range(_HELD)]
@@ -181,26 +181,22 @@ def _found(stated: WeightedRounds, factor: float, levels: list[int]) -> npt.NDAr
     from scipy.special import ndtr
 
     hidden = np.ones(len(levels))
-    for law, cutoff in zip(stated.laws, stated.cutoffs, strict=True):
-        hidden *= ndtr((cutoff - 0.5 - np.array(levels) * WEIGHT_ONE) / (law.sigma * factor))
+    for noise, cutoff in zip(stated.noises, stated.cutoffs, strict=True):
+        hidden *= ndtr((cutoff - 0.5 - np.array(levels) * WEIGHT_ONE) / (noise.sigma * factor))
     return 1 - hidden
 
 
 def _restated(stated: WeightedRounds, factor: float, counts_factor: float, delta: float) -> float:
     """Return the ε that the rounds keep at δ with so many times the noise that they state; infinite where none."""
-    counts_law = stated.counts_law
-    assert counts_law is not None
 
     def holds(epsilon: float) -> bool:
         found = rounds_delta(
-            tuple(RoundedGaussian(law.sigma * factor) for law in stated.laws),
+            tuple(RoundedGaussian(noise.sigma * factor) for noise in stated.noises),
             stated.cutoffs,
             epsilon=epsilon,
             cap=stated.cap,
-            replace=stated.replace,
-            counts_law=RoundedGaussian(counts_law.sigma * counts_factor),
-            counts_keys=stated.counts_keys,
-            counts_weight=stated.counts_weight,
+            replace=stated.replaces,
+            counts=stated.counts_shift / counts_factor**2,
         )
         return found <= delta
 

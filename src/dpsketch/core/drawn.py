@@ -199,11 +199,14 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
     Raises
     ------
     ReleaseRefused
-        If a law is for another table or neighbour relation than the kind's, or if the costs pass the budget.
+        If a law is for another table or neighbour relation than the kind's, if the unit speaks of a chosen bound that
+        no law chooses, or if the costs pass the budget.
     """
     laws, asked = receipt.laws, receipt.asked
     if not laws or len({law.name for law in laws}) < len(laws):
         raise ReleaseRefused("a release has one law or more, each with a name of its own; nothing was charged.")
+    if plan.unit.chosen is not any(law.chooses for law in laws):
+        raise ReleaseRefused("a bound is called chosen if, and only if, a law chooses it; nothing was charged.")
     stated = {table.name: table for table in plan.tables()}
     for law in laws:
         if law.neighbours != plan.unit.neighbours:

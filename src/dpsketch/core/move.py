@@ -114,6 +114,13 @@ class Move:
         """Return the move of several tables that are kept as one, each of which the unit moves by this."""
         return type(self)(tables * self.l1, tables * self.squared, tables * self.cells, self.most, self.signed)
 
+    def within(self, cells: int) -> Self:
+        """Return the move in a table of so many cells, in each of which the unit changes no more than before."""
+        most = self.most
+        return type(self)(
+            min(self.l1, cells * most), min(self.squared, cells * most**2), min(self.cells, cells), most, self.signed
+        )
+
     def beside(self, other: Move) -> Move:
         """Return the move of two tables that are kept as one."""
         return Move(
@@ -217,8 +224,13 @@ class Table:
         return self.move.between(neighbours, one_cell=self.size == 1)
 
     def covers(self, other: Table) -> bool:
-        """Say whether this is the other table, with its length filled in where the other leaves it open."""
-        return (self.name, self.move) == (other.name, other.move) and other.shape in (None, self.shape)
+        """Say whether this is the other table, with its length filled in where the other leaves it open.
+
+        A unit changes no more cells than there are: the move may be the one :meth:`Move.within` that length.
+        """
+        if self.name != other.name or other.shape not in (None, self.shape):
+            return False
+        return self.move == other.move or bool(self.size and self.move == other.move.within(self.size))
 
 
 def sqrt_up(n: int) -> float:

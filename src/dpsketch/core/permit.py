@@ -211,9 +211,9 @@ class Handle:
         noisy: Integers = values + noise.sample(values.size).reshape(values.shape)
         return noisy
 
-    def adder(self, slot: str, *, piece: Hashable = None) -> Callable[[Integers], Integers]:
+    def adder(self, slot: str, *, piece: Hashable = None, member: Hashable = None) -> Callable[[Integers], Integers]:
         """Return a function that adds fresh noise of a slot to one chunk of a table after the other."""
-        noise = self._permit._take(self._law, slot, piece, None)
+        noise = self._permit._take(self._law, slot, piece, member)
         return lambda chunk: chunk + noise.sample(chunk.size).reshape(chunk.shape)
 
     def draw(self, slot: str, *data: Any, piece: Hashable = None) -> Any:

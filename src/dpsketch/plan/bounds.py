@@ -123,6 +123,6 @@ def error_by_bound(amount: Amount, guess: Guess, *, spread: float = 1.0) -> Boun
     def unit(bound: int) -> Unit:
         return replace(amount.unit, max_keys=bound, chosen=False)
 
-    noise = np.array([HistogramSpec(unit(bound)).mechanism(**amount.budget, keys=()).count_error for bound in _BOUNDS])
+    noise = np.array([HistogramSpec(unit(bound)).law(**amount.budget, keys=()).count_error for bound in _BOUNDS])
     cut = np.array([guess.users * float(np.maximum(held - bound, 0).mean()) * apart for bound in _BOUNDS])
     return BoundCurve(list(_BOUNDS), noise, cut, np.hypot(noise, cut), spread)

@@ -39,27 +39,27 @@ def plan_histogram(
     """
     spec = HistogramSpec(amount.unit)
     needs_list = listed or not amount.delta
-    mechanism = spec.mechanism(**amount.budget, keys=() if needs_list else None)
+    law = spec.law(**amount.budget, keys=() if needs_list else None)
     holdings = Holdings.of(guess.counts, amount.unit, guess.users)
     if limit is not None and holdings.memory > limit:
         raise InvalidInput(
             f"a histogram of these keys takes about {holdings.memory:,} bytes, more than {limit:,}. Allow more "
             "memory, or plan a sketch: counts, heavy."
         )
-    predicted = predict(mechanism, holdings)
+    predicted = predict(law, holdings)
     error = spec.grid * predicted.error
     if target_error is not None and error > target_error:
         raise out_of_reach(target_error, error, "whatever the size")
     also = {"present": predicted.present}
     if not needs_list:
         also |= {"found": predicted.found}
-    if mechanism.cutoff is not None:
-        also |= {"threshold": spec.grid * mechanism.cutoff}
-    notes = [f"Mechanism: {mechanism.words}."]
+    if law.cutoff is not None:
+        also |= {"threshold": spec.grid * law.cutoff}
+    notes = [f"Mechanism: {law.words}."]
     if needs_list and not listed:
         notes.append("Names that are on no public list need delta > 0; this plan is for a list, --keys-from.")
-    if mechanism.counted < holdings.held:
-        notes.append(f"Of a user at most {mechanism.counted} keys count, of about {holdings.held:.3g} that each has.")
+    if law.bound() < holdings.held:
+        notes.append(f"Of a user at most {law.bound()} keys count, of about {holdings.held:.3g} that each has.")
     return Proposal(
         kind="histogram",
         shape={},

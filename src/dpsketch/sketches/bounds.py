@@ -16,11 +16,11 @@ The bound is the least of v(m) + √(H/K)·B(m)²/K over m = 2^(i/4): the geomet
 
 Privacy
 -------
-One user moves one range by 1 and one cell by 1; a user in place of another moves each table by 2 in L1. Both carry
-discrete Laplace noise, with 0.6 and 0.4 of the choice's ε, so that the choice is pure, whatever was published before.
-Ranges and cells are fixed beforehand. Which key of a user is taken, and where keys lie, is drawn without looking at
-other users. What is drawn after the choice is calibrated so that it costs the same for every bound: ε and δ of a
-release are those of the choice and of the rest added up (the choice has no δ).
+One user moves one range by 1 and one cell by 1 (:data:`CHOICE_TABLES`). Both carry discrete Laplace noise, with 0.6 and
+0.4 of the choice's ε, so that the choice is pure, whatever was published before. Ranges and cells are fixed beforehand.
+Which key of a user is taken, and where keys lie, is drawn without looking at other users. What is drawn after the
+choice is charged for the dearest bound: ε and δ of a release are those of the choice and of the rest added up (the
+choice has no δ).
 
 Accuracy
 --------
@@ -30,7 +30,7 @@ How much the bound cut is worked out from the same ranges, see :meth:`Choice.cut
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -38,19 +38,21 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
-from dpsketch.errors import InvalidInput
+from dpsketch.core.laws import Additive, Arrays, are_integers
+from dpsketch.core.move import Move, Table
 from dpsketch.noise import DiscreteLaplace, random_words
-from dpsketch.numbers import real_number, whole_number
+from dpsketch.privacy import Neighbours
 from dpsketch.results import Estimate
-from dpsketch.sketches.permit import Part
-from dpsketch.sketches.specs import Sensitivity
 
-__all__ = ["EDGES", "LARGEST", "SHARE", "SPREAD", "USERS", "Choice", "ShareCut", "choice_parts", "tables"]
+__all__ = [
+    "BOUNDS", "CHOICE_TABLES", "EDGES", "LARGEST", "SHARE", "SPREAD", "USERS", "Choice", "ShareCut", "choice_laws",
+    "tables",
+]  # fmt: skip
 
 
 # The choice's part of a release's ε.
 SHARE = 0.05
-USERS, SPREAD = "the users by number of keys", "the spread of keys"
+USERS, SPREAD = "users", "spread"
 # The largest number of keys of each range.
 EDGES: Integers = np.array([round(2 ** (i / 2)) for i in range(1, 25)], np.int64)
 LARGEST = int(EDGES[-1])
@@ -60,22 +62,24 @@ _WINDOWS = (1, 2, 4)
 _USERS_SHARE = 0.6
 # Two numbers that are rounded down so never sum to more than their share.
 _LESS = 1 - 1e-12
-_CANDIDATES: Integers = np.unique([round(2 ** (i / 4)) for i in range(49)]).astype(np.int64)
+# The largest number in a published table that is taken for one: sums of all of them stay exact.
+_MOST = 2**62
+BOUNDS: tuple[int, ...] = tuple(np.unique([round(2 ** (i / 4)) for i in range(49)]).tolist())
+"""All bounds that may be chosen."""
+
+CHOICE_TABLES = (
+    Table(USERS, (len(EDGES),), Move.each(1, 1)),
+    Table(SPREAD, (_CELLS,), Move.each(1, 1, signed=True)),
+)
+"""The users by number of keys, and the spread of keys: one user adds 1 to one range, and ±1 to one cell."""
 
 
-def choice_parts(epsilon: float, *, replace: bool) -> tuple[Part, ...]:
-    """Return the two tables as parts of a release, at this ε together."""
-    moved = 2 if replace else 1
-    bound = Sensitivity(moved, float(moved))
-    users, spread = _laws(epsilon, replace)
-    return Part(USERS, users, bound), Part(SPREAD, spread, bound)
-
-
-def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:
-    moved = 2 if replace else 1
-    return (
-        DiscreteLaplace(epsilon * _USERS_SHARE * _LESS, moved),
-        DiscreteLaplace(epsilon * (1 - _USERS_SHARE) * _LESS, moved),
+def choice_laws(epsilon: float, neighbours: Neighbours) -> tuple[Additive, ...]:
+    """Return the laws of the two tables, at this ε together."""
+    shares = _USERS_SHARE, 1 - _USERS_SHARE
+    return tuple(
+        Additive(table, neighbours, DiscreteLaplace(epsilon * share * _LESS, table.between(neighbours).l1))
+        for table, share in zip(CHOICE_TABLES, shares, strict=True)
     )
 
 
@@ -140,25 +144,34 @@ class Choice:
 
     Attributes
     ----------
-    epsilon : float
-        What the choice cost.
-    replace : bool
-        Whether neighbours have one user in place of another.
+    noises : tuple of DiscreteLaplace
+        The noise of one range, and of one cell.
     users : tuple of int
         The noisy numbers of users in each range of :data:`EDGES`.
     spread : tuple of int
         The noisy cells.
     """
 
-    epsilon: float
-    replace: bool
+    noises: tuple[DiscreteLaplace, DiscreteLaplace]
     users: tuple[int, ...]
     spread: tuple[int, ...]
 
     @classmethod
-    def of(cls, epsilon: float, replace: bool, users: Integers, spread: Integers) -> Self:
-        """Return the choice of two noisy tables."""
-        return cls(epsilon, replace, tuple(users.tolist()), tuple(spread.tolist()))
+    def of(cls, laws: tuple[Additive, ...], arrays: Arrays) -> Self:
+        """Return the choice of two published tables."""
+        users, spread = (np.asarray(arrays[law.name]) for law in laws)
+        first, second = (law.noise for law in laws)
+        assert isinstance(first, DiscreteLaplace)
+        assert isinstance(second, DiscreteLaplace)
+        return cls((first, second), tuple(users.tolist()), tuple(spread.tolist()))
+
+    @staticmethod
+    def fits(laws: tuple[Additive, ...], arrays: Arrays) -> bool:
+        """Say whether both tables are there: anyone may have written a file."""
+        if not all(are_integers(arrays, law.name, law.table.shape) for law in laws):
+            return False
+        held = [np.asarray(arrays[law.name]) for law in laws]
+        return all(int(each.min()) > -_MOST and int(each.max()) < _MOST for each in held)
 
     @property
     def _standing(self) -> npt.NDArray[np.bool_]:
@@ -170,8 +183,7 @@ class Choice:
         the first two in a row that do not; one by eight deviations does wherever it lies.
         """
         users = np.array(self.users)
-        law, _ = _laws(self.epsilon, self.replace)
-        deviation = math.sqrt(law.variance)
+        deviation = math.sqrt(self.noises[0].variance)
         stands = users > 2 * deviation
         surest, first, width = 0.0, 0, 0
         for wide in _WINDOWS:
@@ -203,15 +215,15 @@ class Choice:
             seen[end : end + 2] = np.maximum(users[end : end + 2], 0)
         return seen
 
-    def bound(self, keys: int, variance: Callable[[int], float], *, weight: int = 1) -> int:
+    def bound(self, keys: int, variances: Mapping[int, float], *, weight: int = 1) -> int:
         """Return the bound with the least predicted error.
 
         Parameters
         ----------
         keys : int
-            How many counts are published.
-        variance : callable
-            The variance of a count's noise under a bound.
+            The number of counts that are published.
+        variances : mapping of int to float
+            The variance of a count's noise under each bound that may be chosen, from the least bound on.
         weight : int
             What a pair of a user and a key counts at most, taken for what each does.
         """
@@ -221,17 +233,16 @@ class Choice:
 
         def error(bound: int) -> float:
             cut = weight * float(users @ np.maximum(middles - bound, 0))
-            return variance(bound) + math.sqrt(meeting / keys) * cut**2 / keys
+            return variances[bound] + math.sqrt(meeting / keys) * cut**2 / keys
 
-        return min((int(each) for each in _CANDIDATES), key=error)
+        return min(variances, key=error)
 
     def _meeting(self, users: float, keys: int) -> float:
         """Return the chance that the keys of two users meet, from the sum of squares less what noise adds to it."""
         if users <= 1:
             return 1.0
-        _, law = _laws(self.epsilon, self.replace)
         squares = float(sum(cell * cell for cell in self.spread))
-        chance = (squares - _CELLS * law.variance - users) / (users * (users - 1))
+        chance = (squares - _CELLS * self.noises[1].variance - users) / (users * (users - 1))
         return min(max(chance, 1 / keys), 1.0)
 
     def cut(self, bound: int, *, confidence: float = 0.95) -> ShareCut:
@@ -272,28 +283,11 @@ class Choice:
         weights = weights[weights > 0]
         if len(weights) == 0:
             return 0.0
-        law, _ = _laws(self.epsilon, self.replace)
-        rate = law.epsilon / law.sensitivity
+        rate = self.noises[0].epsilon / self.noises[0].sensitivity
         steps = rate / float(weights.max()) * np.linspace(0.001, 0.999, 999)
         shifts = steps[:, None] * weights[None, :]
         logs = 2 * math.log(-math.expm1(-rate)) - np.log(-np.expm1(shifts - rate)) - np.log(-np.expm1(-shifts - rate))
         return float(((logs.sum(axis=1) - math.log(tail)) / steps).min())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what was published as JSON-ready values."""
-        return {"epsilon": self.epsilon, "users": list(self.users), "spread": list(self.spread)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any], *, replace: bool) -> Self:
-        """Rebuild from :meth:`to_json`; a file may have been written by anyone."""
-        epsilon = real_number("epsilon", value["epsilon"])
-        users, spread = (
-            tuple(whole_number(name, each, low=-(2**62), high=2**62) for each in value[name])
-            for name in ("users", "spread")
-        )
-        if not (0 < epsilon < math.inf) or (len(users), len(spread)) != (len(EDGES), _CELLS):
-            raise InvalidInput("this is no choice of a bound: it has another number of ranges or cells, or no ε.")
-        return cls(float(epsilon), replace, users, spread)
 
 
 def _share(part: float, rest: float) -> float:

@@ -22,7 +22,9 @@ from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours, Unit
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
+from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.sketches.continual.recurrence import Recurrence
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -39,6 +41,9 @@ _SEIZURE = (
 _NAMES_SHARE = 0.1
 # A hair more noise, and a hair higher thresholds, than all roundings here come to.
 _MARGIN = 1 + 1e-9
+
+# All designs are imported, so that a file with a stream's law can be read.
+DESIGNS: tuple[type[Design], ...] = (Banded, Blocks, PanPrivate, Recurrence)
 
 # What is drawn as one: the slot, the name of the piece, and the exact table.
 Piece = tuple[str, Hashable, Integers]

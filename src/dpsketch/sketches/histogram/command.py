@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.release import typed_keys
-from dpsketch.sketches.histogram.mechanism import FORMS
 from dpsketch.sketches.histogram.sketch import Histogram
+from dpsketch.sketches.histogram.thresholds import FORMS
 from dpsketch.sketches.histogram.votes.law import VOTE_FORMS
 
 if TYPE_CHECKING:

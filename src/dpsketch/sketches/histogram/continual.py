@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsketch.core.move import Move, Table
+from dpsketch.core.move import Table
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
@@ -21,8 +21,7 @@ from dpsketch.sketches.continual.names import NamedStream
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.histogram.day import NamedDay, key_column
-from dpsketch.sketches.histogram.mechanism import ENTRIES
-from dpsketch.sketches.histogram.named import name_of
+from dpsketch.sketches.histogram.laws import COUNTS
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.window import PrivateDailyHistogram
 
@@ -104,18 +103,16 @@ class DailyHistogram(_Named):
 
     def shares(self) -> dict[Table, float]:
         """Return the counts, of which one unit moves no more than are listed."""
-        weight, keys = self.spec.weight_grid.max_units, min(self.spec.unit.max_keys, len(self.keys))
-        return {Table(ENTRIES, (len(self.keys),), Move.each(keys, weight)): 1.0}
+        counts, listed = self.spec.tables()[0], len(self.keys)
+        return {Table(COUNTS, (listed,), counts.move.within(listed)): 1.0}
 
     def counted(self, today: Any) -> dict[str, npt.NDArray[np.int64]]:
         """Return the exact counts of a day. Sensitive."""
-        return {ENTRIES: np.array([today.units.get(key, 0) for key in self.keys], np.int64)}
+        return {COUNTS: np.array([today.units.get(key, 0) for key in self.keys], np.int64)}
 
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window."""
-        names = [name_of(key) for key in self.keys]
-        content = self.spec, names, window.tables[ENTRIES], window.stretch, window.signed
-        return PrivateDailyHistogram(*content, guarantee=window.guarantee, charge=window.receipt.charge)
+        return PrivateDailyHistogram.of(self.spec, self.keys, window)
 
 
 class FoundHistogram(_Named):
@@ -136,8 +133,7 @@ class FoundHistogram(_Named):
 
     def shares(self) -> dict[Table, float]:
         """Return the counts of all keys there are."""
-        weight, keys = self.spec.weight_grid.max_units, self.spec.unit.max_keys
-        return {Table(ENTRIES, None, Move.each(keys, weight)): 1.0}
+        return {self.spec.tables()[0]: 1.0}
 
     def law_class(self, design: Design) -> type[Published]:
         """Return the law of publications whose keys are found."""
@@ -158,14 +154,4 @@ class FoundHistogram(_Named):
 
     def release(self, window: Window) -> PrivateDailyHistogram:
         """Return the release of a window, of the keys that were found by now."""
-        published = window.published
-        return PrivateDailyHistogram(
-            self.spec,
-            [name_of(key) for key in published.names or ()],
-            window.tables[ENTRIES],
-            window.stretch,
-            guarantee=window.guarantee,
-            charge=window.receipt.charge,
-            signed=window.signed,
-            ceiling=published.ceiling,
-        )
+        return PrivateDailyHistogram.of(self.spec, list(window.published.names or ()), window)

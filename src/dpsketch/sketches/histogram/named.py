@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NamedCounts",
+    "are_names",
     "name_of",
     "name_order",
     "named",
@@ -46,7 +47,7 @@ class TypedSpec(Protocol):
 
 
 class NamedCounts(KeyedRelease):
-    """A release of names with counts: public, to be queried for ever."""
+    """A release of names with counts."""
 
     __slots__ = ()
 
@@ -213,6 +214,21 @@ def stored_names(names: list[Any]) -> files.Array:
     if names and isinstance(names[0], int):
         return np.array(names, np.int64)
     return [name if isinstance(name, bytes) else str(name).encode() for name in names]
+
+
+def are_names(listed: Any, found: Any = ()) -> bool:
+    """Say whether arrays of a file are different names of one type, and those that were found are in their order."""
+    held = []
+    for array in (listed, found):
+        if isinstance(array, np.ndarray):
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                return False
+            held.append(array.tolist())
+        else:
+            held.append(list(array))
+    names = held[0] + held[1]
+    good = len({type(name) for name in names}) <= 1 and all(isinstance(name, int | bytes) for name in names)
+    return good and len(set(names)) == len(names) and held[1] == sorted(held[1])
 
 
 def read_names(array: Any, spec: TypedSpec) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import assert_never
 
 import numpy as np
 from scipy.special import ndtr, pdtrik
@@ -16,9 +15,9 @@ from scipy.special import ndtr, pdtrik
 from dpsketch.arrays import Floats
 from dpsketch.privacy import Unit
 from dpsketch.sketches.histogram.intervals import log_reaching
-from dpsketch.sketches.histogram.mechanism import Mechanism
+from dpsketch.sketches.histogram.laws import EntriesLaw
 from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, unit_weights
-from dpsketch.sketches.histogram.thresholds import Threshold
+from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.truncated import Law
 
 __all__ = ["Holdings", "Prediction", "kept", "listed", "predict"]
@@ -94,22 +93,20 @@ class Holdings:
         return math.ceil(_KEY_BYTES * keys + self.users * (_USER_BYTES + _PAIR_BYTES * self.held))
 
 
-def predict(mechanism: Mechanism, holdings: Holdings) -> Prediction:
-    """Predict what a release by this mechanism would list of data like these."""
+def predict(law: EntriesLaw, holdings: Holdings) -> Prediction:
+    """Predict what a release by this law would list of data like these."""
     present = float(-np.expm1(-holdings.counts).sum())
-    match mechanism.finding:
-        case None:
-            return Prediction(0.0, mechanism.count_error, present)
-        case Threshold(law, cutoff):
+    match law:
+        case CountThreshold(noise=noise, cutoff=cutoff):
             counts = holdings.counts
             if holdings.chances is not None:
-                counts = counts * kept(holdings.chances, mechanism.counted)
-            found, square = listed(counts, law, cutoff)
+                counts = counts * kept(holdings.chances, law.keys)
+            found, square = listed(counts, noise, cutoff)
             return Prediction(found, math.sqrt(square), present)
-        case WeightedRounds() as rounds:
-            return Prediction(_in_rounds(rounds, holdings), mechanism.count_error, present)
-        case never:
-            assert_never(never)
+        case WeightedRounds():
+            return Prediction(_in_rounds(law, holdings), law.count_error, present)
+        case _:
+            return Prediction(0.0, law.count_error, present)
 
 
 def listed(counts: Floats, law: Law, cutoff: int) -> tuple[float, float]:
@@ -161,13 +158,13 @@ def _in_rounds(rounds: WeightedRounds, holdings: Holdings) -> float:
     steps = unit_weights(rounds.cap) / WEIGHT_ONE
     left = -np.expm1(-holders)  # the chance that a key is there and not yet found
     found = 0.0
-    for law, cutoff in zip(rounds.laws, rounds.cutoffs, strict=True):
+    for noise, cutoff in zip(rounds.noises, rounds.cutoffs, strict=True):
         open_ = chances * left
         many = _numbers(open_)
         part = np.minimum(1.0, rounds.cap / many)
         weights = steps[np.minimum(many, rounds.cap).astype(np.int64)]
         mean, square = float((part * weights).mean()), float((part * weights**2).mean())
-        spread = np.sqrt((law.sigma / WEIGHT_ONE) ** 2 + holders * square)
+        spread = np.sqrt((noise.sigma / WEIGHT_ONE) ** 2 + holders * square)
         passing = ndtr((holders * mean - cutoff / WEIGHT_ONE) / spread)
         found += float((left * passing).sum())
         left = left * (1 - passing)

@@ -1,86 +1,62 @@
-"""The released histogram: names with counts and intervals, for ever."""
+"""The released histogram: names with counts and intervals."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self, assert_never
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from dpsketch import files
 from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
-from dpsketch.privacy import Guarantee
-from dpsketch.release import DrawnRelease
+from dpsketch.release import SketchRelease
 from dpsketch.results import Estimate, Estimates
-from dpsketch.sketches.bounds import ShareCut
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
+from dpsketch.sketches.bounds import Choice, ShareCut
 from dpsketch.sketches.histogram import intervals
-from dpsketch.sketches.histogram.entries import Found
-from dpsketch.sketches.histogram.mechanism import Mechanism
-from dpsketch.sketches.histogram.named import NamedCounts, name_order, of_one_type, places_of, read_names, stored_names
+from dpsketch.sketches.histogram.laws import BOUND, ENTRIES, FOUND, LISTED, OTHERS, TABLE, CountingLaw, EntriesLaw
+from dpsketch.sketches.histogram.named import NamedCounts, of_one_type, places_of, read_names
 from dpsketch.sketches.histogram.rounds import WeightedRounds, unit_weights
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.stored import read_mechanism, stored_mechanism
 from dpsketch.sketches.histogram.sums import Passed, Sum
-from dpsketch.sketches.histogram.thresholds import Threshold
+from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.truncated import Law
-
-if TYPE_CHECKING:
-    from dpsketch.ledger import Charge
 
 __all__ = ["PrivateHistogram"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateHistogram(NamedCounts, DrawnRelease):
-    """A released histogram: public, to be queried for ever.
+class PrivateHistogram(NamedCounts, SketchRelease):
+    """A released histogram.
 
     Attributes
     ----------
     spec : HistogramSpec
         The public spec.
-    mechanism : Mechanism
-        The release's parameters: noise, cutoff, rounds.
+    drawn : Drawn
+        The entries, with the law that they were drawn by.
     listed, found : list
         The keys of the public list, in its order, and those that were found, in their own.
-    values : numpy.ndarray of int64
-        Their noisy counts in steps of ``spec.grid``, those of the list first; empty where names only were published.
-    rest : int or None
-        The noisy count of all other keys, or of all keys where ``mechanism.total`` is there.
     """
 
     kind: ClassVar[str] = "histogram"
+    spec_type: ClassVar[Any] = HistogramSpec
 
     spec: HistogramSpec
-    mechanism: Mechanism
-    listed: list[Any]
-    found: list[Any]
-    values: Integers
-    rest: int | None
+    listed: list[Any] = field(init=False, repr=False)
+    found: list[Any] = field(init=False, repr=False)
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.values.flags.writeable = False
+        arrays = self.drawn.parts[ENTRIES].arrays
+        object.__setattr__(self, "listed", read_names(arrays[LISTED], self.spec))
+        object.__setattr__(self, "found", read_names(arrays[FOUND], self.spec))
         object.__setattr__(self, "_places", places_of(self.keys))
-
-    @classmethod
-    def of(
-        cls,
-        spec: HistogramSpec,
-        mechanism: Mechanism,
-        listed: list[Any],
-        names: list[Any],
-        found: Found,
-        guarantee: Guarantee,
-        charge: Charge | None,
-    ) -> Self:
-        """Return the release of what was drawn; ``names`` are those of the places that were found, in their order."""
-        values = np.concatenate([found.listed, found.values])
-        return cls(spec, mechanism, listed, names, values, found.others, guarantee=guarantee, charge=charge)
+        if not of_one_type(self.keys, self.spec.key_type):
+            raise FileRefused("the file's keys are not of the type that it states.")
+        self.values.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"<PrivateHistogram of {len(self.keys):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
@@ -91,9 +67,35 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
         return [*self.listed, *self.found]
 
     @property
+    def law(self) -> EntriesLaw:
+        """The law of the entries: noise, cutoff, rounds."""
+        return cast(EntriesLaw, self.drawn.parts[ENTRIES].law)
+
+    @property
+    def bound(self) -> int:
+        """The number of keys on which a unit of privacy counts at most in the published counts."""
+        return self.law.bound(self.drawn.parts[ENTRIES].arrays)
+
+    @property
+    def noise(self) -> Law | None:
+        """The noise of one count, in steps of ``spec.grid``; None if names only were published."""
+        return self.law.noise_under(self.bound)
+
+    @property
+    def values(self) -> Integers:
+        """The noisy counts in steps of ``spec.grid``, those of the list first; empty if names only were published."""
+        return cast(Integers, self.drawn.parts[ENTRIES].arrays[TABLE]) if self.has_counts else np.empty(0, np.int64)
+
+    @property
+    def rest(self) -> int | None:
+        """The noisy count of all other keys, or of all keys if the law has a total."""
+        arrays = self.drawn.parts[ENTRIES].arrays
+        return int(np.asarray(arrays[OTHERS])[0]) if OTHERS in arrays else None
+
+    @property
     def has_counts(self) -> bool:
         """Whether counts were published, and not names only."""
-        return self.mechanism.noise is not None
+        return self.noise is not None
 
     @property
     def bare_names(self) -> list[Any] | None:
@@ -103,7 +105,7 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
     @property
     def counts(self) -> str:
         """What an estimate counts."""
-        unit, m = self.spec.unit, self.mechanism.counted
+        unit, m = self.spec.unit, self.bound
         keys = "1 published key" if m == 1 else f"{m} published keys"
         if (cut := self.cut) is not None:
             return f"{unit.users_counted(keys=keys)}; {cut.words}"
@@ -117,8 +119,10 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
 
         What is cut is in no interval of a count. It is known privately, by what was paid for to choose the bound.
         """
-        bound = self.mechanism.bound
-        return None if bound is None or bound.choice is None else bound.choice.cut(self.mechanism.counted)
+        part = self.drawn.parts[ENTRIES]
+        if BOUND not in part.arrays or not isinstance(part.law, CountingLaw):
+            return None
+        return Choice.of(part.law.choice, part.arrays).cut(self.bound)
 
     @property
     def others(self) -> Estimate | None:
@@ -134,15 +138,14 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
         if self.rest is None:
             return None
         confidence = probability("confidence", confidence)
-        mechanism = self.mechanism
-        if mechanism.others is not None:
-            low, high = intervals.ordinary(np.array([self.rest]), mechanism.others, (1 - confidence) / 2)
+        beside = self.law.others_under(self.bound)
+        if beside is not None:
+            low, high = intervals.ordinary(np.array([self.rest]), beside, (1 - confidence) / 2)
             return self._estimate(self.rest, float(low[0]), float(high[0]), confidence)
-        if mechanism.total is None or mechanism.noise is None or mechanism.cutoff is None:
-            raise FileRefused("the file has a count of other keys without the law of its noise.")
+        assert self.law.total is not None
         named, posterior, added = self._summed(np.arange(len(self.values)), confidence)
         reach = intervals.sum_width(
-            mechanism.noise, len(self.values), (1 - confidence) / 2, beside=mechanism.total.variance
+            self._count_law, len(self.values), (1 - confidence) / 2, beside=self.law.total.variance
         )
         least = self.rest - named
         value = least if posterior is None else self.rest - posterior
@@ -186,11 +189,11 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
 
     def _summed(self, places: Integers, confidence: float) -> tuple[float, float | None, float]:
         """Return the sum of noisy counts, that of posterior means, and the most that a threshold added to the first."""
-        mechanism, first = self.mechanism, len(self.listed)
+        cutoff, first = self.law.cutoff, len(self.listed)
         named = float(self.values[places].sum())
-        if mechanism.cutoff is None or mechanism.noise is None:
+        if cutoff is None:
             return named, None, 0.0
-        passed = Passed(self.values[first:], mechanism.noise, mechanism.cutoff)
+        passed = Passed(self.values[first:], self._count_law, cutoff)
         listed, chosen = places[places < first], places[places >= first] - first
         posterior = passed.posterior(chosen)
         if posterior is not None:
@@ -204,16 +207,15 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
-        mechanism = self.mechanism
-        cutoff = None if mechanism.cutoff is None else self.spec.grid * mechanism.cutoff
+        law, noise = self.law, self.noise
         others, cut = self.others, self.cut
-        chosen = {} if cut is None else {"max_keys": mechanism.counted, "cut": cut.to_json()}
+        chosen = {} if cut is None else {"max_keys": self.bound, "cut": cut.to_json()}
         return {
             "keys": len(self.keys),
             "listed": len(self.listed),
-            "form": mechanism.form,
-            "threshold": cutoff,
-            "noise_scale": self.spec.grid * mechanism.count_error if self.has_counts else None,
+            "form": law.form,
+            "threshold": None if law.cutoff is None else self.spec.grid * law.cutoff,
+            "noise_scale": None if noise is None else self.spec.grid * math.sqrt(noise.variance),
             "others": None if others is None else others.to_json(),
             **chosen,
         }
@@ -221,16 +223,16 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
     @property
     def _count_law(self) -> Law:
         """What counts carry; refused where names only were published."""
-        if self.mechanism.noise is None:
+        if (noise := self.noise) is None:
             raise InvalidInput(
                 "this release has names only, which `dpsketch top` lists. Release with counts to ask for counts."
             )
-        return self.mechanism.noise
+        return noise
 
     def _read(self, asked: list[Any], places: Integers, confidence: float, tail: float) -> Estimates:
-        mechanism, law = self.mechanism, self._count_law
+        law, cutoff = self._count_law, self.law.cutoff
         missing = places < 0
-        if missing.any() and not mechanism.finds:
+        if missing.any() and not self.law.finds:
             raise InvalidInput("a key that was asked for is not on this release's public list, and it knows no other.")
         value = np.zeros(len(places))
         low, high = np.zeros(len(places)), np.full(len(places), self._ceiling(tail / 2))
@@ -238,59 +240,26 @@ class PrivateHistogram(NamedCounts, DrawnRelease):
         noisy = self.values[places[there]]
         value[there] = noisy
         low[there], high[there] = intervals.ordinary(noisy, law, tail / 2)
-        if mechanism.cutoff is not None:
+        if cutoff is not None:
             chosen = there[places[there] >= len(self.listed)]
-            low[chosen], high[chosen] = intervals.selective(
-                self.values[places[chosen]], law, mechanism.cutoff, tail / 2
-            )
+            low[chosen], high[chosen] = intervals.selective(self.values[places[chosen]], law, cutoff, tail / 2)
         grid = self.spec.grid
         low = np.maximum(low, 0)
         return Estimates(asked, grid * value, grid * low, grid * np.maximum(high, low), confidence, self.counts)
 
     def _ceiling(self, tail: float) -> float:
         """Return what a key that was not found may count, but for a chance of ``tail``."""
-        mechanism = self.mechanism
-        match mechanism.finding:
-            case None:
-                return 0.0
-            case Threshold(law, cutoff):
-                return float(cutoff + intervals.half_width(law, tail))
-            case WeightedRounds(laws, cutoffs, cap):
+        match self.law:
+            case CountThreshold(noise=noise, cutoff=cutoff):
+                return float(cutoff + intervals.half_width(noise, tail))
+            case WeightedRounds(noises=noises, cutoffs=cutoffs, cap=cap, weight=weight):
                 # Whoever counts on it gives it the least weight at least, and what the last round summed did not pass.
                 # A user with more keys than the cap gives it its weight with a chance of 1 over ``left_out`` at least.
                 # Where μ are expected to, fewer than μ − √(2μ·ln(1/p)) do with probability p at most (Chernoff).
-                holders = (cutoffs[-1] + intervals.half_width(laws[-1], tail / 2)) / int(unit_weights(cap)[-1])
+                holders = (cutoffs[-1] + intervals.half_width(noises[-1], tail / 2)) / int(unit_weights(cap)[-1])
                 left_out = max(1.0, self.spec.unit.max_keys / cap)
                 rare = 0.0 if left_out == 1 else math.log(2 / tail)
                 spare = rare + math.sqrt(rare * (rare + 2 * holders))
-                return (holders + spare) * left_out * mechanism.reach.units
-            case never:
-                assert_never(never)
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        arrays: dict[str, files.Array] = {
-            "listed": stored_names(self.listed), "found": stored_names(self.found), "values": self.values
-        }  # fmt: skip
-        mechanism = stored_mechanism(self.mechanism)
-        return release_document(self, self.spec, arrays, mechanism=mechanism, rest=self.rest)
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec, promise = HistogramSpec.from_json(document.header["spec"]), read_guarantee(document)
-        mechanism = read_mechanism(document.header["mechanism"], promise, spec.reach)
-        listed, found = (read_names(document.arrays.get(name), spec) for name in ("listed", "found"))
-        keys = len(listed) + len(found)
-        values = integer_array(document, "values", (keys if mechanism.noise is not None else 0,))
-        rest = document.header["rest"]
-        good = len(set(listed) | set(found)) == keys and isinstance(rest, int | None) and not isinstance(rest, bool)
-        good = good and (mechanism.finds or not found) and found == sorted(found, key=name_order)
-        good = good and (rest is None) == (mechanism.others is None and mechanism.total is None)
-        good = good and of_one_type([*listed, *found], spec.key_type)
-        if good and mechanism.cutoff is not None and found:
-            good = int(values[len(listed) :].min()) >= mechanism.cutoff
-        if not good:
-            raise FileRefused("the file's keys are not those that a histogram publishes.")
-        charge = read_charge(document)
-        return cls(spec, mechanism, listed, found, values, rest, guarantee=promise, charge=charge)
+                return (holders + spare) * left_out * weight
+            case _:
+                return 0.0

@@ -17,18 +17,17 @@ from dpsketch.bounding import Cut, cut_of_records, read_users
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, typed_column
 from dpsketch.noise import noise_is_for_tests
-from dpsketch.privacy import Unit
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.histogram.choice import Choosing
 from dpsketch.sketches.histogram.disk import Disk, Limit
-from dpsketch.sketches.histogram.entries import Found
 from dpsketch.sketches.histogram.held import Held, Opened
-from dpsketch.sketches.histogram.mechanism import ENTRIES, TOTAL, Form
-from dpsketch.sketches.histogram.named import named, named_column, names_of
+from dpsketch.sketches.histogram.laws import HistogramState
+from dpsketch.sketches.histogram.named import named_column, names_of
 from dpsketch.sketches.histogram.pairs import check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.rows import kept_rows, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.histogram.thresholds import Form
 from dpsketch.sketches.histogram.votes import VoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
 from dpsketch.sketches.keyed import KeyedPartial
@@ -293,36 +292,29 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         --------
         Counts carry the noise that the mechanism's words state, and nothing else: no key collides with another.
         """
-        spec = self._spec
-        listed, spelled, of_ours = self._listed(keys)
-        mechanism = spec.mechanism(
-            epsilon=epsilon, delta=delta, rho=rho, keys=keys, unknown=unknown, others=others, names_only=names_only,
-            form=form, hashed=self._apart,
+        spec, budget = self._spec, Budget(epsilon, delta, rho)
+        listed, of_ours = self._listed(keys)
+        law = spec.law(
+            **budget.keywords, keys=keys, unknown=unknown, others=others, names_only=names_only, form=form,
+            hashed=self._apart,
         )  # fmt: skip
         with self._opened() as opened:  # before the charge: what cannot be put in order costs nothing
-            permit = self._obtain(mechanism.calibration, self._account(ledger, dataset, part))
-            places = opened.places(spelled) if of_ours else np.full(len(listed), -1, np.int64)
-            choosing = Choosing(permit, mechanism, opened.content)
-            choose = None if mechanism.bound is None else choosing.choose
-            found: Found = permit.draw(
-                ENTRIES, opened.content, places, choose,
-                None if mechanism.total is None else lambda total: int(permit.add_noise(np.array([total]), TOTAL)[0]),
-            )  # fmt: skip
-            stated = permit.guarantee()
-            names = named(opened.names(found.places), spec)
-        return PrivateHistogram.of(spec, choosing.mechanism, listed, names, found, stated, permit.charge)
+            permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
+            places = opened.places(listed) if of_ours else np.full(len(listed), -1, np.int64)
+            drawn = permit.draw_all(HistogramState(opened.content, listed, places, opened.names))
+        return PrivateHistogram(spec, drawn)
 
-    def _listed(self, keys: Any) -> tuple[list[Any], list[Any], bool]:
-        """Return the keys of a public list, each once; these as they are counted; and whether that is what came.
+    def _listed(self, keys: Any) -> tuple[list[Any], bool]:
+        """Return the keys of a public list as they are counted, each once, and whether keys of their type came.
 
         A list of another type than the keys that came is one that nobody has any of, unless the type was stated.
         """
         if keys is None:
-            return [], [], True
+            return [], True
         names = list(dict.fromkeys(names_of(keys, self._spec)))
         spelled = [str(name) for name in names] if self.key_columns else names
         _, found, _ = typed_column(spelled)
-        return names, spelled, self._held.keys.key_type in (None, found)
+        return spelled, self._held.keys.key_type in (None, found)
 
     @contextmanager
     def _opened(self) -> Iterator[Opened]:

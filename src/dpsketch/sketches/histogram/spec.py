@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
 
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Additive, Law, noise_for
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.histogram.mechanism import Form, Mechanism, Reach
-from dpsketch.sketches.permit import ReleasePreview
-from dpsketch.sketches.specs import StoredSpec, check_key_type, hold_key_columns
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
+from dpsketch.sketches.bounds import CHOICE_TABLES, SHARE, choice_laws
+from dpsketch.sketches.histogram.laws import COLLISION, COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
+from dpsketch.sketches.histogram.rounds import WeightedRounds, weights_table
+from dpsketch.sketches.histogram.thresholds import FORMS, LARGEST_CAP, CountThreshold, Form, choose, single_counts
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import GridSpec
 
 __all__ = ["HistogramSpec"]
@@ -20,6 +26,11 @@ __all__ = ["HistogramSpec"]
 # What a histogram takes is as long as its list of keys, which nobody knows before: a guess for the plan's line.
 _BYTES_A_KEY = 96
 _GUESSED_KEYS = 10_000
+# The total's part of ε, where all other keys are asked for beside those that pass a threshold.
+_TOTAL_SHARE = 0.1
+# A hair less of ε, and of δ, keeps their promise in floats too.
+_HAIR = 1 - 1e-12
+_LESS = 1 - 1e-9
 
 
 @stored
@@ -61,18 +72,19 @@ class HistogramSpec(GridSpec, StoredSpec):
         """About so many bytes for ten thousand keys; it grows with the keys, or the pairs of users and keys."""
         return _BYTES_A_KEY * _GUESSED_KEYS
 
-    @property
-    def reach(self) -> Reach:
-        """What one unit of privacy can change."""
-        return Reach(
-            keys=self.unit.max_keys,
-            units=self.weight_grid.max_units,
-            replace=self.unit.neighbours == "replace",
-            users=self.unit.level == "user",
-            chosen=self.unit.chosen,
-        )
+    def tables(self) -> tuple[Table, ...]:
+        """Return the counts of all keys, their total, the weights of keys, and the tables by which a bound is chosen.
 
-    def mechanism(
+        A unit is on at most ``max_keys`` keys, on each by at most its weight; a user gives weights to fewer.
+        """
+        unit = self.unit
+        counts = Move.each(unit.max_keys, self.weight_grid.max_units)
+        found = [Table(COUNTS, None, counts), Table(TOTAL, (1,), Move.heaped(1, counts.l1))]
+        if unit.level == "user":
+            found.append(weights_table(min(unit.max_keys, LARGEST_CAP)))
+        return (*found, *(CHOICE_TABLES if unit.chosen else ()))
+
+    def law(
         self,
         *,
         epsilon: float | None = None,
@@ -84,18 +96,114 @@ class HistogramSpec(GridSpec, StoredSpec):
         names_only: bool = False,
         form: Form | None = None,
         hashed: bool = False,
-    ) -> Mechanism:
-        """Choose the parameters of a release at this budget, from the spec and the options alone."""
-        return Mechanism.for_budget(
-            Budget(epsilon, delta, rho),
-            self.reach,
-            listed=keys is not None,
-            unknown=unknown,
-            others=others,
-            names_only=names_only,
-            form=form,
-            hashed=hashed and self.key_type != "int",
-        )
+    ) -> EntriesLaw:
+        """Choose the law of a release at this budget, from the spec and the options alone.
+
+        Parameters
+        ----------
+        epsilon, delta, rho, keys, unknown, others, names_only, form
+            As :meth:`~dpsketch.Histogram.release` takes them.
+        hashed : bool
+            Whether keys may have been told apart by several secret hashes. That these fail must then be paid for, also
+            where names come from a list.
+        """
+        budget, listed = Budget(epsilon, delta, rho), keys is not None
+        if form is not None and form not in FORMS:
+            raise InvalidInput(f"form is one of {', '.join(FORMS)}, or left out.")
+        unknown = not listed if unknown is None else unknown
+        if not (listed or unknown):
+            raise InvalidInput("nothing would be published: give keys=, or leave unknown= out.")
+        if names_only and (others or listed):
+            raise InvalidInput("names_only= finds names and publishes no counts: leave others= out, and keys= too.")
+        if names_only and self.unit.chosen:
+            raise InvalidInput("names_only= publishes no counts, and a choice is about these alone: state max_keys=.")
+        if unknown:
+            return self._finding(budget, others, names_only, form)
+        if form not in (None, "laplace", "gaussian"):
+            raise InvalidInput("a public list gets Laplace or Gaussian noise on its counts: leave form= out.")
+        return self._listing(budget, others, form, hashed and self.key_type != "int")
+
+    def _listing(self, budget: Budget, others: bool, form: Form | None, hashed: bool) -> ListedCounts:
+        """Choose the noise of a public list's counts: the one with the smaller variance, where the budget allows both.
+
+        Where the bound is chosen, it is the noise of one key, and each bound takes the narrower.
+        """
+        unit, counts, cost = self.unit, self.tables()[0], budget.cost
+        if hashed and not (isinstance(cost, ApproximateCost) and cost.delta > 2 * COLLISION):
+            raise InvalidInput(
+                "long text keys of partials that were started apart are told apart by several secret hashes, which "
+                "fail with a chance below 1e-14. State epsilon= with delta= (1e-12, say), or start partials with "
+                "empty_like()."
+            )
+        epsilon, single = None, counts
+        choice: tuple[Additive, ...] = ()
+        if hashed and isinstance(cost, ApproximateCost):
+            epsilon, budget = cost.epsilon, Budget(cost.epsilon, cost.delta - COLLISION)
+        if unit.chosen:
+            if isinstance(cost, ZcdpCost):
+                raise InvalidInput("a bound that is chosen goes with epsilon= and delta=: state these, or max_keys=.")
+            chosen, epsilon = divided(cost.epsilon)
+            choice = choice_laws(chosen, unit.neighbours)
+            budget = Budget(epsilon, _LESS * (budget.delta or 0.0))
+            single = replace(counts, move=Move.each(1, counts.move.most))
+        distance = single.between(unit.neighbours)
+        noises = [noise_for(budget, distance)]
+        if isinstance(budget.cost, ApproximateCost):
+            noises.append(noise_for(Budget(budget.cost.epsilon, 0.0), distance))
+        kinds = {"laplace": DiscreteLaplace, "gaussian": RoundedGaussian}
+        noises = [noise for noise in noises if form is None or isinstance(noise, kinds[form])]
+        if not noises:
+            raise InvalidInput("this budget does not go with that form: Gaussian noise needs delta > 0 or rho.")
+        if not unit.chosen:
+            noises = [min(noises, key=lambda noise: noise.variance)]
+        noise = CountNoise(single.move.cells, tuple(noises), others)
+        return ListedCounts(counts, unit.neighbours, noise, epsilon, hashed, choice)
+
+    def _finding(self, budget: Budget, others: bool, names_only: bool, form: Form | None) -> EntriesLaw:
+        """Choose how names on no list are found, and what counts carry."""
+        unit, counts, cost = self.unit, self.tables()[0], budget.cost
+        match cost:
+            case ApproximateCost(epsilon, delta):
+                pass
+            case PureCost():
+                raise InvalidInput(
+                    "names that are on no public list need delta > 0, as in delta=1e-6: well below 1 over the number "
+                    "of records. With delta=0 give a public list: keys=[…]."
+                )
+            case ZcdpCost():
+                raise InvalidInput("rho= needs a public list, keys=[…]: names on no list need epsilon= and delta=.")
+            case never:
+                assert_never(never)
+        if delta <= 2 * COLLISION:
+            raise InvalidInput("delta is below 1e-13, where a secret hash of the keys may fail: state a larger one.")
+        delta, weight, replaced = delta - COLLISION, counts.move.most, unit.neighbours == "replace"
+        if unit.chosen:
+            if form not in (None, "weighted", "rounds"):
+                raise InvalidInput(f"form={form!r} needs a stated max_keys=: a bound is chosen once names are found.")
+            chosen, rest = divided(epsilon)
+            several = form == "rounds" or (form is None and epsilon >= 1)
+            law = single_counts(rest, delta, weight, replaced, several=several)
+            return replace(_with_others(law, others), choice=choice_laws(chosen, unit.neighbours))
+        if form in ("weighted", "rounds") and unit.level != "user":
+            raise InvalidInput("weights and rounds are for users with many keys: a record has one. Leave form= out.")
+        if names_only and unit.level != "user":
+            raise InvalidInput("names_only= gains nothing where the unit is a record: its count comes with its name.")
+        facts = delta, unit.max_keys, weight, replaced
+        found = choose(epsilon, *facts, names_only=names_only, form=form)
+        if isinstance(found, WeightedRounds):
+            return _with_others(found, others)
+        if not others:
+            return replace(found, names_only=names_only)
+        # A hair less, so that the two sum to ε in floats too.
+        found = choose(epsilon * ((1 - _TOTAL_SHARE) * _HAIR), *facts, form=form)
+        assert isinstance(found, CountThreshold)
+        (total,) = (table for table in self.tables() if table.name == TOTAL)
+        spent = DiscreteLaplace(epsilon * _TOTAL_SHARE * _HAIR, total.between(unit.neighbours).l1)
+        return replace(found, total=spent)
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
 
     def expect(self, *, records: float, keys: int, **budget: Any) -> dict[str, float]:
         """Say in a few numbers what a release is worth for so many records and keys, the i-th as frequent as 1/i.
@@ -105,15 +213,23 @@ class HistogramSpec(GridSpec, StoredSpec):
         from dpsketch.sketches.guess import guessed_counts
         from dpsketch.sketches.histogram.predict import Holdings, predict
 
-        mechanism = self.mechanism(**budget, keys=None if budget.get("delta") or budget.get("rho") else ())
-        found = predict(mechanism, Holdings.of(guessed_counts(records, keys, 1.0, None), self.unit, None))
-        names = (
-            {} if mechanism.cutoff is None else {"names_found": found.found, "threshold": self.grid * mechanism.cutoff}
-        )
+        law = self.law(**budget, keys=None if budget.get("delta") or budget.get("rho") else ())
+        found = predict(law, Holdings.of(guessed_counts(records, keys, 1.0, None), self.unit, None))
+        names = {} if law.cutoff is None else {"names_found": found.found, "threshold": self.grid * law.cutoff}
         return {"error_of_a_count": self.grid * found.error, **names}
 
     def preview(self, **options: Any) -> ReleasePreview:
         """Say what a release at this budget, with these options, would promise, and how far off a listed count is."""
-        mechanism = self.mechanism(**options)
-        error = self.grid * mechanism.count_error
-        return ReleasePreview(mechanism.calibration.guarantee(self.unit), error, error)
+        law = self.law(**options)
+        budget = Budget(options.get("epsilon"), options.get("delta"), options.get("rho"))
+        error = self.grid * law.count_error
+        return ReleasePreview(promise(self, Receipt(budget, (law,))), error, error)
+
+
+def divided(epsilon: float) -> tuple[float, float]:
+    """Return the ε of a choice, and of the rest of its release."""
+    return epsilon * SHARE, epsilon * (1 - SHARE) * _HAIR
+
+
+def _with_others(law: WeightedRounds, others: bool) -> WeightedRounds:
+    return law if law.counts is None else replace(law, counts=replace(law.counts, others=others))

@@ -11,25 +11,45 @@ Cutoffs and scales are rounded up. Nothing here may be chosen by looking at data
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
 
 import numpy as np
 
 from dpsketch import accounting
+from dpsketch.core.codec import stored
+from dpsketch.core.laws import Arrays, additive_cost
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.numbers import probability, real_number, whole_number
+from dpsketch.numbers import hold_real, hold_whole, probability, real_number, whole_number
+from dpsketch.privacy import ApproximateCost, Cost
+from dpsketch.sketches.bounds import LARGEST
 from dpsketch.sketches.histogram.joint import chance_of_any, joint_delta, least_whole, log_hidden, part_of
+from dpsketch.sketches.histogram.laws import (
+    COLLISION,
+    COUNTS,
+    NOTHING,
+    OTHERS,
+    TABLE,
+    TOTAL,
+    EntriesLaw,
+    HistogramState,
+)
 from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds, weighted
 from dpsketch.truncated import Law, TruncatedLaplace
 
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
+
 __all__ = [
+    "FORMS",
+    "CountThreshold",
     "Discovery",
-    "Mechanism",
-    "Threshold",
+    "Form",
     "choose",
     "delta_of",
     "gaussian",
@@ -38,49 +58,64 @@ __all__ = [
     "truncated_laplace",
 ]
 
-Mechanism = Literal["laplace", "truncated", "gaussian", "weighted", "rounds"]
+stored(TruncatedLaplace)
 
-# So much more Gaussian noise than the shared counts need alone leaves room in δ for the names.
+Form = Literal["truncated", "laplace", "gaussian", "weighted", "rounds"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+# A hair more Gaussian noise than the shared counts need alone leaves room in δ for the names.
 _ROOM = 1 + 1e-5
-# A user with at least so many keys has its names found by weights, and its counts in a second stage.
+# A user with at least this number of keys has its names found by weights, and its counts in a second stage.
 _MANY_KEYS = 10
 # No user gives weight to more keys than this in a round: more finds fewer.
-_CAP = 100
+LARGEST_CAP = 100
 _COUNTS_SHARE = 0.3
 # Below it the joint δ of Gaussian noise may have no digits left, and a budget is refused for that.
 _LEAST_EPSILON = 1e-6
 
 
+@stored
 @dataclass(frozen=True, slots=True)
-class Threshold:
-    """One stage: every count gets noise, and is listed with it where it reaches the cutoff.
+class CountThreshold(EntriesLaw):
+    """One stage: every count gets noise, and is listed with it if it reaches the cutoff.
+
+    Keys of a public list get the same noise, and are listed whatever it is.
 
     Attributes
     ----------
-    law : Law
+    epsilon : float
+        The ε at which δ is computed.
+    noise : Law
         The noise of one count.
     cutoff : int
         The least noisy count that is listed.
-    keys, weight : int
-        A unit moves at most so many keys, each by at most so much.
-    replace : bool
-        Whether neighbours have one unit in place of another, rather than one more or less.
-    epsilon, delta : float
-        What is promised; δ is exact, up to rounding it up.
+    total : DiscreteLaplace or None
+        The noise of the total of all keys, if all other keys are to be computed from it.
+    names_only : bool
+        Whether counts are not published.
+
+    Privacy
+    -------
+    The δ of names and counts together is exact, see :func:`delta_of`. The total is a table of its own, whose cost is
+    added. That a secret hash takes two keys for one is a part of δ.
     """
 
-    law: Law
-    cutoff: int
-    keys: int
-    weight: int
-    replace: bool
     epsilon: float
-    delta: float
+    noise: Law
+    cutoff: int
+    total: DiscreteLaplace | None = None
+    names_only: bool = False
+
+    def __post_init__(self) -> None:
+        hold_real(self, "epsilon")
+        hold_whole(self, "cutoff", low=1)
+        if not 0 < self.epsilon < math.inf or (self.names_only and self.total is not None):
+            raise InvalidInput("a threshold has a positive ε, and a total only beside counts.")
 
     @property
-    def name(self) -> Mechanism:
-        """The mechanism, by the name that forces it."""
-        match self.law:
+    def form(self) -> Form:
+        """The law by the name that forces it."""
+        match self.noise:
             case TruncatedLaplace():
                 return "truncated"
             case DiscreteLaplace():
@@ -92,13 +127,76 @@ class Threshold:
 
     @property
     def words(self) -> str:
-        """The mechanism in a phrase."""
-        return f"{self.law.words}; keys listed from {self.cutoff} on"
+        """The law in a phrase."""
+        total = "" if self.total is None else f"; {self.total.words}"
+        return f"{self.noise.words}; keys listed from {self.cutoff} on{total}"
+
+    def noise_under(self, bound: int) -> Law | None:
+        """Return the noise of a count."""
+        return None if self.names_only else self.noise
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The counts, and the total."""
+        return (self.table,) if self.total is None else (self.table, self._total_table)
+
+    @property
+    def _total_table(self) -> Table:
+        return Table(TOTAL, (1,), Move.heaped(1, self.table.move.l1))
+
+    @property
+    def delta(self) -> float:
+        """The joint δ of names and counts, without that of the hash."""
+        facts = {"keys": self.keys, "weight": self.weight, "replace": self.replaces}
+        return delta_of(self.noise, self.cutoff, epsilon=self.epsilon, **facts)
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise of the counts and of the total."""
+        return {COUNTS: self.noise} if self.total is None else {COUNTS: self.noise, TOTAL: self.total}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return ε with the joint δ and that of the hash, and the cost of the total."""
+        found: tuple[Cost, ...] = (ApproximateCost(self.epsilon, self.delta + COLLISION),)
+        if self.total is None:
+            return found
+        return (*found, additive_cost(self.total, self._total_table.between(self.neighbours)))
+
+    def draw(self, state: HistogramState, handle: Handle) -> Arrays:
+        """Return the keys that reach the cutoff, and noisy counts.
+
+        A key that nobody has is not found, whatever its noise. The total is that of the counts drawn here: total and
+        named counts must bound each user by the same choice of keys, or their difference is not the other keys.
+        """
+        known, add = state.known, handle.adder(COUNTS)
+        found, values, total = [NOTHING], [NOTHING], 0
+        sums = np.zeros(len(known), np.int64)
+        for block in state.content.counts(self.keys):
+            total += int(block.sums.sum())
+            on_list = np.isin(block.places, known, assume_unique=True)
+            sums[np.searchsorted(known, block.places[on_list])] = block.sums[on_list]
+            noisy = add(block.sums[~on_list])
+            passed = noisy >= self.cutoff
+            found.append(block.places[~on_list][passed])
+            values.append(noisy[passed])
+        arrays = state.published(np.concatenate(found))
+        if self.total is not None:
+            arrays[OTHERS] = handle.add(np.array([total]), TOTAL)
+        if not self.names_only:
+            arrays[TABLE] = np.concatenate([add(state.on_list(known, sums)), *values])
+        return arrays
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether names and counts fit each other, and no count that was found is below the cutoff."""
+        if not EntriesLaw.fits(self, arrays):
+            return False
+        found = np.asarray(arrays[TABLE])[len(arrays["listed"]) :] if not self.names_only else NOTHING
+        return not len(found) or int(found.min()) >= self.cutoff
 
 
-Discovery = Threshold | WeightedRounds
+Discovery = CountThreshold | WeightedRounds
 
 
+@lru_cache(maxsize=256)
 def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, replace: bool) -> float:
     """Return the joint δ at ``epsilon`` of listing counts with such noise from such a cutoff on, rounded up.
 
@@ -129,7 +227,7 @@ def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, r
 
 
 @lru_cache(maxsize=256)
-def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) -> Threshold:
+def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) -> CountThreshold:
     """Return the threshold of truncated discrete Laplace noise, for units that move each key by at most 1.
 
     Privacy
@@ -154,7 +252,7 @@ def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) ->
 
 
 @lru_cache(maxsize=256)
-def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> Threshold:
+def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> CountThreshold:
     """Return the threshold of discrete Laplace noise, for units that move each key by at most ``weight``.
 
     Privacy
@@ -183,7 +281,7 @@ def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace:
 
 
 @lru_cache(maxsize=256)
-def gaussian(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> Threshold:
+def gaussian(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> CountThreshold:
     """Return the threshold of rounded Gaussian noise, for units that move each key by at most ``weight``.
 
     Privacy
@@ -215,7 +313,7 @@ def choose(
     replace: bool,
     *,
     names_only: bool = False,
-    mechanism: Mechanism | None = None,
+    form: Form | None = None,
 ) -> Discovery:
     """Return the mechanism that should list the most keys with the best counts, by public facts alone.
 
@@ -229,7 +327,7 @@ def choose(
         Whether neighbours have one unit in place of another.
     names_only : bool
         Whether counts are not wanted: the names get the whole budget.
-    mechanism : str, optional
+    form : str, optional
         Take this one instead: "laplace", "truncated", "gaussian", "weighted" or "rounds".
 
     Notes
@@ -243,16 +341,16 @@ def choose(
        ε = 1, fewer below and more above.
     """
     epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
-    if mechanism is None and keys >= (3 if names_only else _MANY_KEYS):
-        mechanism = "rounds" if epsilon >= 1 else "weighted"
-    match mechanism:
+    if form is None and keys >= (3 if names_only else _MANY_KEYS):
+        form = "rounds" if epsilon >= 1 else "weighted"
+    match form:
         case None:
             found = [plain_laplace(epsilon, delta, keys, weight, replace)]
             if weight == 1:
                 found.append(truncated_laplace(epsilon, delta, keys, replace))
             if not _names_alone_pass(min(each.cutoff for each in found), epsilon, delta, keys, weight, replace):
                 found.append(gaussian(epsilon, delta, keys, weight, replace))
-            return min(found, key=lambda each: (each.cutoff, each.law.variance))
+            return min(found, key=lambda each: (each.cutoff, each.noise.variance))
         case "truncated":
             if weight != 1:
                 raise InvalidInput(
@@ -265,14 +363,12 @@ def choose(
         case "gaussian":
             return gaussian(epsilon, delta, keys, weight, replace)
         case "weighted" | "rounds":
-            make = weighted if mechanism == "weighted" else rounds
-            cap = min(keys, _CAP)
-            if names_only:
-                return make(epsilon, delta, cap, replace)
-            counted = min(keys, _counted(epsilon))
-            return make(
-                epsilon, delta, cap, replace, counts_keys=counted, counts_share=_COUNTS_SHARE, counts_weight=weight
-            )
+            make = weighted if form == "weighted" else rounds
+            facts = {"max_keys": keys, "counts_weight": weight}
+            if not names_only:
+                facts["counts_keys"] = min(keys, _counted(epsilon))
+            share = 0.0 if names_only else _COUNTS_SHARE
+            return make(epsilon, delta, min(keys, LARGEST_CAP), replace, counts_share=share, **facts)
         case never:
             assert_never(never)
 
@@ -306,7 +402,8 @@ def _names_alone_pass(cutoff: int, epsilon: float, delta: float, keys: int, weig
 def single_counts(epsilon: float, delta: float, weight: int, replace: bool, *, several: bool) -> WeightedRounds:
     """Return rounds whose counts carry the noise of a unit on one key, to be widened for a bound chosen later."""
     make = rounds if several else weighted
-    return make(epsilon, delta, _CAP, replace, counts_keys=1, counts_share=_COUNTS_SHARE, counts_weight=weight)
+    facts = {"max_keys": LARGEST, "counts_keys": 1, "counts_weight": weight}
+    return make(epsilon, delta, LARGEST_CAP, replace, counts_share=_COUNTS_SHARE, **facts)
 
 
 def _facts(epsilon: float, delta: float, keys: int, weight: int) -> tuple[float, float, int, int]:
@@ -317,9 +414,9 @@ def _facts(epsilon: float, delta: float, keys: int, weight: int) -> tuple[float,
     return float(epsilon), probability("delta", delta), keys, weight
 
 
-def _threshold(law: Law, cutoff: int, epsilon: float, keys: int, weight: int, replace: bool) -> Threshold:
-    delta = delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace)
-    return Threshold(law, cutoff, keys, weight, replace, epsilon, delta)
+def _threshold(law: Law, cutoff: int, epsilon: float, keys: int, weight: int, replace: bool) -> CountThreshold:
+    table = Table(COUNTS, None, Move.each(keys, weight))
+    return CountThreshold(table, "replace" if replace else "add_remove", epsilon, law, cutoff)
 
 
 def _truncated_delta(law: TruncatedLaplace, low: int, moved: int) -> float:

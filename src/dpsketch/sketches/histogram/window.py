@@ -4,45 +4,100 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from dpsketch import files
+from dpsketch.arrays import Floats
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Derived, Drawn, Part
+from dpsketch.core.laws import Arrays, Law
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.noise import DiscreteLaplace
-from dpsketch.release import DrawnRelease
+from dpsketch.numbers import hold_whole
+from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.stretches import Stretch, read_stretches, stretch_arrays
-from dpsketch.sketches.documents import read_charge, read_guarantee, real_array, release_document
-from dpsketch.sketches.histogram.named import NamedCounts, of_one_type, places_of, read_names, stored_names
+from dpsketch.sketches.continual.designs import Filter
+from dpsketch.sketches.continual.law import Found, Published, are_finite
+from dpsketch.sketches.continual.portions import Window
+from dpsketch.sketches.histogram.laws import COUNTS
+from dpsketch.sketches.histogram.named import (
+    NamedCounts,
+    are_names,
+    of_one_type,
+    places_of,
+    read_names,
+    stored_names,
+)
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.specs import fingerprint_of
 
-__all__ = ["PrivateDailyHistogram"]
+__all__ = ["NamedWindow", "PrivateDailyHistogram"]
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class NamedWindow(Derived):
+    """The counts of some days of a stream together, decoded, with the names of their keys.
+
+    Attributes
+    ----------
+    publications : Published
+        The stream's law.
+    day : int
+        The number of days that were published.
+    signed : bool
+        Whether counts may be negative: in the difference of two windows.
+    """
+
+    publications: Published
+    day: int
+    signed: bool
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "day", low=1, high=self.publications.horizon)
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The stream's law."""
+        return (self.publications,)
+
+    @property
+    def ceiling(self) -> tuple[float, float] | None:
+        """The threshold that the total of a key which was not found did not pass, and the deviation of its noise.
+
+        Both are in steps of the grid; None if keys are those of a public list.
+        """
+        law = self.publications
+        if not isinstance(law, Found) or not isinstance(law.design, Filter):
+            return None
+        weights = law.design.weights(1, self.day)
+        return law.threshold(self.day), math.sqrt(law.noise.variance * float(np.sum(weights**2)))
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there are different names, as many finite counts, and the weights of publications."""
+        if set(arrays) != {"names", "table", "weights"} or not are_names(arrays["names"]):
+            return False
+        shape, weights = (len(arrays["names"]),), arrays["weights"]
+        (table,) = self.publications.stacked
+        good = table.shape in (None, shape) and are_finite(arrays["table"], shape)
+        return good and isinstance(weights, np.ndarray) and are_finite(weights, (weights.size,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateDailyHistogram(NamedCounts, DrawnRelease):
-    """The counts of some days of a stream: public, to be queried for ever.
+class PrivateDailyHistogram(NamedCounts, SketchRelease):
+    """The counts of some days of a stream.
 
     Attributes
     ----------
     spec : HistogramSpec
         The public spec.
+    drawn : Drawn
+        The counts, and how they follow from what the stream published.
     names : list
         The keys: those of the public list in its order, or those that were found.
-    values : numpy.ndarray
-        Their noisy counts in steps of ``spec.grid``, weighted sums of what was published.
-    stretch : Stretch
-        Which publications of the stream they are made of.
-    signed : bool
-        Whether counts may be negative: in what changed between two windows.
-    ceiling : tuple of float or None
-        Where keys are found: the threshold that the total of a key that was not found has not passed, and the standard
-        deviation of its noise, in steps of the grid.
 
     Accuracy
     --------
@@ -51,18 +106,39 @@ class PrivateDailyHistogram(NamedCounts, DrawnRelease):
     """
 
     kind: ClassVar[str] = "continual"
+    spec_type: ClassVar[Any] = HistogramSpec
 
     spec: HistogramSpec
-    names: list[Any]
-    values: npt.NDArray[np.float64]
-    stretch: Stretch
-    signed: bool = False
-    ceiling: tuple[float, float] | None = None
+    names: list[Any] = field(init=False, repr=False)
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.values.flags.writeable = False
+        object.__setattr__(self, "names", read_names(self._arrays["names"], self.spec))
         object.__setattr__(self, "_places", places_of(self.names))
+        if not of_one_type(self.names, self.spec.key_type):
+            raise FileRefused("the file's keys are not of the type that it states.")
+        self.values.flags.writeable = False
+
+    @classmethod
+    def of(cls, spec: HistogramSpec, names: list[Any], window: Window) -> Self:
+        """Return the release of a window, of keys with these names."""
+        arrays = {"names": stored_names(names), "table": window.tables[COUNTS], "weights": window.stretch.weights}
+        part = Part(NamedWindow(window.law, window.published.day, window.signed), arrays)
+        return cls(spec, Drawn((window.receipt,), {COUNTS: part}, window.guarantee))
+
+    @property
+    def _arrays(self) -> Arrays:
+        return self.drawn.parts[COUNTS].arrays
+
+    @property
+    def window(self) -> NamedWindow:
+        """How the counts follow from what the stream published."""
+        return cast(NamedWindow, self.drawn.parts[COUNTS].law)
+
+    @property
+    def values(self) -> Floats:
+        """The noisy counts in steps of ``spec.grid``, weighted sums of what was published."""
+        return cast(Floats, self._arrays["table"])
 
     def __repr__(self) -> str:
         shown = f"{len(self.names):,} keys, spec {fingerprint_of(self.spec)}"
@@ -76,59 +152,43 @@ class PrivateDailyHistogram(NamedCounts, DrawnRelease):
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise in a count."""
-        return self.spec.grid * math.sqrt(self.stretch.variance)
+        return self.spec.grid * self._deviation
+
+    @property
+    def _deviation(self) -> float:
+        """The standard deviation of the noise in a count, in steps of the grid."""
+        weights = cast(Floats, self._arrays["weights"])
+        return math.sqrt(self.window.publications.answer_noise.variance * float(np.sum(weights**2)))
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
-        ceiling = None if self.ceiling is None else self.spec.grid * self.ceiling[0]
-        return {"keys": len(self.names), "noise_scale": self.noise_scale, "threshold": ceiling}
+        ceiling = self.window.ceiling
+        threshold = None if ceiling is None else self.spec.grid * ceiling[0]
+        return {"keys": len(self.names), "noise_scale": self.noise_scale, "threshold": threshold}
 
     def _read(self, asked: list[Any], places: npt.NDArray[np.int64], confidence: float, tail: float) -> Estimates:
-        missing = places < 0
-        if missing.any() and self.ceiling is None:
+        missing, ceiling, signed = places < 0, self.window.ceiling, self.window.signed
+        if missing.any() and ceiling is None:
             raise InvalidInput("a key that was asked for is not on this release's public list, and it knows no other.")
         value, reach = np.zeros(len(places)), np.full(len(places), self._half_width(tail))
         value[~missing] = self.values[places[~missing]]
         low, high = value - reach, value + reach
-        if self.ceiling is not None:
-            threshold, deviation = self.ceiling
+        if ceiling is not None:
+            threshold, deviation = ceiling
             # No window has more than all days have.
             most = threshold + float(ndtri(1 - tail / 2)) * deviation
-            low[missing], high[missing] = (-most if self.signed else 0.0), most
-        if not self.signed:
+            low[missing], high[missing] = (-most if signed else 0.0), most
+        if not signed:
             low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
         grid = self.spec.grid
         return Estimates(asked, grid * value, grid * low, grid * high, confidence, self.counts)
 
     def _half_width(self, tail: float) -> float:
-        law = self.stretch.law
-        if isinstance(law, DiscreteLaplace):
-            return _laplace_width(self.stretch.weights * (law.sensitivity / law.epsilon), tail)
-        return float(ndtri(1 - tail / 2)) * math.sqrt(self.stretch.variance)
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        stretches, arrays = stretch_arrays((self.stretch,))
-        more = {"signed": self.signed, "stretches": stretches}
-        more["ceiling"] = None if self.ceiling is None else list(self.ceiling)
-        named = {"names": stored_names(self.names), "values": self.values}
-        return release_document(self, self.spec, {**named, **arrays}, **more)
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        header, spec = document.header, HistogramSpec.from_json(document.header["spec"])
-        names, stretches = read_names(document.arrays.get("names"), spec), read_stretches(document)
-        values, ceiling = real_array(document, "values", (len(names),)), header["ceiling"]
-        good = len(stretches) == 1 and len(set(names)) == len(names) and of_one_type(names, spec.key_type)
-        if ceiling is not None:
-            pair = isinstance(ceiling, list) and len(ceiling) == 2
-            good = good and pair and all(isinstance(each, float) and math.isfinite(each) for each in ceiling)
-        if not good:
-            raise FileRefused("the file's keys are not those that a stream of histograms publishes.")
-        found = None if ceiling is None else (ceiling[0], ceiling[1])
-        content = spec, names, values, stretches[0], header["signed"] is True, found
-        return cls(*content, guarantee=read_guarantee(document), charge=read_charge(document))
+        noise = self.window.publications.answer_noise
+        if isinstance(noise, DiscreteLaplace):
+            weights = cast(Floats, self._arrays["weights"])
+            return _laplace_width(weights * (noise.sensitivity / noise.epsilon), tail)
+        return float(ndtri(1 - tail / 2)) * self._deviation
 
 
 def _laplace_width(scales: npt.NDArray[np.float64], tail: float) -> float:
