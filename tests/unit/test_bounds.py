@@ -217,7 +217,6 @@ STARTS = {
     "continual": lambda: dps.ContinualCountSketch(unit=AUTO, days=4, rows=3, width=8, epsilon=1, delta=0),
     "pan-private": lambda: dps.PanPrivateCountSketch(unit=AUTO, rows=3, width=8, epsilon=1, delta=0),
     "spec": lambda: dps.CountSketch.from_spec(CountSketchSpec(3, 8, AUTO)),
-    "local": lambda: dps.LocalCountSketch(rows=3, width=8, max_keys="auto", key_type="int", epsilon=1.0, delta=0),
     "class sums": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO).fit(POINTS, [0, 1], [5, 6]),
     "class densities": lambda: dps.DensityClassifier(**BUDGET, classes=[0, 1], unit=AUTO, bounds=(-1, 1), rows=3).fit(
         POINTS, [0, 1], [5, 6]

@@ -41,6 +41,7 @@ __all__ = [
     "receipt_to_json",
     "refuse_other_promise",
     "release_document",
+    "stated_promise",
     "together",
 ]
 
@@ -52,6 +53,8 @@ SEEDED = "the noise came from a seeded source that exists for tests only"
 _IN_BOTH = "Stated for someone who may be in both releases."
 # Stands between the name of a part and the name of one of its arrays.
 _BETWEEN = "__"
+# What is a float in a stated guarantee, even where a caller gave a whole number.
+_REAL = frozenset({"epsilon", "delta", "rho", "max_weight"})
 
 for _class in (Budget, DiscreteLaplace, RoundedGaussian, Unit):
     stored(_class)
@@ -266,7 +269,7 @@ def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:
         "spec": encode(spec),
         "receipts": [receipt_to_json(receipt) for receipt in drawn.receipts],
         "derived": {name: encode(part.law) for name, part in drawn.parts.items() if isinstance(part.law, Derived)},
-        "guarantee": drawn.guarantee.to_json(),
+        "guarantee": stated_promise(drawn.guarantee),
     }
     arrays = {
         f"{name}{_BETWEEN}{array}": values
@@ -311,9 +314,19 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
     return spec, Drawn(receipts, parts, guarantee)
 
 
+def stated_promise(guarantee: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as a file states it; numbers that may be fractions are floats, as a reader computes them."""
+    stated: dict[str, Any] = _with_floats(guarantee.to_json())
+    return stated
+
+
 def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> None:
-    """Refuse a file whose header states another guarantee than its laws come to."""
-    if _rounded(header.get("guarantee")) != _rounded(guarantee.to_json()):
+    """Refuse a file whose header states another guarantee than its laws come to.
+
+    Sentences are not compared: a later version may say the same in other words.
+    """
+    stated, computed = header.get("guarantee"), guarantee.to_json()
+    if not isinstance(stated, dict) or _numbers(stated) != _numbers(computed):
         raise FileRefused("the file states another guarantee than its laws come to.")
 
 
@@ -366,10 +379,31 @@ def _charge(value: Any) -> Charge | None:
     return Charge.from_json(value)
 
 
-def _rounded(value: Any) -> Any:
-    """Return JSON-ready values with floats to nine digits: another version may compute the last ones differently."""
+def _numbers(guarantee: dict[str, Any]) -> Any:
+    """Return what is compared of a guarantee: all but its sentences, which must be text."""
+    words = {name: isinstance(guarantee.get(name), str) for name in ("mechanism", "words")}
+    return _rounded({**guarantee, **words})
+
+
+def _with_floats(value: Any) -> Any:
     match value:
-        case float():
+        case dict():
+            return {
+                name: float(each) if name in _REAL and isinstance(each, int) else _with_floats(each)
+                for name, each in value.items()
+            }
+        case list():
+            return [_with_floats(each) for each in value]
+        case _:
+            return value
+
+
+def _rounded(value: Any) -> Any:
+    """Return JSON-ready values with numbers to nine digits: another version may compute the last ones differently."""
+    match value:
+        case bool():
+            return str(value)
+        case float() | int():
             return float(f"{value:.9g}")
         case dict():
             return {name: _rounded(each) for name, each in value.items()}
