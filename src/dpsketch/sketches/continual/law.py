@@ -22,14 +22,18 @@ from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design, Filter
+from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
+from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.sketches.continual.recurrence import Recurrence
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector", "Windowed", "are_finite"]
+__all__ = ["DESIGNS", "PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector", "Windowed", "are_finite"]
 
 PUBLICATIONS, STATE = "publications", "state"
+# The designs that the file of a law may hold: a class is known to the codec once its module is imported.
+DESIGNS: tuple[type[Design], ...] = (Banded, Blocks, PanPrivate, Recurrence)
 
 # The part of δ for names; the rest is for counts.
 _NAMES_SHARE = 0.1

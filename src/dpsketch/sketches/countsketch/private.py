@@ -38,13 +38,16 @@ from dpsketch.sketches.weights import real_numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dpsketch.core.permit import Handle
     from dpsketch.sketches.continual.portions import Window
 
-__all__ = ["Combined", "Estimator", "PrivateCountSketch"]
+__all__ = ["PUBLICATION", "STATE", "Combined", "Estimator", "PrivateCountSketch", "SeizableCounts"]
 
 Estimator = Literal["robust", "median", "mean"]
 
 _CHUNK = 1 << 16
+# What a pan-private sketch draws.
+STATE, PUBLICATION = "state", "publication"
 # Far in the tail a table's cells are a few heavy keys, repeated in every row: their share is known to a factor only.
 _TAIL_MARGIN = 4
 
@@ -94,6 +97,36 @@ class Combined(Derived):
                 return False
         shape = self.laws[0].tables[0].shape
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class SeizableCounts(Additive):
+    """Noise on the state of a pan-private sketch and, afresh, on its publication.
+
+    Privacy
+    -------
+    A record is in one of the two only: it came before the seizure or after it. Both have the same noise, so that the
+    dearer of them costs what one does.
+    """
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise of the state and of the publication."""
+        return {STATE: self.noise, PUBLICATION: self.noise}
+
+    def pieces(self, slot: str) -> int:
+        """Return two: each slot is drawn at a time of its own, once."""
+        return 2
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """The noise in a published counter: that of the state, and its own."""
+        return (self.noise, self.noise)
+
+    def draw(self, state: Any, handle: Handle) -> Arrays:
+        """Return a table with noise of one of the two slots."""
+        slot, table = state
+        return {"table": handle.add(table, slot)}
 
 
 def noises_of(law: Any) -> tuple[Noise, ...]:
