@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.distinct.mergeable import Flips
+from dpsketch.sketches.distinct.mergeable import Coins
 from dpsketch.sketches.moment.calibration import Floor
 from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.threshold import Threshold
@@ -21,7 +21,7 @@ def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
             return Draw("gaussian", {"sigma": sigma}, data[0])
         case DiscreteLaplace(epsilon, sensitivity):
             return Draw("laplace", {"scale": sensitivity / epsilon}, data[0])
-        case Flips(threshold):
+        case Coins(threshold):
             return Draw("flips", {"threshold": threshold})
         case Projection(alpha=alpha, scale=scale):
             return Draw("projection", {"alpha": alpha, "scale": scale})
@@ -52,7 +52,7 @@ def recording() -> Iterator[list[Draw]]:
         return draw
 
     patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
-    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, Projection, Threshold, Floor)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Coins, Projection, Threshold, Floor)]
     for each in patches:
         each.start()
     try:

@@ -94,6 +94,8 @@ def test_a_tree_is_read_in_the_same_way(tmp_path: Path) -> None:
 def test_tables_of_another_shape_or_type_are_refused(table: files.Array, tmp_path: Path) -> None:
     release = dps.CountSketch(rows=3, width=64, unit=dps.per_record()).release(epsilon=1.0, delta=1e-6)
     document = release.to_document()
-    files.write(tmp_path / "forged.dps", files.Document(document.kind, False, document.header, {"counters__table": table}))
+    files.write(
+        tmp_path / "forged.dps", files.Document(document.kind, False, document.header, {"counters__table": table})
+    )
     with pytest.raises(FileRefused, match="arrays"):
         dps.load(tmp_path / "forged.dps")

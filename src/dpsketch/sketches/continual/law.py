@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpsketch import accounting
 from dpsketch.arrays import Integers
@@ -288,6 +287,8 @@ class Found(Published):
 
     def threshold(self, day: int) -> float:
         """Return the total from which a key's name is shown on a day."""
+        from scipy.special import ndtri
+
         assert isinstance(self.design, Filter)
         assert isinstance(self.noise, RoundedGaussian)
         weights, held = self.design.weights(1, day), self.contribution.within(self.horizon)

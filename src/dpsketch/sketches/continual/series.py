@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
-from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json, refuse_other_promise, stated_promise
+from dpsketch.core.drawn import (
+    Receipt,
+    promise,
+    receipt_from_json,
+    receipt_to_json,
+    refuse_other_promise,
+    stated_promise,
+)
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import probability, whole_number

@@ -209,9 +209,11 @@ class OneShare(_Shared):
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there are counters, a party and partials."""
-        named = all(isinstance(arrays.get(name), list) for name in ("party", "partials"))
-        good = set(arrays) == {"table", "party", "partials"} and named and len(arrays["party"]) == 1
-        return good and are_integers(arrays, "table", self.table.shape)
+        if set(arrays) != {"table", "party", "partials"} or len(arrays["party"]) != 1:
+            return False
+        names = [arrays["party"], arrays["partials"]]
+        texts = all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in names)
+        return texts and are_integers(arrays, "table", self.table.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
