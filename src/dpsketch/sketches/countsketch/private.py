@@ -481,7 +481,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             if receipt.laws[0] not in again:
                 found.append(receipt)
                 continue
-            again.remove(cast(Published, receipt.laws[0]))
+            again.remove(receipt.laws[0])
             if not receipt.holds:
                 found = [replace(each, holds=False) if each.laws == receipt.laws else each for each in found]
         return tuple(found)
