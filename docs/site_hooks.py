@@ -69,8 +69,17 @@ def cli_reference() -> str:
     """Return the reference of the command line: what every command prints with ``--help``."""
     parts = [
         "# Command line",
-        "Results go to standard output, messages to standard error. Exit code 0: done; 1: refused, with a sentence "
-        "that says why; 2: wrong usage.",
+        "Results go to standard output, messages and errors to standard error. `--quiet` leaves results and errors "
+        "only. "
+        "With `--json` an error is the last line of standard error, as JSON: "
+        '`{"error": {"type": …, "message": …, "exit_code": …}}`.',
+        "| exit code | meaning |\n|---|---|\n"
+        "| 0 | done |\n"
+        "| 1 | the data, a file, a ledger or the machine does not allow it; an audit or a check failed |\n"
+        "| 2 | wrong usage: unknown, missing or contradicting options, or a value that an option does not take |\n"
+        "| 3 | the budget of the dataset does not cover the release |\n"
+        "| 4 | the file to be written exists |\n"
+        "| 130 | interrupted |",
         f"```text\n{help_of()}\n```",
     ]
     for words in commands():

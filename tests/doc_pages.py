@@ -91,7 +91,7 @@ def run_console(text: str, where: str) -> None:
         if command.startswith(_INSTALLS):
             continue
         code, printed = run_command(command)
-        assert code == (1 if "dpsketch: " in expected else 0), f"{where}: {command} exited with {code}: {printed}"
+        assert bool(code) is ("dpsketch: " in expected), f"{where}: {command} exited with {code}: {printed}"
         if expected:
             assert_alike(expected, printed, f"{where}: {command}")
 

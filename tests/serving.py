@@ -8,6 +8,8 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from typing import Any
 import httpx
 
 from dpsketch import local
-from dpsketch.server import auth
+from dpsketch.server import auth, create_app
 from dpsketch.server.auth import Scope
+from dpsketch.server.settings import Settings
 from dpsketch.server.storage import Storage
 
 PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text")
@@ -116,3 +119,13 @@ def new_collection(client: httpx.Client, **more: Any) -> str:
 
 def objects(number: int, item: str = "apple") -> list[dict[str, Any]]:
     return PROTOCOL.to_objects(PROTOCOL.report([[item]] * number))
+
+
+@asynccontextmanager
+async def inside(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """Run the application in this process, without a socket, and speak to it."""
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            yield client

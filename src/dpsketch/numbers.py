@@ -89,13 +89,15 @@ def hold_real(holder: object, *names: str, optional: bool = False) -> None:
 
 
 def number_text(value: float) -> str:
-    """Return an estimate as it is shown to people: whole from 100 on, three significant digits below.
+    """Return an estimate as it is shown to people: whole from 100 on, three significant digits below, – for NaN.
 
     Examples
     --------
     >>> number_text(12345.6), number_text(12), number_text(1.23456), number_text(float("inf"))
     ('12,346', '12', '1.23', 'inf')
     """
+    if math.isnan(value):
+        return "–"
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value, 0) else f"{value:.3g}"
 
 

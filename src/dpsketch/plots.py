@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,7 @@ __all__ = ["audits", "bars", "check_ending", "counters", "curve", "heat_map", "n
 
 _INK = "#1f4e79"
 _LIGHT = "#9db8d2"
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
 class Intervals(Protocol):
@@ -67,21 +69,21 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def bars(estimates: Intervals, title: str, across: str | None = None) -> Figure:
-    """Draw estimates as horizontal bars with their intervals, the first on top.
+    """Draw estimates as horizontal bars with their intervals, the first on top; numeric keys in numeric order.
 
     ``across`` names the axis; without it, the intervals are said to hold for all at once.
     """
     figure = new_figure(8, 1.2 + 0.28 * max(4, len(estimates.value)))
     axes = figure.subplots()
-    places = np.arange(len(estimates.value))[::-1]
-    # An end that is infinite has no place on the axis, and its whisker is left out.
-    below, above = (
-        np.where(np.isfinite(reach), reach, 0.0)
-        for reach in (estimates.value - estimates.low, estimates.high - estimates.value)
-    )
-    axes.barh(places, estimates.value, color=_LIGHT, edgecolor=_INK, height=0.7)
-    axes.errorbar(estimates.value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=_INK, capsize=3)
-    axes.set_yticks(places, [_label(key) for key in estimates.key])
+    order = _numeric_order(estimates.key)
+    value, low, high = (side[order] for side in (estimates.value, estimates.low, estimates.high))
+    places = np.arange(len(value))[::-1]
+    # An end that is infinite or missing has no place on the axis: its whisker is left out. A rounding error may put an
+    # end on the wrong side of the value.
+    below, above = (np.where(np.isfinite(reach), np.maximum(reach, 0.0), 0.0) for reach in (value - low, high - value))
+    axes.barh(places, value, color=_LIGHT, edgecolor=_INK, height=0.7)
+    axes.errorbar(value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=_INK, capsize=3)
+    axes.set_yticks(places, [_label(estimates.key[at]) for at in order])
     together = f"estimated count, with {estimates.confidence:.0%} intervals that hold for all at once"
     axes.set_xlabel(together if across is None else across)
     axes.axvline(0, color="black", linewidth=0.8)
@@ -161,6 +163,14 @@ def audits(names: Sequence[str], claimed: Sequence[float], audited: Sequence[flo
     axes.legend(frameon=False, loc="best")
     _titles(axes, title)
     return figure
+
+
+def _numeric_order(keys: Sequence[Any]) -> list[int]:
+    """Return the places of keys in numeric order if all are numbers or the text of one, else in the order given."""
+    places = range(len(keys))
+    if not all(isinstance(key, int | float) or (isinstance(key, str) and _NUMBER.fullmatch(key)) for key in keys):
+        return list(places)
+    return sorted(places, key=lambda at: float(keys[at]))
 
 
 def _label(key: Any) -> str:

@@ -26,6 +26,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole, real_number
 
 __all__ = [
+    "CARELESS_DELTA",
     "Again",
     "ApproximateCost",
     "Budget",
@@ -47,6 +48,8 @@ __all__ = [
 
 # Past this a budget protects nobody, and the ε it implies leaves the range in which it can be computed.
 _LARGEST_RHO = 1e9
+# From this δ on, a release could show one record in a hundred whole and still keep its promise.
+CARELESS_DELTA = 0.01
 # Past this e^ε leaves the range of a float.
 _LARGEST_EXPONENT = 700.0
 # Whom an answer counts where a user may count again.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from dpsketch import accounting, files, plots
+from dpsketch import files, plots
 from dpsketch.compound import compound_keys, parsed_keys
 from dpsketch.core.drawn import Drawn, read_release, release_document
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.privacy import Guarantee
 from dpsketch.results import Estimates, key_list
 
 if TYPE_CHECKING:
@@ -30,14 +30,11 @@ __all__ = [
     "NumberRelease",
     "Release",
     "SketchRelease",
-    "combined_guarantee",
     "refuse_keys",
     "require_keys",
     "statement",
     "typed_keys",
 ]
-
-_IN_BOTH = "Stated for someone who may be in both releases."
 
 
 class Answering(Protocol):
@@ -193,7 +190,17 @@ class SketchRelease(Release):
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file; its guarantee is computed again."""
-        return cls(*read_release(document, cls.spec_type))
+        release = cls(*read_release(document, cls.spec_type))
+        if not release._is_complete():
+            raise FileRefused("the file does not have the parts of a release of its kind.")
+        return release
+
+    def _is_complete(self) -> bool:
+        """Say whether these are the parts of the kind: by default additive noise on each of its tables."""
+        names = {table.name for table in self.spec.tables()}
+        return self.drawn.parts.keys() == names and all(
+            hasattr(part.law, "noise") for part in self.drawn.parts.values()
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -280,30 +287,6 @@ class KeyedRelease(Release):
             return key_list(keys), keys
         asked = compound_keys(keys, self.key_columns)
         return list(asked), [str(key) for key in asked]
-
-
-def combined_guarantee(first: Guarantee, second: Guarantee, unit: Unit) -> Guarantee:
-    """State what two releases promise together to someone who may be in both.
-
-    Each stays under the conditions it was made under: whatever caveat either has, the combination has too.
-    """
-    costs = first.costs + second.costs
-    delta = max(first.delta, second.delta)
-    holds = first.holds and second.holds
-    # Where one of them promises nothing, only its reason matters.
-    parts = [each.caveat for each in (first, second) if holds or not each.holds]
-    inherited = [part.replace(_IN_BOTH, "").strip() for part in parts if part]
-    caveats = dict.fromkeys(filter(None, [_IN_BOTH, *inherited] if holds else inherited))
-    return Guarantee(
-        epsilon=accounting.compose(costs, delta=delta),
-        delta=delta,
-        unit=unit,
-        costs=costs,
-        mechanism=f"{first.mechanism}; {second.mechanism}",
-        caveat=" ".join(caveats) or None,
-        holds=holds,
-        counted_again="release" if unit.level == "user" else None,
-    )
 
 
 def require_keys(asked: Sequence[Any]) -> None:

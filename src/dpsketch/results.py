@@ -43,6 +43,8 @@ _ROWS_IN_HTML = 50
 _LONGEST_KEY = 60
 # The word of a unit's description that says so (Unit.counts): a contract holds every kind to it.
 _CLIPPED = "clipped"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|inf|nan)", re.ASCII)
 
 
 def key_list(keys: Any) -> list[Any]:
@@ -111,7 +113,7 @@ class Estimates:
     key : list
         The keys as they were asked (or found).
     value, low, high : numpy.ndarray
-        The estimate and the ends of its interval.
+        The estimate and the ends of its interval; the ends are NaN where a release has no intervals.
     confidence : float
         The probability, over the noise *and* the choice of the hash functions, with which an interval covers the true
         count. With a seed that stays the same, a key that collides badly is missed in every release alike.
@@ -207,7 +209,8 @@ class Estimates:
     def _headline(self) -> str:
         number = "1 estimate" if len(self) == 1 else f"{len(self):,} estimates"
         counted = "" if self.counts is None else f", of {self.counts}"
-        return f"{number}, {self.confidence:.0%} intervals{counted}"
+        intervals = "no" if len(self) and np.isnan(self.low).all() else f"{self.confidence:.0%}"
+        return f"{number}, {intervals} intervals{counted}"
 
     def _cells(self, keys: Iterable[str]) -> Iterator[tuple[str, ...]]:
         """Return each row as texts to be shown, long keys cut."""
@@ -221,14 +224,16 @@ class Estimates:
     def to_arrow(self, *, key_columns: Sequence[str] = ()) -> pa.Table:
         """Return an Arrow table with the columns key, value, low, high; keys of mixed types are text.
 
-        Its metadata say what is counted, and the confidence. ``key_columns`` is as for :meth:`to_csv`.
+        Its metadata say what is counted, and the confidence. Ends of intervals that do not exist are null.
+        ``key_columns`` is as for :meth:`to_csv`.
         """
         import pyarrow as pa
 
         parts = {name: pa.array([key[i] for key in self.key], pa.string()) for i, name in enumerate(key_columns)}
         keys = parts or {"key": _arrow_keys(self.key)}
+        ends = {"low": pa.array(self.low, from_pandas=True), "high": pa.array(self.high, from_pandas=True)}
         said = {"confidence": f"{self.confidence:g}", "counts": self.counts or ""}
-        return pa.table({**keys, "value": self.value, "low": self.low, "high": self.high}, metadata=said)
+        return pa.table({**keys, "value": self.value, **ends}, metadata=said)
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars frame with the columns of :meth:`to_arrow`."""
@@ -241,7 +246,7 @@ class Estimates:
         return frames({"key": self.key, "value": self.value, "low": self.low, "high": self.high})
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return a list of ``{"key", "value", "low", "high"}``; an end that is infinite is None."""
+        """Return a list of ``{"key", "value", "low", "high"}``; an end that does not exist, or is infinite, is None."""
         rows = ((key, value, _or_none(low), _or_none(high)) for key, value, low, high in self.rows())
         return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
 
@@ -257,16 +262,22 @@ class Estimates:
         Bytes are decoded as UTF-8, what is not that escaped; points and ranges are written as Python prints them. A
         compound key is one field, its own CSV row, unless ``key_columns`` (as ``release.key_columns``) names its parts:
         then each has a column.
+
+        A key that a spreadsheet would compute, because it begins with ``=``, ``+``, ``-`` or ``@`` and is no number,
+        has an apostrophe before it. So has one that begins with apostrophes and such a sign: no two keys become equal.
         """
         text = StringIO(newline="")
         plain, quoting = (
             csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
         )
-        plain.writerow([*(key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
+        plain.writerow([*map(_no_formula, key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
         names = self.key if key_columns else [(text,) for text in _texts(self.key)]
-        for name, row in zip(names, self.rows(), strict=True):
+        for key, row in zip(names, self.rows(), strict=True):
+            name = [_no_formula(str(part)) for part in key]
             # Python quotes a line feed, and a carriage return only from 3.13 on: to readers both end a row.
-            (quoting if any("\r" in str(each) for each in name) else plain).writerow([*name, *row[1:]])
+            (quoting if any("\r" in each for each in name) else plain).writerow(
+                [*name, row.value, _end(row.low), _end(row.high)]
+            )
         if path is None:
             return text.getvalue()
         Path(path).write_text(text.getvalue(), encoding="utf-8", newline="")
@@ -314,8 +325,18 @@ def _arrow_keys(keys: Sequence[Any]) -> Any:
     return pa.array(_texts(keys), pa.string())
 
 
+def _end(value: float) -> float | None:
+    """Return an end of an interval, or None where a release has no intervals."""
+    return None if math.isnan(value) else value
+
+
 def _texts(keys: Sequence[Any]) -> list[str]:
     return [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in keys]
+
+
+def _no_formula(text: str) -> str:
+    """Return a cell of CSV that no spreadsheet computes; numbers stay as they are."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _markdown(text: str) -> str:

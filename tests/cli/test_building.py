@@ -65,7 +65,7 @@ def test_a_partial_is_not_merged_with_itself(dpsketch: Any, tmp_path: Path) -> N
     (tmp_path / "link.sketch").symlink_to(tmp_path / "a.sketch")
     for other in ("a.sketch", "./a.sketch", "link.sketch"):
         refused = dpsketch("merge", "a.sketch", other, "-o", "both.sketch")
-        assert refused.code == 1
+        assert refused.code == 2
         assert "twice" in refused.err
         assert not Path("both.sketch").exists()
 
@@ -87,7 +87,7 @@ def test_a_sketch_like_one_of_another_kind_is_refused(dpsketch: Any, tmp_path: P
     source = write(tmp_path / "one.csv", "key", "a")
     dpsketch("build", "counts", source, "--key", "key", "-o", "a.sketch")
     refused = dpsketch("build", "moment", source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "counts" in refused.err
     profile = ["--p", "0.5", "--p", "1", "--size", "20"]
     dpsketch("build", "moment", source, "--key", "key", *profile, "-o", "m.sketch")
@@ -118,6 +118,6 @@ def test_options_that_contradict_the_sketch_to_be_like_are_refused(dpsketch: Any
     Path("b.sketch").unlink()
     for option in (["--max-weight", "5"], ["--neighbours", "replace"]):
         refused = dpsketch(*like, *option)
-        assert refused.code == 1
+        assert refused.code == 2
         assert "contradicts --like" in refused.err
         assert not Path("b.sketch").exists()

@@ -61,7 +61,7 @@ def test_a_count_goes_with_records_and_with_kinds_that_count_them(dpsketch: Any,
     (tmp_path / "t.csv").write_text("k,u,n\na,ann,2\n")
     users = ["--user", "u", "--max-keys", "2"]
     refused = dpsketch("run", "histogram", "t.csv", "--key", "k", "--count", "n", *users, *BUDGET, "-o", "out.dps")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "--count says how many records of nobody" in refused.err
     refused = dpsketch("run", "distinct", "t.csv", "--key", "k", "--count", "n", *BUDGET, "-o", "out.dps")
     assert "drop --count" in refused.err

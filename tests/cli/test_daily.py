@@ -218,7 +218,7 @@ def test_a_format_with_types_is_asked_for_the_type_of_keys(dpsketch, kind: str) 
     pyarrow.parquet.write_table(pyarrow.table({"url": ["/a"]}), "visits.parquet")
     stream = ["--continual", "days=30", "--state", "state", "--day", "2026-11-15", "-o", "a.dps"]
     refused = dpsketch("run", kind, "visits.parquet", "--key", "url", *BUDGET, *stream)
-    assert refused.code == 1
+    assert refused.code == 2
     assert "key-type" in refused.err.replace("_", "-")
 
 

@@ -80,7 +80,7 @@ def test_a_release_without_a_key_type_is_asked_for_text_or_for_integers(dpsketch
         assert "read as text" not in read.err
         assert (read.json["estimates"][0]["key"], read.json["estimates"][0]["value"] > 2900) == (5, True)
     assert dpsketch("plot", "numbers.dps", "--candidates", "keys.txt", "--key-type", "int", "-o", "a.svg").code == 0
-    assert dpsketch("query", "numbers.dps", "x", "--key-type", "int").code == 1
+    assert dpsketch("query", "numbers.dps", "x", "--key-type", "int").code == 2
     assert dpsketch("inspect", "numbers.dps", "--json").json["spec"]["key_type"] is None
     typed = dps.CountSketch(rows=5, width=64, unit=dps.per_record(), key_type="text")
     typed.release(epsilon=1.0, delta=1e-6).save(tmp_path / "text.dps")

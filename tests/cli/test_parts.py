@@ -32,7 +32,7 @@ def test_a_day_costs_what_the_dearest_day_does(dpsketch, visits) -> None:
     fresh = dpsketch(*asked, "--part", "2026-11-18", "--dry-run", "--json", "-o", "x.dps")
     assert fresh.json["budget"]["allowed"] is True
     again = dpsketch(*asked, "--part", "2026-11-15", "-o", "x.dps")
-    assert again.code == 1
+    assert again.code == 3
     assert "A release of its kind fits with ε up to" in again.err
     assert "is named as in '2026-11-15'" in dpsketch(*asked, "--part", "15.11.", "-o", "x.dps").err
     assert "not divided into parts" in dpsketch(*asked[:-1], "other", "--part", "a", "-o", "x.dps").err
@@ -77,17 +77,21 @@ def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch, visits, tmp_p
     for spend, words in (
         (("--epsilon", "10", "--delta", "1e-6"), "protects hardly anyone"),
         (("--rho", "5"), "protects hardly anyone"),
+        (("--epsilon", "1", "--delta", "0.1"), "δ = 0.1 protects hardly anyone"),
         (("--epsilon", "1", "--delta", "1e-3", "--records", "1e3"), "no less than 1 over the 1,000 records"),
     ):
         refused = dpsketch(*asked, *spend)
         assert refused.code != 0
         assert words in refused.err
         assert not (tmp_path / "x.dps").exists()
-        assert dpsketch(*asked, *spend, "--yes", "--overwrite").code == 0
+        meant = dpsketch(*asked, *spend, "--yes", "--overwrite")
+        assert meant.code == 0
+        assert "Warning" not in meant.err
         (tmp_path / "x.dps").unlink()
     for spend in (
         ("--epsilon", "9.9", "--delta", "1e-6"),
         ("--rho", "0.5"),
+        ("--epsilon", "1", "--delta", "0.009"),
         ("--epsilon", "1", "--delta", "1e-4", "--records", "1e3"),
     ):
         assert dpsketch(*asked, *spend, "--overwrite").code == 0

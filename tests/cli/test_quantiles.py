@@ -33,8 +33,12 @@ def test_named_quantiles_are_released_and_asked(dpsketch: Runner, ages: str) -> 
     assert [one["key"] for one in both] == ["50%", "90%"]
     assert both[0]["value"] == median["value"]
     assert both[1]["value"] in (55, 56)
+    assert [(one["low"], one["high"]) for one in both] == [(None, None)] * 2
+    shown = dpsketch("query", "q.dps")
+    assert "127" not in shown.out
+    assert "a sketch made with --interval-share 0.5 has them" in shown.err.lower()
     other = dpsketch("query", "q.dps", "25%")
-    assert other.code == 1
+    assert other.code == 2
     assert "were named" in " ".join(other.err.split())
     assert dpsketch("inspect", "q.dps", "--json").json["levels"] == 2
     assert dpsketch("plot", "q.dps", "-o", "q.png").code == 0
@@ -56,6 +60,12 @@ def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner, ages
     (median,) = dpsketch("query", "both.dps", "50%", "--json").json["estimates"]
     assert median["value"] in (39, 40, 41)
     assert median["low"] <= median["value"] <= median["high"] < 127
+    surer = dpsketch("query", "both.dps", "50%", "--confidence", 0.99, "--json").json
+    assert surer["estimates"][0]["low"] is None
+    assert "at most 0.95" in surer["note"]
+    changed = dpsketch("compare", "both.dps", "both.dps", "50%", "--json").json
+    assert changed["estimates"][0]["high"] is None
+    assert "at most 0.95" in changed["note"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +79,7 @@ def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner, ages
 )
 def test_what_cannot_be_named_is_refused(dpsketch: Runner, ages: str, options: tuple[Any, ...], words: str) -> None:
     made = dpsketch("run", "ranges", ages, "--key", "age", *options, *BUDGET, "-o", "q.dps")
-    assert made.code == 1
+    assert made.code == 2
     assert words in " ".join(made.err.split())
     assert not Path("q.dps").exists()
 

@@ -89,7 +89,7 @@ def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) ->
         ("counts", ["--like", "part.sketch"], "sensitive"),
     ):
         refused = dpsketch("run", kind, "t.csv", "--key", "k", *options, *BUDGET, "-o", "out.dps")
-        assert refused.code == 1, (options, refused.err)
+        assert refused.code == 2, (options, refused.err)
         assert words in refused.err
         assert not Path("out.dps").exists()
 

@@ -71,6 +71,6 @@ def test_what_looks_beyond_its_row_is_refused_before_anything_is_charged(
 ) -> None:
     for options in (["--key", "dest", "--where", where], ["--key", f"({where})"]):
         refused = dpsketch("run", "histogram", flights, *options, *BUDGET, "-o", "out.dps")
-        assert refused.code == 1
+        assert refused.code == 2
         assert not Path("out.dps").exists()
         assert "no dataset" in dpsketch("ledger", "show").err.lower() + dpsketch("ledger", "show").out.lower()

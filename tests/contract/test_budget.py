@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,18 @@ def test_what_is_no_budget_is_refused(row: Row, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(InvalidInput, match=words):
             sketch.release(**budget)
     assert everything(sketch) == before
+
+
+@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row.name)
+def test_a_large_delta_comes_with_a_warning(row: Row) -> None:
+    """Wherever the promise has it: a kind that turns the budget into a pure ε has no δ to warn about."""
+    for delta, large in ((0.1, True), (1e-6, False)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            released = row.filled(0).release(epsilon=1.0, delta=delta)
+        first = released if hasattr(released, "guarantee") else released[0]
+        warned = [str(each.message) for each in said if str(each.message).startswith("δ = ")]
+        assert bool(warned) is (large and first.guarantee.delta > 0), warned
 
 
 @pytest.mark.parametrize("kind", [dps.ContinualCountSketch, dps.PanPrivateCountSketch])

@@ -40,6 +40,12 @@ def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     run_page(page, {"__name__": "__main__"})
 
 
+def test_the_front_pages_run_in_order_in_one_folder_with_one_ledger(folder: Path) -> None:
+    """As a reader follows them: the front page, that of the site, the tutorial, the recipes."""
+    for name in ("README.md", "docs/index.md", "docs/tutorial.md", "docs/how-to/recipes.md"):
+        run_page(ROOT / name, {"__name__": "__main__"})
+
+
 # What a page shows and no test runs, by its first line: all of it, and why.
 NOT_RUN = {
     ("README.md", "dpsketch audit"): "it takes minutes, and has tests of its own",
@@ -51,10 +57,6 @@ NOT_RUN = {
     ): "vectors, labels and intents are the reader's own",
     ("docs/how-to/operate.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
     ("docs/how-to/operate.md", "sqlite3 service.db"): "it needs the stores",
-    **{
-        ("docs/index.md", f"dpsketch {command} flights.csv"): "the tutorial makes flights.csv, and runs such a command"
-        for command in ("run histogram", "run ranges", "run distinct", "run density", "local report")
-    },
     ("docs/how-to/serve.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
 }
 

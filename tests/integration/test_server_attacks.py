@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -219,6 +220,67 @@ def test_sockets_cannot_be_held_and_overload_is_said_in_json(tmp_path: Path) -> 
         for one in held:
             one.close()
         assert server.stop() == 0
+
+
+def session(server: Server, source: str) -> bytes:
+    """Return the first line of the answer to a request that comes from an address of this machine."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20, source_address=(source, 0)) as one:
+        one.sendall(b"GET /v1/session HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return one.recv(4096).partition(b"\r\n")[0]
+
+
+def test_idle_sockets_of_one_address_leave_room_for_others(tmp_path: Path) -> None:
+    options = ["--store", str(tmp_path / "idle.db"), "--max-connections", "40", "--public-read"]
+    server = Server(tmp_path, options).start()
+    held: list[socket.socket] = []
+    try:
+        held += [connect(server) for _ in range(100)]
+        assert session(server, "127.0.0.2") == b"HTTP/1.1 200 OK"
+        # Of one address at most so many stay open, and then it is refused itself.
+        assert sum(map(is_open, held)) <= 32
+        with contextlib.suppress(OSError):
+            assert session(server, "127.0.0.1") in (b"HTTP/1.1 503 Service Unavailable", b"")
+        for one in held:
+            one.close()
+        end = time.monotonic() + 20
+        while session(server, "127.0.0.1") != b"HTTP/1.1 200 OK":
+            assert time.monotonic() < end
+    finally:
+        for one in held:
+            one.close()
+        assert server.stop() == 0
+
+
+def test_connections_of_a_proxy_are_not_those_of_one_caller(tmp_path: Path) -> None:
+    options = ["--store", str(tmp_path / "proxy.db"), "--max-connections", "100", "--client-header", "X-Real-IP"]
+    server = Server(tmp_path, options).start()
+    held: list[socket.socket] = []
+    try:
+        held += [connect(server) for _ in range(80)]
+        assert session(server, "127.0.0.1") == b"HTTP/1.1 200 OK"
+        assert all(is_open(one) for one in held)
+    finally:
+        for one in held:
+            one.close()
+        assert server.stop() == 0
+
+
+def test_the_end_does_not_wait_for_a_body_that_does_not_come(tmp_path: Path) -> None:
+    """SIGTERM ends the service in order: uvicorn cancels no task because its time is over."""
+    store = str(tmp_path / "ends.db")
+    token = new_token(store, "admin")
+    server = Server(tmp_path, ["--store", store, "--timeout", "600"]).start()
+    address = f"/v1/collections/{new_collection(server.client(token))}/reports"
+    kind = "Content-Type: application/octet-stream\r\nContent-Length: 1000"
+    head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{kind}\r\n\r\n"
+    with connect(server) as slow:
+        slow.sendall(head.encode() + b"x")
+        assert server.client(token).get("/v1/session").status_code == 200
+        assert server.stop() == 0
+        assert slow.recv(4096) == b""
+    ended = [line for line in server.lines() if line["level"] == "error"]
+    assert ended == []
 
 
 # Four: computing.

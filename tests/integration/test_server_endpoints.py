@@ -541,5 +541,5 @@ def test_the_demo_says_no_to_the_world() -> None:
         [sys.executable, "-m", "dpsketch", "serve", "--demo", "--host", "0.0.0.0"],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "--demo" in refused.stderr

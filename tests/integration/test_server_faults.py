@@ -21,7 +21,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import local
 from dpsketch.answers import answer
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.server import logs
 from dpsketch.server.aggregates import Aggregates
 from dpsketch.server.commits import Collecting, Outcome
@@ -46,6 +46,13 @@ def database(postgresql_url: str) -> str:
     with psycopg.connect(postgresql_url, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
     return postgresql_url.rpartition("/")[0] + f"/{name}"
+
+
+def until(condition: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
 
 
 def end_sessions(database: str) -> None:
@@ -107,7 +114,7 @@ def test_a_session_without_the_lock_never_writes(database: str) -> None:
     try:
         first.claim()
         for _ in range(2):
-            with pytest.raises(InvalidInput, match="another process serves this store"):
+            with pytest.raises(FileRefused, match="another process serves this store"):
                 second.claim()
             with pytest.raises(StorageFailed):
                 second.append([("c", 1, b"x")], {})
@@ -117,6 +124,48 @@ def test_a_session_without_the_lock_never_writes(database: str) -> None:
     finally:
         first.close()
         second.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("reported_meanwhile", [True, False])
+def test_reports_resume_after_the_database_restarts(
+    tmp_path: Path, own_postgresql: Any, shared: bool, reported_meanwhile: bool
+) -> None:
+    """While the database is away /ready says 503; once it says 200 again, reports are stored."""
+    token = new_token(own_postgresql.url, "admin")
+    server = Server(tmp_path, ["--store", own_postgresql.url, *(["--shared"] if shared else []), "--timeout", "10"])
+    server.start()
+    try:
+        admin = server.client(token)
+        address = f"/v1/collections/{new_collection(admin)}"
+        batch = objects(4)
+        assert admin.post(f"{address}/reports", json=batch[:1]).status_code == 202
+        assert admin.get("/ready").status_code == 200
+        own_postgresql.stop()
+        if reported_meanwhile:
+            assert admin.post(f"{address}/reports", json=batch[1:2]).status_code == 503
+            assert admin.post(f"{address}/reports", json=batch[1:2]).status_code == 503
+        until(lambda: admin.get("/ready").status_code == 503)
+        own_postgresql.start()
+        until(lambda: admin.get("/ready").status_code == 200)
+        answer = admin.post(f"{address}/reports", json=batch[1:])
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 3)
+        assert admin.get(address).json()["reports"] == 4
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_session_that_died_unnoticed_is_replaced_before_a_report_needs_it(tmp_path: Path, database: str) -> None:
+    token = new_token(database, "admin")
+    server = Server(tmp_path, ["--store", database, "--shared"]).start()
+    try:
+        admin = server.client(token)
+        address = f"/v1/collections/{new_collection(admin)}"
+        end_sessions(database)
+        until(lambda: any(line["event"] == "store regained" for line in server.lines()))
+        assert admin.post(f"{address}/reports", json=objects(1)).status_code == 202
+    finally:
+        assert server.stop() == 0
 
 
 # Reports.
@@ -139,7 +188,7 @@ def test_counters_that_a_failed_write_took_with_it_are_written_again(tmp_path: P
         storage.claim()
         aggregates = Aggregates(storage)
         aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
+        collecting = Collecting(storage, aggregates, Limits(waiting=1 << 20), Metrics())
         collecting.start()
         message = b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["a"]])))
         aggregate.refused["malformed"] += 3

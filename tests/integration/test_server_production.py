@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,8 +20,9 @@ import httpx
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.server import create_app
+from dpsketch.server.backups import back_up, restore
 from dpsketch.server.schema import NEWEST
 from dpsketch.server.settings import VARIABLES, Limits, from_environment
 from dpsketch.server.storage import Storage
@@ -283,28 +286,75 @@ def exported(server: Server, address: str) -> bytes:
     return server.client().get(f"{address}/export").content
 
 
-def test_a_restored_backup_is_equal_on_sqlite(tmp_path: Path) -> None:
-    """Taken while the service runs, by SQLite's own copy."""
-    store = str(tmp_path / "a.db")
-    token = new_token(store, "admin")
-    server = Server(tmp_path, ["--store", store, *OPEN]).start()
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_restored_backup_is_equal_on_sqlite(tmp_path: Path, killed: bool) -> None:
+    """Taken while the service runs, and restored over a store whose write-ahead log a killed service left behind."""
+    store, copy = tmp_path / "a.db", tmp_path / "copy.db"
+    log = Path(f"{store}-wal")
+    token = new_token(str(store), "admin")
+    server = Server(tmp_path, ["--store", str(store), *OPEN]).start()
     try:
         address = f"/v1/collections/{new_collection(server.client(token))}"
         assert server.client().post(f"{address}/reports", json=objects(200)).status_code == 202
-        source, copy = sqlite3.connect(store), sqlite3.connect(tmp_path / "copy.db")
-        source.backup(copy)
-        source.close()
-        copy.close()
+        dpsketch("serve", "--store", store, "backup", copy)
         then = exported(server, address)
-        assert server.client().post(f"{address}/reports", json=objects(10)).status_code == 202
+        for _ in range(3):
+            assert server.client().post(f"{address}/reports", json=objects(100)).status_code == 202
+        served = subprocess.run(
+            [sys.executable, "-m", "dpsketch", "serve", "--store", store, "restore", copy],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert served.returncode != 0
+        assert "another process serves this store" in served.stderr
+        assert server.client().get(address).json()["reports"] == 500
+    finally:
+        assert server.stop(signal.SIGKILL if killed else signal.SIGTERM) == (-signal.SIGKILL if killed else 0)
+    assert (log.exists() and log.stat().st_size > 0) == killed
+    assert copy.stat().st_mode & 0o777 == 0o600
+    dpsketch("serve", "--store", store, "restore", copy)
+    assert not log.exists()
+    server.start()
+    try:
+        assert exported(server, address) == then
+        assert server.client(token).get("/v1/session").json()["scopes"] == ["collect", "read", "admin"]
+        assert server.client().post(f"{address}/reports", json=objects(10)).json()["accepted"] == 10
     finally:
         assert server.stop() == 0
-    restored = Server(tmp_path, ["--store", str(tmp_path / "copy.db"), *OPEN]).start()
-    try:
-        assert exported(restored, address) == then
-        assert restored.client(token).get("/v1/session").json()["scopes"] == ["collect", "read", "admin"]
-    finally:
-        assert restored.stop() == 0
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "a.db.lock", "copy.db", "service.log"]
+
+
+def test_what_is_no_backup_changes_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    new_token(str(store), "admin")
+    before = store.read_bytes()
+    good, other, newer, cut, text = (tmp_path / name for name in ("good", "other", "newer", "cut", "text"))
+    back_up(str(store), good)
+    with contextlib.closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE x (y)")
+    newer.write_bytes(good.read_bytes())
+    with contextlib.closing(sqlite3.connect(newer)) as connection:
+        connection.execute("UPDATE dpsketch_schema SET version = ?", (NEWEST + 1,))
+        connection.commit()
+    cut.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
+    text.write_text("no database" * 1000)
+    for wrong in (other, newer, cut, text, tmp_path / "none", store):
+        with pytest.raises(DpsketchError) as refusal:
+            restore(str(store), wrong)
+        assert "y" not in str(refusal.value).split(), "no word of what the file holds"
+        assert store.read_bytes() == before
+    with pytest.raises(InvalidInput, match="exists already"):
+        back_up(str(store), good)
+    with pytest.raises(InvalidInput, match="no store to back up"):
+        back_up(str(tmp_path / "absent.db"), tmp_path / "copy")
+    for command in (back_up, restore):
+        with pytest.raises(InvalidInput, match="pg_dump"):
+            command("postgresql://nobody@127.0.0.1:1/x", good)
+    restore(str(tmp_path / "new.db"), good)
+    storage = Storage(str(tmp_path / "new.db"))
+    assert len(storage.tokens()) == 1
+    storage.close()
 
 
 def test_a_restored_backup_is_equal_on_postgresql(tmp_path: Path, database: str) -> None:

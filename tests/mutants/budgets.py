@@ -24,6 +24,22 @@ PERMITS = [
         "a release with a ledger is not charged",
     ),
     Mutant(
+        "permit-takes-any-delta",
+        "sketches/permit.py",
+        "if calibration.delta >= CARELESS_DELTA:",
+        "if False:",
+        "tests/contract/test_budget.py",
+        "a δ of 0.1 is taken without a word in Python",
+    ),
+    Mutant(
+        "command-takes-any-delta",
+        "cli/options.py",
+        "self.delta >= CARELESS_DELTA:",
+        "False:",
+        "tests/cli/test_parts.py",
+        "the command line releases at a δ of 0.1 without --yes",
+    ),
+    Mutant(
         "counts-draw-before-charge",
         "sketches/countsketch/sketch.py",
         "        permit = self._obtain(spec.calibrate(budget), account)",

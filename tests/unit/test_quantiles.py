@@ -381,13 +381,13 @@ def test_intervals_without_a_shift_miss(monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(not one.low <= true <= one.high for one in intervals) > 2
 
 
-def test_without_drawn_ends_an_interval_is_the_domain() -> None:
+def test_without_drawn_ends_there_is_no_interval() -> None:
     release = sketch_of([5, 9, 9, 1], quantiles=[0.5]).release(epsilon=1.0, delta=0)
     one = release.quantile(0.5, confidence=0.9)
-    assert (one.low, one.high) == (0, 3)
+    assert (one.low, one.high) == (None, None)
     assert release.least_records is None
     ends = sketch_of([5, 9, 9, 1], quantiles=[0.5], interval_share=0.4).release(epsilon=1.0, delta=0)
-    assert (ends.quantile(0.5, confidence=0.99).low, ends.quantile(0.5, confidence=0.99).high) == (0, 3)
+    assert (ends.quantile(0.5, confidence=0.99).low, ends.quantile(0.5, confidence=0.99).high) == (None, None)
     assert ends.least_records == 2 * ends.shift
 
 
@@ -420,6 +420,11 @@ def test_a_release_is_asked_in_words(asked: str) -> None:
     release = sketch_of([30, 9, 9, 1], quantiles=[0.1, 0.5]).release(epsilon=9.0, delta=0)
     found = release.answer([asked], confidence=0.9, estimator=None, key_type=None)
     assert (found.key, found.value.tolist()) == ([asked], [0])
+    assert np.isnan([found.low, found.high]).all()
+    assert "no intervals" in repr(found)
+    assert found.to_json() == [{"key": asked, "value": 0, "low": None, "high": None}]
+    assert found.to_csv().splitlines()[1] == f"{asked},0.0,,"
+    assert found.to_arrow().column("low").null_count == 1
     everything = release.answer([], confidence=0.9, estimator=None, key_type=None)
     assert everything.key == ["10%", "50%"]
     for wrong in ("x", "20%", "1/0"):

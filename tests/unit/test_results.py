@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
+import subprocess
 import sys
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -16,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
+from dpsketch import server
 from dpsketch.errors import InvalidInput
 
 KEYS: dict[str, tuple[list[Any], pa.DataType]] = {
@@ -74,10 +78,47 @@ def test_every_kind_of_key_is_written_as_csv(made: tuple[dps.Estimates, pa.DataT
     header, *rows = csv.reader(StringIO(text))
     assert header == ["key", "value", "low", "high"]
     decoded = [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in found.key]
-    assert [row[0] for row in rows] == decoded
+    assert [row[0] for row in rows] == ["'=1+1" if key == "=1+1" else key for key in decoded]
     assert [float(row[1]) for row in rows] == VALUE.tolist()
     found.to_csv(tmp_path / "found.csv")
     assert (tmp_path / "found.csv").read_bytes() == text.encode()
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''@a"]
+HARMLESS = ["-5", "+3.25", "-1e-7", "'tis", "a=b", "", "'", "/a-b", "é"]
+
+
+def cells(text: str) -> list[list[str]]:
+    return list(csv.reader(StringIO(text, newline="")))
+
+
+def test_no_cell_of_a_csv_is_a_formula() -> None:
+    """A spreadsheet computes what begins with = + - or @; keys come from strangers, and numbers stay numbers."""
+    keys = FORMULAS + HARMLESS
+    numbers = -np.arange(len(keys)) - 0.5
+    found = dps.Estimates(keys, numbers, numbers, numbers, 0.95)
+    _, *rows = cells(found.to_csv())
+    assert [row[0] for row in rows] == [f"'{key}" for key in FORMULAS] + HARMLESS
+    assert [[float(cell) for cell in row[1:]] for row in rows] == [[number] * 3 for number in numbers.tolist()]
+    assert cells(of([-3, -4, -5]).to_csv())[1][0] == "-3"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the page's CSV: node is not installed")
+def test_the_page_writes_the_same_cells() -> None:
+    keys = FORMULAS + HARMLESS
+    found = dps.Estimates(keys, *np.full((3, len(keys)), -1.5), 0.95)
+    module = Path(server.__file__).parent / "page" / "saving.js"
+    program = f"import {{csv}} from {json.dumps(module.as_uri())}; const rows = {json.dumps(found.to_json())};"
+    command = ["node", "--input-type=module", "-e", f"{program} process.stdout.write(await csv(rows).text())"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert cells(done.stdout.decode()) == cells(found.to_csv())
+
+
+def test_no_cell_of_a_compound_key_is_a_formula() -> None:
+    keys = [("=1", "-5"), ("a", "@b"), ("-x", "c")]
+    header, *rows = cells(of(keys).to_csv(key_columns=["=name", "other"]))
+    assert header[:2] == ["'=name", "other"]
+    assert [tuple(row[:2]) for row in rows] == [("'=1", "-5"), ("a", "'@b"), ("'-x", "c")]
 
 
 def test_nothing_found_is_a_table_too() -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import tempfile
 import threading
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from starlette.responses import Response
+from starlette.routing import Route
 
+import dpsketch as dps
 from dpsketch import files, local
 from dpsketch.local import hashed
 from dpsketch.local.growing import Growing
 from dpsketch.server import collection_routes, spooled
 from dpsketch.server.app import create_app
 from dpsketch.server.refusals import StorageFailed
+from dpsketch.server.releases import Releases
 from dpsketch.server.service import Service
 from dpsketch.server.settings import Settings
 
@@ -214,3 +219,96 @@ def test_a_running_service_is_not_looked_through_for_garbage(tmp_path: Path) -> 
 
     asyncio.run(work())
     assert gc.get_freeze_count() <= before
+
+
+# Files of releases.
+
+DOWNLOADS = 16
+
+
+def test_slow_downloads_share_one_file_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reader takes the first piece and then nothing; all of them together hold less than the file twice."""
+    sketch = dps.CountSketch(rows=5, width=1 << 17, unit=dps.per_record())
+    sketch.release(epsilon=0.01, delta=1e-6).save(tmp_path / "large.dps")
+    content = (tmp_path / "large.dps").read_bytes()
+    assert len(content) > 1 << 20
+    read: list[str] = []
+    of_releases = Releases.content
+    monkeypatch.setattr(
+        Releases, "content", lambda self, served: (read.append(served.id), of_releases(self, served))[1]
+    )
+    app = create_app(Settings(str(tmp_path / "s.db"), mounts=(tmp_path,), public=frozenset({"read"})))
+
+    async def work() -> None:
+        async with app.router.lifespan_context(app):
+            service: Service = app.state.service
+            [shown] = service.releases.views()
+            path, go_on = f"/v1/releases/{shown['id']}/file", asyncio.Event()
+            scope = {
+                "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+                "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http",
+                "server": ("localhost", 80), "root_path": "", "http_version": "1.1",
+            }  # fmt: skip
+
+            async def receive() -> dict[str, Any]:
+                await asyncio.sleep(3600)
+                raise AssertionError
+
+            async def download() -> list[dict[str, Any]]:
+                got: list[dict[str, Any]] = []
+
+                async def send(message: Any) -> None:
+                    got.append(message)
+                    if len(got) == 2:
+                        waiting.append(1)
+                        await go_on.wait()
+
+                await app({**scope, "app": app}, receive, send)
+                return got
+
+            waiting: list[int] = []
+            gc.collect()
+            tracemalloc.start()
+            tasks = [asyncio.create_task(download()) for _ in range(DOWNLOADS)]
+            while len(waiting) < DOWNLOADS:
+                await asyncio.sleep(0.01)
+            held, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert held < 2 * len(content) + DOWNLOADS * (1 << 19)
+            go_on.set()
+            for got in await asyncio.gather(*tasks):
+                parts = [message["body"] for message in got if message["type"] == "http.response.body"]
+                assert b"".join(parts) == content
+                assert max(map(len, parts)) <= 1 << 18
+            assert len(read) == 1
+
+    asyncio.run(work())
+
+
+def test_a_large_answer_is_sent_in_pieces(tmp_path: Path) -> None:
+    """An answer in memory is not copied whole for each connection that takes it slowly."""
+    app = create_app(Settings(str(tmp_path / "s.db"), public=frozenset({"read"})))
+    body = os.urandom(1_000_001)
+    app.router.routes.insert(0, Route("/large", lambda _: Response(body)))
+    sent: list[Any] = []
+
+    async def work() -> None:
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/large", "raw_path": b"/large", "query_string": b"",
+            "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
+            "server": ("localhost", 80), "http_version": "1.1",
+        }  # fmt: skip
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+
+    asyncio.run(work())
+    parts = sent[1:]
+    assert b"".join(part["body"] for part in parts) == body
+    assert max(len(part["body"]) for part in parts) <= 1 << 18
+    assert [part.get("more_body", False) for part in parts] == [True] * (len(parts) - 1) + [False]

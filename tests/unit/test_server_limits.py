@@ -217,6 +217,55 @@ def test_strangers_never_hold_all_threads() -> None:
     asyncio.run(work())
 
 
+def test_one_address_does_not_take_the_places_of_others() -> None:
+    """However much one address asks at once, another address and whoever has a token still find a place."""
+
+    async def work() -> None:
+        answers = answers_of(100)
+        gate = threading.Event()
+
+        def held() -> Response:
+            gate.wait(20)
+            return reply({})
+
+        def ask(who: str, known: bool, number: int) -> list[asyncio.Task[Response]]:
+            names = (f"{who}{place}".encode() for place in range(number))
+            return [asyncio.create_task(answers.answer(who, known, name, held)) for name in names]
+
+        greedy = ask("a", False, 300)
+        others = [each for who in range(20) for each in ask(f"address {who}", False, 1)]
+        holders = [each for who in range(3) for each in ask(f"token {who}", True, 1)]
+        await asyncio.sleep(0.1)
+        gate.set()
+        assert {each.status_code for each in await asyncio.gather(*others, *holders)} == {200}
+        told = await asyncio.gather(*greedy, return_exceptions=True)
+        refused = [each for each in told if isinstance(each, Refused)]
+        assert 200 < len(refused) < 300
+        assert {each.status_code for each in refused} == {429}
+        assert answers._places == {}
+        answers.stop()
+
+    asyncio.run(work())
+
+
+def test_addresses_together_do_not_take_the_places_of_tokens() -> None:
+    async def work() -> None:
+        answers = answers_of(100)
+        gate = threading.Event()
+        many = [
+            asyncio.create_task(answers.answer(f"{who}", False, f"{who}".encode(), lambda: reply([gate.wait(20)])))
+            for who in range(200)
+        ]
+        await asyncio.sleep(0.1)
+        assert (await answers.answer("token", True, b"mine", lambda: reply({}))).status_code == 200
+        gate.set()
+        codes = [each.status_code for each in await asyncio.gather(*many, return_exceptions=True)]
+        assert set(codes) == {200, 503}
+        answers.stop()
+
+    asyncio.run(work())
+
+
 def test_an_older_answer_is_not_kept_beside_a_newer_one() -> None:
     async def work() -> None:
         answers = answers_of(100)

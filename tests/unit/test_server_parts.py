@@ -27,6 +27,7 @@ from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
 from dpsketch.server.replies import finite, reply
+from dpsketch.server.settings import Limits
 from dpsketch.server.storage import Storage
 from dpsketch.server.tables import Chunk, Mark
 
@@ -160,7 +161,7 @@ def test_a_write_of_which_nobody_knows_whether_it_took_place_counts_once(tmp_pat
         storage.claim()
         aggregates = Aggregates(storage)
         aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
+        collecting = Collecting(storage, aggregates, Limits(waiting=1 << 20), Metrics())
         collecting.start()
         first, second = b"".join(compact(10)), b"".join(compact(10))
         assert await collecting.submit(aggregate, first) == Outcome(10, 0, 0)
@@ -188,7 +189,7 @@ def test_of_two_reports_that_come_at_once_with_one_ticket_one_is_stored(storage:
         storage.claim()
         aggregates = Aggregates(storage)
         aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, 1 << 20, Metrics())
+        collecting = Collecting(storage, aggregates, Limits(waiting=1 << 20), Metrics())
         collecting.start()
         mark = Mark(aggregate.row.id, 1, "00")
         both = (collecting.submit(aggregate, each, mark) for each in compact(2))
@@ -206,7 +207,7 @@ def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: 
         storage.claim()
         aggregates = Aggregates(storage)
         aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, 200 * PROTOCOL.form.size, Metrics())
+        collecting = Collecting(storage, aggregates, Limits(waiting=200 * PROTOCOL.form.size), Metrics())
         collecting.start()
         with pytest.raises(Refused) as refusal:
             await collecting.submit(aggregate, b"".join(compact(201)))

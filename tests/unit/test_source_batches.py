@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import threading
 from contextlib import closing
@@ -59,6 +60,16 @@ def test_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
     sizes = [batch.rows for batch in open_source([str(path)], Columns(key="k"), batch_rows=64)]
     assert sum(sizes) == 1000
     assert max(sizes) <= 64
+
+
+@pytest.mark.parametrize("asked", ["table=t", "query=SELECT k FROM t"])
+def test_a_database_is_read_in_batches_of_the_size_asked(asked: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("CREATE TABLE t (k INTEGER)")
+        base.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(1000)])
+    batches = open_source([f"sqlite:///{path}?{asked}"], Columns(key="k", key_type="int"), batch_rows=256)
+    assert [batch.rows for batch in batches] == [256, 256, 256, 232]
 
 
 @pytest.mark.parametrize("suffix", FILES)

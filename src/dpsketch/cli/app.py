@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -78,6 +80,9 @@ COMMANDS = {
 }
 
 
+_QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no other messages.")]
+
+
 class _Commands(Mapping[str, Any]):
     """The commands by name, each made when it is first asked for."""
 
@@ -94,9 +99,10 @@ class _Commands(Mapping[str, Any]):
         found = getattr(import_module(f"dpsketch.cli.{module}"), attribute)
         alone = typer.Typer(rich_markup_mode=None)
         if isinstance(found, typer.Typer):
+            _add_quiet(found)
             alone.add_typer(found, name=name)
         else:
-            alone.command(name)(found)
+            alone.command(name)(_with_quiet(found))
         return read_plainly(options_once(get_group(alone).commands[name]))
 
     def __iter__(self) -> Iterator[str]:
@@ -104,6 +110,37 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(COMMANDS)
+
+
+def _add_quiet(app: typer.Typer) -> None:
+    """Give every command of an app the option --quiet."""
+    for each in app.registered_commands:
+        if each.callback is not None:
+            each.callback = _with_quiet(each.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _add_quiet(group.typer_instance)
+
+
+def _with_quiet(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option --quiet, which takes effect before the command runs; once, however often called."""
+    if "quiet" in inspect.signature(command).parameters:
+        return command
+
+    @functools.wraps(command)
+    def run(*, quiet: bool, **values: Any) -> Any:
+        from dpsketch.cli.output import keep_quiet
+
+        keep_quiet(quiet)
+        return command(**values)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = [each.replace(annotation=hints[name]) for name, each in inspect.signature(command).parameters.items()]
+    added = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_QUIET)
+    run.__annotations__ = {**hints, "quiet": _QUIET}
+    described: Any = run
+    described.__signature__ = inspect.Signature([*own, added])
+    return run
 
 
 class _Group(TyperGroup):

@@ -46,8 +46,8 @@ def compare(
     Both are asked the same. The largest changes come first where no keys were named. The interval covers the error of
     the two releases only: this is no significance test.
     """
+    from dpsketch.core.drawn import combined
     from dpsketch.kinds import load
-    from dpsketch.release import combined_guarantee
     from dpsketch.results import NOISE_ONLY
 
     forms.check()
@@ -64,7 +64,7 @@ def compare(
         order = sorted(range(len(found)), key=lambda i: -abs(found.value[i]))
         sides = (found.value[order], found.low[order], found.high[order])
         found = replace(found, key=[found.key[i] for i in order], value=sides[0], low=sides[1], high=sides[2])
-    guarantee = combined_guarantee(one.guarantee, other.guarantee, one.guarantee.unit)
+    guarantee = combined(one.guarantee, other.guarantee)
     found = replace(found, note=" ".join(filter(None, [found.note, NOISE_ONLY])))
     forms.show(found, guarantee, one.key_columns)
 
@@ -125,5 +125,5 @@ def _change(one: Any, other: Any, asked: list[Any], confidence: float, key_type:
     before, after = (answer(release, asked, each, None, key_type) for release in (one, other))
     return Estimates(
         before.key, after.value - before.value, after.low - before.high, after.high - before.low, confidence,
-        before.counts,
+        before.counts, before.note or after.note,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpsketch.cli.exits import OutputExists
 from dpsketch.cli.options import JsonOption, KeyKind, StdinFormat, read_lines
 from dpsketch.cli.output import print_estimates, print_json, progress_bar, say
 from dpsketch.cli.query import Confidence
@@ -47,7 +48,7 @@ def report(
     from dpsketch.sources import Columns, open_source
 
     if output.exists():
-        raise InvalidInput(
+        raise OutputExists(
             f"{output} exists: a person's second report would spend their budget again. Name a new file."
         )
     if epsilon is None:
@@ -55,7 +56,7 @@ def report(
     elif max_items is None:
         raise InvalidInput("a new spec needs --max-items: at most so many of a person's items count.")
     elif spec.exists():
-        raise InvalidInput(f"{spec} exists: leave --epsilon out to use it, or name a new file.")
+        raise OutputExists(f"{spec} exists: leave --epsilon out to use it, or name a new file.")
     else:
         fixed: KeyType | None = None if key_type is None else key_type.value
         protocol = local.SubsetHashing(epsilon=epsilon, max_items=max_items, key_type=fixed)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dpsketch.cli.delivery import refuse_lasting, save
+from dpsketch.cli.exits import about_data
 from dpsketch.cli.options import OutputOption, OverwriteOption
 from dpsketch.cli.output import say
 from dpsketch.cli.spool import Ending, Spool
@@ -67,8 +68,9 @@ def _merge_partials(sketches: list[Path], spool: Spool, disjoint_users: bool) ->
     parts = [Ending.of(path) for path in sketches]
     merged = load_sensitive(sketches[0])
     stated = {"disjoint_users": True} if disjoint_users else {}
-    for path in sketches[1:]:
-        merged.merge(load_sensitive(path), **stated)
+    with about_data():
+        for path in sketches[1:]:
+            merged.merge(load_sensitive(path), **stated)
     once = KINDS[files.read(sketches[0], allow_sensitive=True).kind].released_once
     if once:
         for path in sketches:

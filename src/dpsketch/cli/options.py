@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
@@ -247,6 +247,8 @@ class Budget:
         """Refuse a budget that protects hardly anyone, unless --yes says that it is meant."""
         if self.yes:
             return
+        from dpsketch.privacy import CARELESS_DELTA
+
         epsilon = self.epsilon or 0.0
         if self.rho is not None:
             from dpsketch import accounting
@@ -257,6 +259,12 @@ class Budget:
             raise InvalidInput(
                 f"ε = {epsilon:.3g} protects hardly anyone: whoever is almost sure that someone is not in the data "
                 "may be almost sure of the opposite afterwards. Choose one below 10 (1 is usual), or say --yes."
+            )
+        if self.delta is not None and self.delta >= CARELESS_DELTA:
+            raise InvalidInput(
+                f"δ = {self.delta:g} protects hardly anyone: a release that shows each unit whole with this "
+                "probability would keep the promise. Choose one far below one over the number of units (1e-6 is "
+                "usual), or say --yes."
             )
         if self.records is not None and self.delta is not None and self.delta * self.records >= 1:
             raise InvalidInput(
@@ -385,4 +393,4 @@ def read_lines(path: Path) -> list[str]:
         problem = f"{path} is not UTF-8 text with one key a line."
     except (FileNotFoundError, IsADirectoryError):
         problem = f"{path} is not a file."
-    raise InvalidInput(problem)
+    raise SourceError(problem)

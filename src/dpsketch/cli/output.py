@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.cli.words import in_options
 from dpsketch.numbers import number_text
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dpsketch.results import Estimates
     from dpsketch.sources import Progress
 
-__all__ = ["beside", "print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
+__all__ = ["beside", "keep_quiet", "print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
 
 
 def print_json(value: Any) -> None:
@@ -30,9 +31,20 @@ def _escaped(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON.")
 
 
+# Whether --quiet was given; the option sets it anew for every command.
+_silent = False
+
+
+def keep_quiet(quiet: bool) -> None:
+    """Let :func:`say` and progress bars print nothing, or print again."""
+    global _silent
+    _silent = quiet
+
+
 def say(message: str) -> None:
-    """Tell the data holder something, on standard error."""
-    print(message, file=sys.stderr)
+    """Tell the data holder something, on standard error, unless --quiet was given."""
+    if not _silent:
+        print(message, file=sys.stderr)
 
 
 def table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
@@ -59,7 +71,7 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
                 "confidence": estimates.confidence,
                 "counts": estimates.counts,
                 "guarantee": guarantee.to_json(),
-                **({"note": estimates.note} if estimates.note else {}),
+                **({"note": in_options(estimates.note)} if estimates.note else {}),
             }
         )
         return
@@ -70,7 +82,7 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
 def beside(estimates: Estimates, guarantee: Guarantee) -> None:
     """Say what goes with an answer: its note, what it counts, and the guarantee."""
     if estimates.note:
-        say(estimates.note[:1].upper() + estimates.note[1:])
+        say(in_options(estimates.note[:1].upper() + estimates.note[1:]))
     if estimates.counts is not None:
         say(f"Counted: {estimates.counts}.")
     say(f"Guarantee: {guarantee}")
@@ -101,7 +113,7 @@ def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> Non
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[Progress], None] | None]:
     """Draw a bar on standard error while records are read, if it is a terminal."""
-    if not sys.stderr.isatty():
+    if _silent or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

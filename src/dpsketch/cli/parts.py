@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsketch.cli.delivery import deliver, room_of
+from dpsketch.cli.exits import about_data
 from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, read_lines
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import BudgetExceeded, InvalidInput
@@ -111,7 +112,8 @@ def route(
             if name is None:
                 outside += share.rows
             elif share.rows or share.key is not None:  # a batch without rows still says what its keys are
-                add_batch(sketches[name], share)
+                with about_data():
+                    add_batch(sketches[name], share)
     return read, outside
 
 

@@ -87,7 +87,6 @@ def preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options:
         return
     print(f"Would release: {plan.guarantee}")
     if not KINDS[sketch.kind].collides:
-        print(f"Mechanism: {plan.guarantee.mechanism}.")
         known = math.isfinite(plan.predicted_error)
         print(f"Error of a count: standard deviation {plan.predicted_error:.4g}." if known else "There are no counts.")
         print(f"Memory grows with the keys: about {sketch.spec.memory:,} bytes for 10,000.")

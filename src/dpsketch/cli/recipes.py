@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 import typer
 
 from dpsketch.cli.columns import computed_parts, key_parts
+from dpsketch.cli.exits import about_data
 from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
+from dpsketch.cli.output import say
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS, row_of
 from dpsketch.sketches.specs import with_key_columns
@@ -47,10 +50,22 @@ def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
         from dpsketch.seeds import random_seed
 
         given["seed"] = random_seed()
+    if kind.name == "distinct" and flags.user is None:
+        say(_unit_hint(flags.key))
     columns = _coordinates(flags) if kind.reads == "points" else ()
     sketch = kind.start(unit, given, columns=columns, key_type=stated_type(flags))
     parts = _parts(flags)
     return sketch if len(parts) < 2 else type(sketch).from_spec(with_key_columns(sketch.spec, parts))
+
+
+def _unit_hint(key: str | None) -> str:
+    """Say whom a count of different keys protects without --user; by the options alone, never by the data."""
+    parts = () if key is None or computed_parts(key) else key_parts(key)
+    column = parts[0] if len(parts) == 1 else "COLUMN"
+    return (
+        "Note: without --user, this release protects one record, not a person with several. If the keys are people, "
+        f"add --user {shlex.quote(column)} --max-keys 1: each person is then protected, with the same noise."
+    )
 
 
 def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
@@ -62,8 +77,10 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
     from dpsketch import files
     from dpsketch.kinds import load, load_sensitive
 
-    if flags.max_keys is not None or flags.shape:
-        raise InvalidInput("--like takes the whole spec of another sketch: drop --rows, --width, --seed and so on.")
+    clashing = [*(() if flags.max_keys is None else ("max_keys",)), *flags.shape]
+    if clashing:
+        options = ", ".join("--" + name.replace("_", "-") for name in clashing)
+        raise InvalidInput(f"--like takes the whole spec of another sketch: drop {options}.")
     document = files.read(path, allow_sensitive=True)
     kind = KINDS.get(document.kind)
     if kind is None or flags.kind not in (kind.name, kind.command):
@@ -138,7 +155,8 @@ def _feed_here(
             skipped += batch.skipped
             yield batch
 
-    feed.feed(sketch, counted())
+    with about_data():
+        feed.feed(sketch, counted())
     return Reading(read, skipped)
 
 
@@ -150,7 +168,7 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
         raise InvalidInput(
             f"--engine spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
         ) from None
-    with opened(flags.master or "local[*]") as session:
+    with opened(flags.master or "local[*]") as session, about_data():
         tally = add_files(session, sources_of(flags), sketch, columns)
     return Reading(tally["records"], tally["skipped"])
 

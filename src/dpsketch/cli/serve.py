@@ -1,4 +1,4 @@
-"""The service: serve, and its tokens."""
+"""The service: serve, its tokens and tickets, and copies of its store."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def serve(
     """
     if context.invoked_subcommand is not None:
         if demo:
-            raise InvalidInput("--demo has a store of its own, which ends with it; tokens need one that lasts.")
+            raise InvalidInput("--demo has a store of its own, which ends with it; this command needs one that lasts.")
         context.obj = store
         return
     if demo and host not in _LOOPBACK:
@@ -201,7 +201,7 @@ def serve(
             telemetry=telemetry,
             limits=limits,
         )
-        serve_app(create_app(settings), host, port, limits, lambda url: print(url, flush=True))
+        serve_app(create_app(settings), host, port, settings, lambda url: print(url, flush=True))
 
 
 @contextlib.contextmanager
@@ -211,6 +211,30 @@ def _demo_folder(wanted: bool) -> Iterator[Path | None]:
         return
     with tempfile.TemporaryDirectory(prefix="dpsketch-demo-") as folder:
         yield Path(folder)
+
+
+@app.command()
+def backup(
+    context: typer.Context,
+    copy: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
+) -> None:
+    """Copy the store (SQLite) into a file, also while it is served: tokens, releases, collections and reports."""
+    from dpsketch.server.backups import back_up
+
+    back_up(context.obj, copy)
+    say(f"The store is copied to {copy}.")
+
+
+@app.command()
+def restore(
+    context: typer.Context,
+    copy: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `dpsketch serve backup` wrote.")],
+) -> None:
+    """Replace the store (SQLite) by a backup. Stop the service first; what the store held is lost."""
+    from dpsketch.server.backups import restore as put_back
+
+    put_back(context.obj, copy)
+    say(f"The store is what it was when {copy} was written.")
 
 
 @tokens.command()

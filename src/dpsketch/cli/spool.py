@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from dpsketch.cli.exits import OutputExists
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
 
 __all__ = ["Ending", "Spool", "reason_of"]
@@ -220,7 +221,7 @@ class Spool:
             if not stat.S_ISREG(self._target.stat().st_mode):
                 raise FileRefused(f"cannot write {self.output}: it exists and is not a regular file.")
             if not self._overwrite:
-                raise FileRefused(
+                raise OutputExists(
                     f"{self.output} exists, and what it holds may have been paid for. Name another file, or say "
                     "--overwrite to replace it."
                 )
@@ -277,7 +278,7 @@ class Spool:
             try:
                 _rename_new(self._path, self._target)
             except FileExistsError:
-                raise FileRefused(
+                raise OutputExists(
                     f"{self.output} came into being meanwhile, and was left as it is. "
                     f"`dpsketch recover {self.output} --overwrite` replaces it."
                 ) from None

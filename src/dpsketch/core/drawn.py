@@ -22,7 +22,7 @@ from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.privacy import Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
+from dpsketch.privacy import Again, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -110,7 +110,7 @@ class Receipt:
     laws : tuple of Law
         The laws, in the order in which the kind states them.
     caveat : str or None
-        What else a reader must know.
+        What a reader must know beside the conditions that the laws state.
     holds : bool
         False if noise came from a seeded source, as in tests.
     charge : Charge or None
@@ -211,6 +211,10 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
         for table in law.tables:
             if table.name not in stated or not table.covers(stated[table.name]):
                 raise ReleaseRefused(f"{law.name}: the law is for another table than the kind's; nothing was charged.")
+    if plan.unit.chosen is not any(law.chooses for law in laws):
+        raise ReleaseRefused(
+            "a bound on a user's keys is chosen by a law of a release made for it; nothing was charged."
+        )
     costs = composed(laws)
     pure = all(isinstance(cost, PureCost) for cost in costs)
     delta = 0.0 if pure else DELTA_FOR_RHO if asked.rho is not None else float(asked.delta or 0)
@@ -223,10 +227,16 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
         costs=costs,
         mechanism=plan.words(laws),
         rho=asked.rho,
-        caveat=receipt.caveat if receipt.holds else SEEDED,
+        caveat=_caveat(plan.unit, receipt) if receipt.holds else SEEDED,
         holds=receipt.holds,
         counted_again=next((law.counted_again for law in laws if law.counted_again), None),
     )
+
+
+def _caveat(unit: Unit, receipt: Receipt) -> str | None:
+    """Return the conditions of all laws, and what the receipt adds."""
+    words = dict.fromkeys(filter(None, [*(law.caveat(unit) for law in receipt.laws), receipt.caveat]))
+    return " ".join(words) or None
 
 
 @lru_cache(maxsize=1024)
@@ -259,8 +269,15 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
         mechanism=f"{first.mechanism}; {second.mechanism}",
         caveat=" ".join(words) or None,
         holds=holds,
-        counted_again="release" if first.unit.level == "user" else None,
+        counted_again=_again(first, second),
     )
+
+
+def _again(first: Guarantee, second: Guarantee) -> Again | None:
+    """Say where a user counts more than once in two releases together."""
+    if first.unit.level == "record":
+        return None
+    return "day" if "day" in (first.counted_again, second.counted_again) else "release"
 
 
 def release_document(kind: str, spec: Plan, drawn: Drawn) -> files.Document:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import numpy as np
@@ -13,14 +14,26 @@ import numpy as np
 from dpsketch import accounting
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Distance, Sensitivity, Table
+from dpsketch.errors import ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
+from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, Unit, ZcdpCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["Additive", "Arrays", "Law", "Sampler", "additive", "additive_cost", "are_integers", "noise_for", "quietest"]
+__all__ = [
+    "Additive",
+    "Arrays",
+    "Law",
+    "Sampler",
+    "additive",
+    "additive_cost",
+    "are_integers",
+    "noise_for",
+    "quietest",
+    "ratio_up",
+]
 
 # The arrays that a law publishes, by name.
 Arrays = Mapping[str, Array]
@@ -65,9 +78,23 @@ class Law(ABC):
     def tables(self) -> tuple[Table, ...]:
         """The tables whose moves its cost relies on."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether every draw takes all slots; a stream draws them over its days."""
+        return True
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it chooses the bound on a user's keys."""
+        return False
+
     def pieces(self, slot: str) -> int:
         """Return how many times a slot is drawn at most: once, or once a day in a stream."""
         return 1
+
+    def caveat(self, unit: Unit) -> str | None:
+        """Return the conditions under which its cost holds, if there are any."""
+        return None
 
     @property
     def counted_again(self) -> Again | None:
@@ -142,7 +169,10 @@ class Additive(Law):
 
     def draw(self, state: Any, handle: Handle) -> Arrays:
         """Return the table of this name with noise."""
-        return {"table": handle.add(state[self.table.name], "noise")}
+        exact = state[self.table.name]
+        if self.table.shape not in (None, exact.shape):
+            raise ReleaseRefused(f"{self.name}: the state has another shape than the table that was paid for.")
+        return {"table": handle.add(exact, "noise")}
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there is one array of integers, of the table's shape."""
@@ -162,11 +192,17 @@ def additive_cost(noise: Noise, distance: Distance | Sensitivity) -> Cost:
     """Return what noise on tables that lie so far apart costs."""
     match noise:
         case RoundedGaussian(sigma):
-            return GaussianCost(distance.l2 / sigma)
+            return GaussianCost(ratio_up(Fraction(distance.l2) / Fraction(sigma)))
         case DiscreteLaplace(epsilon, sensitivity):
-            return PureCost(epsilon * distance.l1 / sensitivity)
+            return PureCost(ratio_up(Fraction(epsilon) * distance.l1 / sensitivity))
         case never:
             assert_never(never)
+
+
+def ratio_up(ratio: Fraction) -> float:
+    """Return the least float that is not below a ratio."""
+    found = float(ratio)
+    return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
 
 
 def additive(budget: Budget, neighbours: Neighbours, shares: Mapping[Table, float]) -> tuple[Additive, ...]:

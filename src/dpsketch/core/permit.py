@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.arrays import Integers
@@ -18,7 +20,7 @@ from dpsketch.core.drawn import Drawn, Part, Plan, Receipt, promise
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.errors import ReleaseRefused
 from dpsketch.noise import noise_is_for_tests
-from dpsketch.privacy import Budget, Guarantee
+from dpsketch.privacy import CARELESS_DELTA, Budget, Guarantee
 from dpsketch.processes import OneProcess
 
 if TYPE_CHECKING:
@@ -30,13 +32,14 @@ __all__ = ["Handle", "Permit"]
 class Permit(OneProcess):
     """A release that is paid for: noise may be drawn from here on. Made by :meth:`pay`."""
 
-    __slots__ = ("_drawn", "_for_tests", "_laws", "_plan", "_receipt")
+    __slots__ = ("_drawn", "_for_tests", "_laws", "_plan", "_receipt", "_turn")
 
     _plan: Plan
     _receipt: Receipt
     _laws: dict[str, Law]
     _drawn: dict[tuple[str, str], set[Hashable]]
     _for_tests: bool
+    _turn: Lock
 
     def __init__(self) -> None:
         raise ReleaseRefused("a permit is paid for: use Permit.pay().")
@@ -74,6 +77,13 @@ class Permit(OneProcess):
         """
         receipt = Receipt(asked, tuple(laws))
         guarantee = promise(plan, receipt)
+        if guarantee.delta >= CARELESS_DELTA:
+            # Audits and tests draw at a large δ to see rare events, so Python warns where the command line refuses.
+            warnings.warn(
+                f"δ = {guarantee.delta:g} protects hardly anyone: a release that shows each unit whole with this "
+                "probability would keep the promise. Choose one far below one over the number of units, such as 1e-6.",
+                stacklevel=2,
+            )
         charge = account.charge(guarantee.costs, plan.unit, note, once)
         return cls._of(plan, Receipt(asked, tuple(laws), charge=charge), (), for_tests)
 
@@ -88,7 +98,7 @@ class Permit(OneProcess):
         permit = cls.__new__(cls)
         permit._plan, permit._receipt, permit._for_tests = plan, receipt, for_tests
         permit._laws = {law.name: law for law in receipt.laws}
-        permit._drawn = {}
+        permit._drawn, permit._turn = {}, Lock()
         for name, slot, piece in drawn:
             permit._drawn.setdefault((name, slot), set()).add(piece)
         return permit
@@ -119,7 +129,7 @@ class Permit(OneProcess):
         self._refuse_copy()
         if self._laws.get(law.name) != law:
             raise ReleaseRefused(f"{law.name}: this law was not paid for, and must not be drawn.")
-        before = {slot: len(self._pieces(law, slot)) for slot in law.slots() if law.pieces(slot) == 1}
+        before = {slot: len(self._pieces(law, slot)) for slot in law.slots() if law.at_once}
         found = law.draw(state, Handle._of(self, law))
         for slot, count in before.items():
             if len(self._pieces(law, slot)) == count:
@@ -158,17 +168,18 @@ class Permit(OneProcess):
         declared = law.slots().get(slot)
         if declared is None:
             raise ReleaseRefused(f"{law.name} has no slot {slot}: what was not paid for is not drawn.")
-        pieces = self._pieces(law, slot)
-        if piece in pieces or len(pieces) >= law.pieces(slot):
-            raise ReleaseRefused(f"{law.name}: {slot} was drawn before. It was paid for once, and is drawn once.")
         if isinstance(declared, Mapping):
             if member not in declared:
                 raise ReleaseRefused(f"{law.name}: the family of {slot} that was paid for has no such member.")
             declared = declared[member]
         elif member is not None:
             raise ReleaseRefused(f"{law.name}: {slot} is no family.")
-        pieces.add(piece)
-        self._for_tests |= noise_is_for_tests()
+        with self._turn:  # two threads must not draw one piece
+            pieces = self._pieces(law, slot)
+            if piece in pieces or len(pieces) >= law.pieces(slot):
+                raise ReleaseRefused(f"{law.name}: {slot} was drawn before. It was paid for once, and is drawn once.")
+            pieces.add(piece)
+            self._for_tests |= noise_is_for_tests()
         return declared
 
     def _pieces(self, law: Law, slot: str) -> set[Hashable]:
@@ -193,7 +204,9 @@ class Handle:
         return handle
 
     def add(self, values: Integers, slot: str, *, piece: Hashable = None, member: Hashable = None) -> Integers:
-        """Return values with fresh noise of a slot; of a family, that of one of its members."""
+        """Return integers with fresh noise of a slot; of a family, that of one of its members."""
+        if values.dtype.kind != "i":
+            raise ReleaseRefused(f"{self._law.name}: noise is added to integers, for which it was calibrated.")
         noise = self._permit._take(self._law, slot, piece, member)
         noisy: Integers = values + noise.sample(values.size).reshape(values.shape)
         return noisy

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import time
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -35,7 +35,8 @@ _PUBLIC_THREADS = 1
 _KEPT = 16 << 20  # bytes of answers
 _BESIDE = 4 << 10  # bytes that an answer takes beside its body: its name, its headers, its place
 _SECONDS = 20.0  # seconds' worth of its allowance that a caller may spend at once
-_WAITING = 64  # questions that may wait for a thread
+_PLACES = {True: 64, False: 16}  # questions of one caller that may wait, by whether the caller has a token
+_WAITING = 64  # addresses without a token that may wait for a thread
 
 SPOOLED_SECONDS = 30.0
 """For how long an answer that is on the disk is kept there."""
@@ -71,7 +72,8 @@ class Answers:
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._size = 0
         self._pending: dict[tuple[bytes, int], asyncio.Task[Response]] = {}
-        self._waiting = 0
+        self._places: Counter[str] = Counter()  # questions of each caller that wait or are being computed
+        self._strangers = 0  # addresses of which a question has its turn
 
     @property
     def kept(self) -> int:
@@ -88,6 +90,17 @@ class Answers:
             return await asyncio.wait_for(future, self._timeout)
         except TimeoutError:
             raise _slow() from None
+
+    def at_once(self, caller: str, work: Callable[[], T]) -> T:
+        """Do something short in the event loop, at the caller's cost."""
+        self._rate.take(caller, 0.0)
+        start = time.thread_time()
+        try:
+            return work()
+        finally:
+            spent = time.thread_time() - start
+            self._rate.charge(caller, spent)
+            self._metrics.answer_seconds.inc(spent)
 
     async def answer(
         self,
@@ -131,13 +144,21 @@ class Answers:
                 # turn, and to wait for it takes no turn (from Python 3.12 on): without one this would go on for ever.
                 await asyncio.sleep(0)
         self._rate.take(caller, 0.0)
-        if self._waiting >= _WAITING:
-            raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
+        if self._places[caller] >= _PLACES[known]:
+            words = "Too many questions of yours wait for an answer; wait for one."
+            raise Refused(429, "rate_limited", words, {"Retry-After": "1"})
         keep = partial(self._keep, name, version, time.monotonic())
         task = asyncio.create_task(self._compute(caller, known, work, keep))
         self._pending[name, version] = task
-        task.add_done_callback(lambda _: self._pending.pop((name, version), None))
+        self._places[caller] += 1
+        task.add_done_callback(lambda _: self._ended(caller, name, version))
         return await _in_time(task, end)
+
+    def _ended(self, caller: str, name: bytes, version: int) -> None:
+        self._pending.pop((name, version), None)
+        self._places[caller] -= 1
+        if not self._places[caller]:
+            del self._places[caller]
 
     def _being_computed(self, name: bytes, version: int, within: float) -> asyncio.Task[Response] | None:
         task = self._pending.get((name, version))
@@ -148,17 +169,25 @@ class Answers:
     async def _compute(
         self, caller: str, known: bool, work: Callable[[], Response], keep: Callable[[Response], None]
     ) -> Response:
-        self._waiting += 1
         try:
             if known:
                 return await self._paid(caller, work, keep)
-            async with asyncio.timeout(self._timeout), self._turns.setdefault(caller, asyncio.Lock()), self._public:
-                self._rate.take(caller, 0.0)  # what came before may have cost all
-                return await self._paid(caller, work, keep)
+            async with (
+                asyncio.timeout(self._timeout),
+                self._turns.setdefault(caller, asyncio.Lock()),  # one question of an address at a time
+            ):
+                if self._strangers >= _WAITING:
+                    raise Refused(503, "busy", "The service is busy; try again.", {"Retry-After": "1"})
+                self._strangers += 1
+                try:
+                    async with self._public:
+                        self._rate.take(caller, 0.0)  # what came before may have cost all
+                        return await self._paid(caller, work, keep)
+                finally:
+                    self._strangers -= 1
         except TimeoutError:
             raise _slow() from None
         finally:
-            self._waiting -= 1
             turn = self._turns.get(caller)
             if turn is not None and not turn.locked():
                 del self._turns[caller]

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from dpsketch.server.refusals import Refused
 from dpsketch.server.settings import Settings
 
-__all__ = ["RawHeaders", "address_of", "check_host", "check_site"]
+__all__ = ["RawHeaders", "address_of", "check_host", "check_site", "network_of"]
 
 RawHeaders = Mapping[bytes, bytes]
 """A request's headers as they came, by their names in lower case; of several with one name, the last."""
@@ -29,11 +29,12 @@ def address_of(scope: Scope, headers: RawHeaders, header: bytes | None) -> str:
     """
     told = headers.get(header, b"").rpartition(b",")[2] if header is not None else b""
     client = scope.get("client")
-    return _network(told.decode("latin-1").strip() or (client[0] if client else ""))
+    return network_of(told.decode("latin-1").strip() or (client[0] if client else ""))
 
 
 @lru_cache(4096)
-def _network(text: str) -> str:
+def network_of(text: str) -> str:
+    """Return an IPv4 address, or the network of 64 bits of an IPv6 address."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

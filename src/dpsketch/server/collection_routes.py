@@ -76,6 +76,8 @@ async def report(request: Request, identifier: str) -> Response:
     visitor.service.metrics.count_reports(counts)
     if outcome.spent and asks is not None:
         raise spent_ticket(asks)
+    if outcome.full:
+        raise Refused(409, "full", "This collection has no room for these reports. None of them was stored.")
     _refuse_if_none(counts)
     return reply(counts, 202)
 

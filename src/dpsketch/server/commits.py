@@ -11,8 +11,9 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from dpsketch.server.aggregates import Aggregate, Aggregates
 from dpsketch.server.logs import log
 from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused, StorageFailed
+from dpsketch.server.settings import Limits
 from dpsketch.server.storage import Storage
 from dpsketch.server.tables import Mark
 
@@ -37,6 +39,7 @@ class Outcome:
     repeated: int
     malformed: int
     spent: int = 0  # new, and with a ticket that was used before
+    full: int = 0  # new, and more than the collection has room for; none of them is stored
 
 
 @dataclass(slots=True)
@@ -57,13 +60,34 @@ def _without_ticket(waiting: _Waiting) -> Outcome:
     return Outcome(0, well - new, len(good) - well, new)
 
 
+def _with_little_room(aggregate: Aggregate, requests: list[bytes], room: int) -> tuple[list[Outcome], Any]:
+    """Take the new reports of requests one after the other while all of a request fit; return which are taken."""
+    taken: set[bytes] = set()
+    outcomes, masks = [], []
+    for records in requests:
+        columns = aggregate.form.from_bytes(records)
+        good, fresh = aggregate.sort_out(columns)
+        names = [identifier.tobytes() for identifier in columns["id"][fresh]]
+        # A report whose first copy was refused with its batch is new where it comes again.
+        new = set(names) - taken
+        fits = len(taken) + len(new) <= room
+        fresh[fresh] = [fits and name in new for name in names]
+        taken |= new if fits else set()
+        well = int(good.sum())
+        accepted, full = (len(new), 0) if fits else (0, len(new))
+        outcomes.append(Outcome(accepted, well - len(new), len(good) - well, full=full))
+        masks.append(fresh)
+    return outcomes, np.concatenate(masks)
+
+
 class Collecting:
     """The queue of reports and the one task that writes them."""
 
-    def __init__(self, storage: Storage, aggregates: Aggregates, waiting_bytes: int, metrics: Metrics) -> None:
+    def __init__(self, storage: Storage, aggregates: Aggregates, limits: Limits, metrics: Metrics) -> None:
         self._storage = storage
         self._aggregates = aggregates
-        self._most = waiting_bytes
+        self._most = limits.waiting
+        self._most_reports = limits.reports
         self._metrics = metrics
         self._queue: deque[_Waiting] = deque()
         self._bytes = 0
@@ -75,6 +99,8 @@ class Collecting:
         self._task: asyncio.Task[None] | None = None
         self._known = storage.newest
         self._behind = False
+        self._check: Future[None] | None = None
+        self.failed = False  # whether the store is lost, or may be: then nobody is told that it is ready
         self._saved: dict[str, dict[str, int]] = {}
         self._saved_at = 0.0
 
@@ -114,6 +140,25 @@ class Collecting:
         self._aggregates.refresh()
         self._catch_up()
 
+    def keep_connected(self) -> None:
+        """Have the writer's thread look whether the store takes reports, and get a lost store back."""
+        if self._check is None or self._check.done():
+            self._check = self._thread.submit(self._keep_connected)
+
+    def _keep_connected(self) -> None:
+        try:
+            if not self.failed:
+                try:
+                    self._storage.check_session()
+                    return
+                except StorageFailed:
+                    self.failed = True
+            self._recover()
+            self._storage.check_session(write=True)
+            self.failed = False
+        except Exception as error:
+            log("warning", "the store is lost", error=type(error).__name__)
+
     async def submit(self, aggregate: Aggregate, records: bytes, mark: Mark | None = None) -> Outcome:
         """Store compact reports that have the form of their spec; return once they are durable.
 
@@ -143,6 +188,7 @@ class Collecting:
                     outcomes = await loop.run_in_executor(self._thread, self._commit, group)
                 except Exception as error:
                     # Whatever it was, nobody is told that their report is stored.
+                    self.failed = True
                     words = "the reports were not stored; send them again."
                     reason = str(error) if isinstance(error, StorageFailed) else words
                     log("error", "commit failed", error=type(error).__name__, reason=reason, requests=len(group))
@@ -152,6 +198,7 @@ class Collecting:
                     continue
                 finally:
                     self._marks.difference_update(waiting.mark for waiting in group if waiting.mark is not None)
+                self.failed = False
                 for waiting, outcome in zip(group, outcomes, strict=True):
                     if not waiting.future.done():
                         waiting.future.set_result(outcome)
@@ -170,7 +217,7 @@ class Collecting:
 
     def _commit(self, group: list[_Waiting]) -> list[Outcome]:
         """Store and count a group of requests."""
-        if self._behind:
+        if self._behind or self.failed:
             self._recover()
         with self._storage.turn():
             if self._storage.shared:
@@ -197,19 +244,15 @@ class Collecting:
         fresh_records: list[tuple[Aggregate, bytes]] = []
         for aggregate, indices in by_collection.items():
             form = aggregate.form
-            joined = b"".join(group[index].records for index in indices)
-            good, fresh = aggregate.sort_out(form.from_bytes(joined))
-            start = 0
-            for index in indices:
-                end = start + len(group[index].records) // form.size
-                size, well, new = end - start, int(good[start:end].sum()), int(fresh[start:end].sum())
-                outcomes[index] = Outcome(new, well - new, size - well)
+            requests = [group[index].records for index in indices]
+            told, fresh = self._sort_out(aggregate, requests)
+            for index, outcome in zip(indices, told, strict=True):
+                outcomes[index] = outcome
                 mark = group[index].mark
-                if new and mark is not None:
+                if outcome.accepted and mark is not None:
                     newly_used.append(mark)
-                start = end
             if new_count := int(np.count_nonzero(fresh)):
-                kept = form.by_identifier(np.frombuffer(joined, form.dtype)[fresh].tobytes())
+                kept = form.by_identifier(np.frombuffer(b"".join(requests), form.dtype)[fresh].tobytes())
                 chunks.append((aggregate.row.id, new_count, kept))
                 fresh_records.append((aggregate, kept))
         if chunks:
@@ -227,6 +270,23 @@ class Collecting:
         for index in spent:
             outcomes[index] = _without_ticket(group[index])
         return [outcome for outcome in outcomes if outcome is not None]
+
+    def _sort_out(self, aggregate: Aggregate, requests: list[bytes]) -> tuple[list[Outcome], Any]:
+        """Say what becomes of the reports of requests, and which of all of them are to be stored."""
+        form = aggregate.form
+        good, fresh = aggregate.sort_out(form.from_bytes(b"".join(requests)))
+        # Here and not where requests come in: many wait at once, and other processes write as well.
+        room = aggregate.most(self._most_reports) - aggregate.reports
+        if np.count_nonzero(fresh) > room:
+            return _with_little_room(aggregate, requests, room)
+        outcomes = []
+        start = 0
+        for records in requests:
+            end = start + len(records) // form.size
+            size, well, new = end - start, int(good[start:end].sum()), int(fresh[start:end].sum())
+            outcomes.append(Outcome(new, well - new, size - well))
+            start = end
+        return outcomes, fresh
 
     def _keep_up(self, changed: list[Aggregate]) -> bool:
         """Have widths noted and join small chunks; say whether the store is as we think it is."""
@@ -281,7 +341,7 @@ class Collecting:
     def _tidy(self) -> None:
         """Save the counters and join small chunks, so that the next start is quick."""
         try:
-            if not self._behind:
+            if not (self._behind or self.failed):
                 with self._storage.turn():
                     if self._storage.shared:
                         self._catch_up()

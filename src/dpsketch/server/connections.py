@@ -1,30 +1,67 @@
-"""Limits on a connection: uvicorn alone waits for ever for a head, for a body, and for an answer to be taken."""
+"""Limits on a connection: uvicorn alone waits without end for a head, for a body, and for an answer to be taken."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import Counter
 from typing import Any
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dpsketch.server.clients import network_of
 from dpsketch.server.refusals import error_response
 
-__all__ = ["Limited", "LimitedConfig"]
+__all__ = ["Limited", "LimitedConfig", "Places"]
 
 _MOST = 64 << 10  # bytes of address and headers
 _PROBES = (b"/health", b"/ready")
 _GRACE = 2.0  # seconds beyond a body's time, in which the application says that it is over
+_LEAST_SHARE = 16  # connections of one address that count, at least: a browser opens six
+
+
+class Places:
+    """The connections of each address, and how many of them count against the limit of all.
+
+    Parameters
+    ----------
+    share : float
+        How many connections of one address count. An address may hold twice as many; the second half serves probes.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._of: Counter[str] = Counter()
+        self.counted = 0
+
+    def enter(self, address: str) -> bool:
+        """Count a connection, and say whether the address may hold it."""
+        self._of[address] += 1
+        self.counted += self._of[address] <= self._share
+        return self._of[address] <= 2 * self._share
+
+    def leave(self, address: str) -> None:
+        """Count one less."""
+        self.counted -= self._of[address] <= self._share
+        self._of[address] -= 1
+        if not self._of[address]:
+            del self._of[address]
+
+    def crowded(self, address: str) -> bool:
+        """Say whether the address has more connections than count."""
+        return self._of[address] > self._share
 
 
 class LimitedConfig(uvicorn.Config):
-    """Uvicorn's settings, with those of :class:`Limited`."""
+    """Uvicorn's settings, with those of :class:`Limited`; behind a proxy all callers have its address."""
 
-    def __init__(self, app: Any, *, seconds: float, most: int, **kwargs: Any) -> None:
+    def __init__(self, app: Any, *, seconds: float, most: int, behind_proxy: bool, **kwargs: Any) -> None:
         super().__init__(app, **{**kwargs, "http": Limited})
         self.seconds = seconds
         self.most = most
+        self.places = Places(math.inf if behind_proxy else max(_LEAST_SHARE, most // 4))
 
 
 async def _overloaded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,13 +74,16 @@ class Limited(HttpToolsProtocol):
 
     The head of a request must arrive whole in that time, and be of a bounded size; then its body, whether or not
     anybody reads it. A connection whose request was answered before its body arrived is ended. Of an answer that waits
-    in memory some must be taken in that time. Where there are too many connections, all but health is refused.
+    in memory some must be taken in that time. Where there are too many connections, all but health is refused. One
+    address takes a quarter of the connections at most, so that others find room.
     """
 
     def __init__(self, config: LimitedConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
         self._seconds = config.seconds
         self._limit = config.most
+        self._places = config.places
+        self._address = ""
         self._size = 0
         self._end: asyncio.TimerHandle | None = None
         self._left = 0
@@ -54,12 +94,16 @@ class Limited(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a head."""
         super().connection_made(transport)
-        self._wait(self._seconds)
+        self._address = network_of(self.client[0]) if self.client else ""
+        if not self._places.enter(self._address):
+            transport.abort()
+        self._wait(_GRACE if self._places.crowded(self._address) else self._seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_waiting()
         self._flowing()
+        self._places.leave(self._address)
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -73,7 +117,7 @@ class Limited(HttpToolsProtocol):
         """Begin to wait for a body, and refuse the request where there are too many."""
         self._in_head = False
         self._wait(self._seconds + _GRACE)
-        crowded = max(len(self.connections), len(self.tasks)) > self._limit
+        crowded = max(self._places.counted, len(self.tasks)) > self._limit or self._places.crowded(self._address)
         app = self.app
         if crowded and self.url.partition(b"?")[0] not in _PROBES:
             self.app = _overloaded
@@ -107,10 +151,12 @@ class Limited(HttpToolsProtocol):
             self._wait(self.timeout_keep_alive)
 
     def shutdown(self) -> None:
-        """End in order; a stream, which would go on for long, ends at once."""
+        """End in order; a stream ends at once, and a body that has not arrived has a moment left."""
         super().shutdown()
         if self.cycle is not None and self.cycle.scope["path"].endswith("/stream"):
             self.transport.close()
+        elif self._arriving:
+            self._wait(_GRACE)
 
     def _wait(self, seconds: float) -> None:
         self._stop_waiting()

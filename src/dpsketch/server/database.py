@@ -15,13 +15,13 @@ from dpsketch.server.failures import storage_failed
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["copy_rows", "open_database"]
+__all__ = ["copy_rows", "locate", "open_database"]
 
 _PATIENCE = 30  # seconds to wait for another process, such as one that makes a token
 
 
-def open_database(url: str) -> tuple[Path | None, Engine]:
-    """Return the file, of a SQLite store, and the engine that connects to the store."""
+def locate(url: str) -> tuple[Path | None, URL]:
+    """Return the file, of a SQLite store, and the address of the store; nothing is opened or made."""
     expected = "a store is a path, sqlite:///path or postgresql://user@host/database"
     try:
         parsed = make_url(url) if "://" in url else URL.create("sqlite", database=url)
@@ -34,19 +34,27 @@ def open_database(url: str) -> tuple[Path | None, Engine]:
             file = Path(str(parsed.database)).expanduser().absolute()
             if not file.parent.is_dir():
                 raise InvalidInput(f"the folder {file.parent} does not exist; make it first.")
-            # Readable by its owner only, from its first byte on.
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-            engine = create_engine(URL.create("sqlite", database=str(file)), connect_args={"timeout": _PATIENCE})
-            event.listen(engine, "connect", _prepare_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
-            return file, engine
+            return file, URL.create("sqlite", database=str(file))
         case "postgresql" | "postgres":
-            try:
-                return None, create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-            except ModuleNotFoundError:
-                raise InvalidInput("a store in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'.") from None
+            return None, parsed.set(drivername="postgresql+psycopg")
         case other:
             raise InvalidInput(f"{expected}, not {other!r}.")
+
+
+def open_database(url: str) -> tuple[Path | None, Engine]:
+    """Return the file, of a SQLite store, and the engine that connects to the store."""
+    file, address = locate(url)
+    if file is None:
+        try:
+            return None, create_engine(address, pool_pre_ping=True)
+        except ModuleNotFoundError:
+            raise InvalidInput("a store in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'.") from None
+    # Readable by its owner only, from its first byte on.
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    engine = create_engine(address, connect_args={"timeout": _PATIENCE})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return file, engine
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -13,7 +13,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,9 +45,9 @@ def lock_file(file: Path) -> sqlite3.Connection:
         except sqlite3.DatabaseError:
             lock.close()
             if attempt or not _held_by_strangers(beside, file):
-                raise InvalidInput(_TAKEN) from None
+                raise FileRefused(_TAKEN) from None
             beside.unlink()
-    raise InvalidInput(_TAKEN)
+    raise FileRefused(_TAKEN)
 
 
 def _make_private(beside: Path) -> None:
@@ -85,4 +85,4 @@ def lock_database(connection: Connection, *, shared: bool) -> None:
     held = connection.exec_driver_sql(f"SELECT {name}(%s)", (_SERVING,)).scalar()
     connection.commit()
     if not held:
-        raise InvalidInput(_TAKEN)
+        raise FileRefused(_TAKEN)

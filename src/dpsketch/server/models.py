@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Depends, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from dpsketch.server.tickets import Period
 
@@ -19,6 +20,9 @@ __all__ = [
 MOST_KEYS = 100_000
 
 Key = StrictStr | StrictInt
+# Validation stops at the first wrong element. An error for each would block the event loop for long.
+Keys = Annotated[list[Key], Field(fail_fast=True)]
+Points = Annotated[list[Annotated[list[float], Field(fail_fast=True)]], Field(fail_fast=True)]
 Confidence = Annotated[float, Field(gt=0, lt=1, description="Coverage of the intervals.")]
 AskedType = Annotated[
     Literal["int", "text"] | None,
@@ -34,7 +38,14 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
 
 
 class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # Not "forbid", which makes an error for each unknown field: here all of them make one.
+    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False})
+
+    @model_validator(mode="after")
+    def _knows_all_fields(self) -> Self:
+        if self.model_extra:
+            raise PydanticCustomError("extra_forbidden", "There is an unknown field.")
+        return self
 
 
 class _AskedOfDays(_Asked):
@@ -47,7 +58,7 @@ class _AskedOfDays(_Asked):
 class AskKeys(_AskedOfDays):
     """Keys to look up."""
 
-    keys: list[Key] = Field(default=[], max_length=MOST_KEYS)
+    keys: Keys = Field(default=[], max_length=MOST_KEYS)
     confidence: Confidence = 0.95
     estimator: StrictStr | None = None
     key_type: AskedType = None
@@ -58,7 +69,7 @@ class AskTop(_AskedOfDays):
     """How many keys to list, and from which candidates."""
 
     n: StrictInt = Field(default=20, ge=1, le=10_000)
-    candidates: list[Key] | None = Field(default=None, max_length=MOST_KEYS)
+    candidates: Keys | None = Field(default=None, max_length=MOST_KEYS)
     confidence: Confidence = 0.95
     key_type: AskedType = None
     format: Form = "json"
@@ -81,7 +92,7 @@ TopInAddress = Annotated[AskTop, Depends(_top_in_address)]
 class AskDensity(_AskedOfDays):
     """Points to look up, each a list of coordinates."""
 
-    points: list[list[float]] = Field(max_length=MOST_KEYS, min_length=1)
+    points: Points = Field(max_length=MOST_KEYS, min_length=1)
     confidence: Confidence = 0.95
 
 
@@ -112,7 +123,7 @@ class NewCollection(_Asked):
 
     name: Name
     spec: dict[str, Any]
-    candidates: list[Key] | None = Field(default=None, max_length=10_000, min_length=1)
+    candidates: Keys | None = Field(default=None, max_length=10_000, min_length=1)
     max_reports: StrictInt | None = Field(default=None, ge=1, le=2**53)
     closes_at: AwareDatetime | None = None
     deletes_at: AwareDatetime | None = None

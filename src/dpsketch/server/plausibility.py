@@ -42,10 +42,12 @@ class Doubts:
 
 def doubts_of(found: Estimates, protocol: LocalProtocol) -> Doubts:
     """Look for shares that cannot be."""
-    if len(found) == 0:
+    # By the lower tail: next to confidence 1 the upper one is rounded to 1, which has no quantile.
+    deviations = -NormalDist().inv_cdf((1 - found.confidence) / 2)
+    if len(found) == 0 or deviations == 0:  # at confidence 0 an interval says nothing of its deviation
         return Doubts([], False)
     # Joint intervals are wider than this says, so that less is flagged, never more.
-    deviation = (found.high - found.low) / (2 * NormalDist().inv_cdf((1 + found.confidence) / 2))
+    deviation = (found.high - found.low) / (2 * deviations)
     margin = _DEVIATIONS * np.maximum(deviation, 1e-12)
     outside = (found.value - margin > 1) | (found.value + margin < 0)
     most = getattr(protocol, "max_items", 1 if isinstance(protocol, OneItem) else None)

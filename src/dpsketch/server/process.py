@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.server.connections import LimitedConfig
-from dpsketch.server.settings import Limits
+from dpsketch.server.settings import Settings
 
 __all__ = ["serve"]
 
@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
             self._listening()
 
 
-def serve(app: FastAPI, host: str, port: int, limits: Limits, listening: Callable[[str], None]) -> None:
+def serve(app: FastAPI, host: str, port: int, settings: Settings, listening: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C: then open requests end, what waits is written, and the store is left tidy.
 
     Parameters
@@ -49,8 +49,9 @@ def serve(app: FastAPI, host: str, port: int, limits: Limits, listening: Callabl
     url = f"http://{shown}:{bound.getsockname()[1]}"
     config = LimitedConfig(
         app,
-        seconds=limits.timeout,
-        most=limits.connections,
+        seconds=settings.limits.timeout,
+        most=settings.limits.connections,
+        behind_proxy=settings.client_header is not None,
         log_config=None,
         access_log=False,  # it would write addresses and query strings
         proxy_headers=False,

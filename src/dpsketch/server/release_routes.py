@@ -39,6 +39,7 @@ from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
 from dpsketch.server.replies import estimates_reply, finite, reply
 from dpsketch.server.service import Asked, Changing, Reading, Visitor, content_type
+from dpsketch.server.spooled import PIECE, file_response
 
 __all__ = ["router"]
 
@@ -108,9 +109,12 @@ async def download(identifier: str, visitor: Reading) -> Response:
     """Return the release's file (.dps), byte for byte; the id is the beginning of its SHA-256."""
     service = visitor.service
     served = service.releases.get(identifier)
-    content = await service.run(lambda: service.releases.content(served))
     headers = {"Content-Disposition": f'attachment; filename="{identifier}.dps"'}
-    return Response(content, media_type=_OCTETS, headers=headers)
+
+    def work() -> Response:
+        return file_response(service.releases.content(served), headers, large=PIECE)
+
+    return await visitor.answer(question("file", identifier), work)
 
 
 @router.delete("/{identifier}", status_code=204, response_class=Response)

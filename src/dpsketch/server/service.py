@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -76,8 +78,6 @@ class Admission:
 
     def reserve(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
         """Set well-formed reports against quotas, or refuse them."""
-        if aggregate.reports + number > aggregate.most(self._limits.reports):
-            raise Refused(409, "full", "This collection holds as many reports as it may, and takes no more.")
         if visitor.stranger:
             self._quota.take(f"{aggregate.row.id} {visitor.key}", number)
 
@@ -132,6 +132,7 @@ class Service:
 
     async def keep_house(self) -> None:
         """Take note of new and revoked tokens and of what other processes changed; delete what is over."""
+        self.collecting.keep_connected()
         await asyncio.to_thread(self.tokens.refresh)
         await asyncio.to_thread(self.releases.look)
         if self.settings.shared:
@@ -205,9 +206,10 @@ def service_of(request: Request) -> Service:
 
 
 class Asked(APIRoute):
-    """A route that reads what is asked only of callers who may do something here.
+    """A route that reads what is asked only of callers who may do something here, and at their cost.
 
-    FastAPI reads a body before it looks at dependencies, so that strangers could keep it busy with large ones.
+    FastAPI reads a body before it looks at dependencies, so that strangers could keep it busy with large ones. It also
+    validates bodies in the event loop without charging anyone, so that this route validates them itself.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -215,12 +217,32 @@ class Asked(APIRoute):
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
+        model: Any = self.body_field.field_info.annotation
 
         async def known(request: Request) -> Response:
-            service_of(request).visitor(request, *SCOPES, collection=_collection(request))
-            return await handle(request)
+            service = service_of(request)
+            visitor = service.visitor(request, *SCOPES, collection=_collection(request))
+            question = _Question(request.scope, request.receive)
+            body = await question.body()
+            try:
+                question.asked = service.answers.at_once(visitor.key, lambda: model.model_validate_json(body))
+            except ValidationError as error:
+                service.admission.read_rate.take(visitor.key)  # the dependencies, which take it, are not reached
+                found = error.errors(include_url=False, include_context=False, include_input=False)
+                raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
+            return await handle(question)
 
         return known
+
+
+class _Question(Request):
+    """A request whose JSON was validated already."""
+
+    asked: BaseModel
+
+    async def json(self) -> BaseModel:
+        """Return the validated body, which FastAPI takes as it is."""
+        return self.asked
 
 
 def content_type(request: Request) -> str:
@@ -287,19 +309,22 @@ def body_of(request: Request) -> Body:
 
 
 class Readiness:
-    """Whether the store answers, asked in a thread of its own: no question and no write keeps it waiting."""
+    """Whether the store answers and takes reports, asked in a thread of its own that waits for no other work."""
 
     _fresh = 1.0  # seconds for which an answer is good
 
-    def __init__(self, storage: Storage, timeout: float) -> None:
+    def __init__(self, storage: Storage, collecting: Collecting, timeout: float) -> None:
         self._storage = storage
+        self._collecting = collecting
         self._timeout = timeout
         self._thread = ThreadPoolExecutor(1, "dpsketch-ready")
         self._at = -math.inf
         self._asking: asyncio.Future[None] | None = None
 
     async def check(self) -> None:
-        """Fail where the store does not answer in time."""
+        """Fail where the store does not answer in time, or where the last write failed and none succeeded since."""
+        if self._collecting.failed:
+            raise StorageFailed("the store takes no reports now.")
         loop = asyncio.get_running_loop()
         if loop.time() - self._at < self._fresh:
             return
@@ -309,6 +334,9 @@ class Readiness:
             await asyncio.wait_for(asyncio.shield(self._asking), self._timeout)
         except TimeoutError:
             raise StorageFailed("the store did not answer in time.") from None
+        except StorageFailed:
+            self._collecting.failed = True  # the writing session is probably lost, too
+            raise
         self._at = loop.time()
 
     async def store_size(self) -> int:
@@ -333,7 +361,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
         aggregates = Aggregates(storage)
         metrics = Metrics()
         await asyncio.to_thread(_load, storage, tokens, releases, aggregates, settings)
-        collecting = Collecting(storage, aggregates, settings.limits.waiting, metrics)
+        collecting = Collecting(storage, aggregates, settings.limits, metrics)
         service = Service(
             settings=settings,
             storage=storage,
@@ -345,7 +373,7 @@ async def running(settings: Settings) -> AsyncIterator[Service]:
             metrics=metrics,
             admission=Admission(own),
             answers=Answers(own.compute_rate, own.timeout, metrics),
-            readiness=Readiness(storage, min(5.0, settings.limits.timeout)),
+            readiness=Readiness(storage, collecting, min(5.0, settings.limits.timeout)),
             streams=Streams(),
             traces=traces,
         )

@@ -15,10 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from dpsketch.server.refusals import StorageFailed
 
-__all__ = ["LARGE", "Pace", "Spooled", "file_response"]
+__all__ = ["LARGE", "PIECE", "Pace", "Spooled", "file_response"]
 
 LARGE = 4 << 20  # bytes from which on an answer goes to a file
-_PIECE = 1 << 18
+PIECE = 1 << 18
+"""Bytes that are sent at once: so much of an answer a slow connection holds in memory."""
 _RATE = 16 << 20  # bytes a second, of all large answers together
 
 
@@ -45,9 +46,9 @@ class Pace:
 _PACE = Pace(_RATE)  # of the process, as the loop is
 
 
-def file_response(content: bytes, headers: Mapping[str, str]) -> Response:
-    """Return the bytes of a file as an answer."""
-    if len(content) < LARGE:
+def file_response(content: bytes, headers: Mapping[str, str], large: int | None = None) -> Response:
+    """Return the bytes of a file as an answer, which from ``large`` bytes on lies on the disk."""
+    if len(content) < (LARGE if large is None else large):
         return Response(content, media_type="application/octet-stream", headers=headers)
     found = Spooled(content, headers)
     pa.default_memory_pool().release_unused()  # Arrow would keep the room in which it encoded them
@@ -81,7 +82,7 @@ class Spooled(Response):
         await sent(scope, receive, send)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        for start in range(0, self._size, _PIECE):
-            await _PACE.turn(_PIECE)
+        for start in range(0, self._size, PIECE):
+            await _PACE.turn(PIECE)
             # In the loop: the file is so new that the system has it in memory, and a thread would cost more.
-            yield os.pread(self._file, _PIECE, start)
+            yield os.pread(self._file, PIECE, start)

@@ -92,6 +92,19 @@ class Storage:
             self._drop_writer()
             raise
 
+    @guarded
+    def check_session(self, *, write: bool = False) -> None:
+        """Fail where the writing session is lost; with ``write``, also where the store takes no writes."""
+        if self._writer is None:
+            raise StorageFailed("the connection to the store was lost.")
+        wanted = "UPDATE dpsketch_schema SET version = version" if write else "SELECT version FROM dpsketch_schema"
+        try:
+            with self._writer.begin():
+                self._writer.exec_driver_sql(wanted)
+        except Exception:
+            self._drop_writer()
+            raise
+
     def _look(self) -> None:
         """Find out which chunk is the newest."""
         assert self._writer is not None

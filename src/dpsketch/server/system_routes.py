@@ -36,7 +36,7 @@ async def health() -> Response:
 
 @router.get("/ready", response_model=Status, tags=["system"])
 async def ready(request: Request) -> Response:
-    """Say that the store answers."""
+    """Say that the store answers and takes reports."""
     await service_of(request).readiness.check()
     return reply({"status": "ready"})
 

@@ -294,7 +294,11 @@ KINDS: dict[str, Kind] = {
                 _SEED,
                 _GRID,
                 Option("quantiles", str, "ranges: the only ones that will be asked, as in 0.5,0.9; more accurate."),
-                Option("interval_share", float, "ranges: the part of the budget for intervals of named quantiles."),
+                Option(
+                    "interval_share",
+                    float,
+                    "ranges: the part of the budget for intervals of named quantiles; 0 (no intervals) by default.",
+                ),
             ),
             plan_path="dpsketch.plan.tables:plan_ranges",
             daily_path=f"{_RANGES}.continual:DailyRanges",

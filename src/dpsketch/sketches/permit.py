@@ -13,6 +13,7 @@ A release is made in three steps, and no kind can take them in another order:
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,17 @@ from dpsketch.arrays import Integers
 from dpsketch.core.account import Account
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian, noise_is_for_tests
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit, ZcdpCost
+from dpsketch.privacy import (
+    CARELESS_DELTA,
+    ApproximateCost,
+    Budget,
+    Cost,
+    GaussianCost,
+    Guarantee,
+    PureCost,
+    Unit,
+    ZcdpCost,
+)
 from dpsketch.processes import OneProcess
 from dpsketch.sketches.specs import ReleasePreview, Sensitivity
 
@@ -391,6 +402,13 @@ def obtain(
     names = [part.name for part in calibration.parts]
     if len(set(names)) < len(names):
         raise ReleaseRefused("two parts of this release have one name; nothing was charged.")
+    if calibration.delta >= CARELESS_DELTA:
+        # Audits and tests draw at a large δ to see rare events, so Python warns where the command line refuses.
+        warnings.warn(
+            f"δ = {calibration.delta:g} protects hardly anyone: a release that shows each unit whole with this "
+            "probability would keep the promise. Choose one far below one over the number of units, such as 1e-6.",
+            stacklevel=2,
+        )
     charge = account.charge(calibration.costs, unit, note, once)
     return Permit(calibration, unit, charge, for_tests=for_tests)
 

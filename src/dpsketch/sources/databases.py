@@ -61,9 +61,8 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Gene
     engine = guarded(lambda: _engine(location), explain)
     try:
         with guarded(engine.connect, explain) as connection:
-            result, kinds = guarded(
-                lambda: _execute(connection, location, columns, min(batch_rows, _MOST_ROWS)), explain
-            )
+            size = min(batch_rows, _MOST_ROWS)
+            result, kinds = guarded(lambda: _execute(connection, location, columns, size), explain)
             with closing(result):
                 names = list(result.keys())
                 _check_names(names, columns, location)
@@ -86,7 +85,8 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Gene
                         arrays[name] = identities(arrays[name], name, "key", fixed[name], place)
                     return pa.record_batch(list(arrays.values()), names=list(arrays))
 
-                for rows in guarded_iterator(result.partitions(), explain):
+                # SQLAlchemy ignores the option yield_per for a query given as text, and then fetches single rows.
+                for rows in guarded_iterator(result.yield_per(size).partitions(), explain):
                     done += len(rows)
                     yield batch(list(zip(*rows, strict=True))), done
                 yield batch([()] * len(names)), done

@@ -13,8 +13,12 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
+/** A text that no spreadsheet computes, as Estimates.to_csv of the library writes it; numbers stay as they are. */
+const noFormula = (text) =>
+  /^'*[=+\-@\t\r]/.test(text) && !/^[+-]?(\d+\.?\d*(e[+-]?\d+)?|inf|nan)$/.test(text) ? `'${text}` : text;
+
 const quoted = (value) => {
-  const text = value === null ? "" : String(value);
+  const text = value === null ? "" : noFormula(String(value));
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 

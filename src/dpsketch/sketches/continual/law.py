@@ -19,7 +19,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours
+from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours, Unit
 from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
 from dpsketch.sketches.continual.pan_private import PanPrivate
@@ -34,6 +34,10 @@ PUBLICATIONS, STATE = "publications", "state"
 # The designs that the file of a law may hold: a class is known to the codec once its module is imported.
 DESIGNS: tuple[type[Design], ...] = (Banded, Blocks, PanPrivate, Recurrence)
 
+_SEIZURE = (
+    "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
+    "copy or the one that a file is just being replaced by."
+)
 # The part of δ for names; the rest is for counts.
 _NAMES_SHARE = 0.1
 # A hair more noise, and a hair higher thresholds, than all roundings here come to.
@@ -144,6 +148,19 @@ class Published(Law):
     def counted_again(self) -> Again | None:
         """Say that a user counts again on each of several days."""
         return "day" if self.days > 1 else None
+
+    @property
+    def at_once(self) -> bool:
+        """Say that a day draws what its design publishes on it."""
+        return False
+
+    def caveat(self, unit: Unit) -> str:
+        """Return which days the promise covers, and on how many of them a user counts."""
+        caveat = f"It covers all publications of up to {self.horizon} days."
+        if unit.level == "user":
+            often = f"at most {self.days} days" + (f", at least {self.apart} days apart" if self.apart > 1 else "")
+            caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
+        return f"{caveat} {_SEIZURE}" if self.design.keeps_noise else caveat
 
     def pieces(self, slot: str) -> int:
         """Return how many publications there are."""
@@ -316,6 +333,10 @@ class Windowed(Derived):
     publications: Published
     table: Table
     noise: Noise
+
+    def __post_init__(self) -> None:
+        if self.table not in self.publications.stacked:
+            raise InvalidInput("a window has the tables of its stream.")
 
     @property
     def laws(self) -> tuple[Law, ...]:

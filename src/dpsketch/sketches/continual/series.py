@@ -44,12 +44,8 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateSeries", "caveat_of", "refuse_users_in", "stored_adapter", "stored_law", "stored_receipt"]
+__all__ = ["PrivateSeries", "refuse_users_in", "stored_adapter", "stored_law", "stored_receipt"]
 
-_SEIZURE = (
-    "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
-    "copy or the one that a file is just being replaced by."
-)
 # Of windows that were asked, so many bytes are kept, and so many windows at least.
 _KEPT, _LEAST_KEPT = 2**26, 8
 # A curve's intervals that hold for all days at once are widened as those of a top are.
@@ -323,8 +319,7 @@ def stored_receipt(header: dict[str, Any], adapter: Adapter, calendar: Calendar)
     refuse_users_in(law.design, unit)
     stated = (law.horizon, (law.days, law.apart), law.stacked, type(law))
     known = (calendar.horizon, calendar.limits, adapter.tables(), adapter.law_class(law.design))
-    # The words are part of a promise: of which days, and against what.
-    if stated != known or receipt.caveat != caveat_of(law.design, unit, calendar):
+    if stated != known or receipt.caveat is not None:
         raise _unpaid()
     try:
         promise(adapter, receipt)
@@ -335,16 +330,6 @@ def stored_receipt(header: dict[str, Any], adapter: Adapter, calendar: Calendar)
 
 def _unpaid() -> FileRefused:
     return FileRefused("the file's guarantee is not that of a stream with its noise.")
-
-
-def caveat_of(design: Design, unit: Unit, calendar: Calendar) -> str:
-    """Return what a stream's guarantee says beside its numbers."""
-    caveat = f"It covers all publications of up to {calendar.horizon} days."
-    if unit.level == "user":
-        counted, apart = calendar.limits
-        often = f"at most {counted} days" + (f", at least {apart} days apart" if apart > 1 else "")
-        caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
-    return f"{caveat} {_SEIZURE}" if design.keeps_noise else caveat
 
 
 def refuse_users_in(design: Design, unit: Unit) -> None:

@@ -178,7 +178,7 @@ class ContinualSketch(StoredStream):
     @property
     def guarantee(self) -> Guarantee:
         """What all publications together promise."""
-        return self._stream.permit.promised(caveat=self._caveat)
+        return self._stream.permit.promised()
 
     @property
     def days(self) -> int | None:
@@ -378,7 +378,7 @@ class ContinualSketch(StoredStream):
 
     def _series(self) -> PrivateSeries:  # also within a change
         if self._answers is None:
-            receipt = self._stream.permit.receipt(caveat=self._caveat)
+            receipt = self._stream.permit.receipt()
             self._answers = PrivateSeries(self._adapter, self._calendar, self._stream.published(), receipt)
         return self._answers
 

@@ -15,7 +15,7 @@ from dpsketch.privacy import Guarantee
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.continual.series import PrivateSeries, caveat_of, stored_adapter, stored_law, stored_receipt
+from dpsketch.sketches.continual.series import PrivateSeries, stored_adapter, stored_law, stored_receipt
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.continual.visits import Visits
 from dpsketch.sketches.documents import prepaid_header, read_prepaid
@@ -64,7 +64,7 @@ class StoredStream(Partial):
         today, arrays = self._today_document()
         header = {
             "spec": self.spec.to_json(),
-            "receipt": receipt_to_json(stream.permit.receipt(caveat=self._caveat)),
+            "receipt": receipt_to_json(stream.permit.receipt()),
             "days": self._calendar.days,
             "published": stream.day,
             **today,
@@ -82,10 +82,6 @@ class StoredStream(Partial):
         inner = self._today._completed(self._today._to_document())
         header = {"of": self.counts_kind, "options": self._adapter.options()}
         return {**header, "today": inner.header}, {_TODAY + name: array for name, array in inner.arrays.items()}
-
-    @property
-    def _caveat(self) -> str:
-        return caveat_of(self._stream.design, self.spec.unit, self._calendar)
 
     @classmethod
     def _stored_adapter(cls, document: files.Document) -> Adapter:

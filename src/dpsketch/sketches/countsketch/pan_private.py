@@ -38,11 +38,6 @@ __all__ = ["PanPrivateCountSketch"]
 
 KIND = "counts-pan-private"
 
-_CAVEAT = (
-    "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
-    "covered."
-)
-
 
 class PanPrivateCountSketch(Partial):
     """A CountSketch that is private even against someone who seizes its memory once.
@@ -180,14 +175,14 @@ class PanPrivateCountSketch(Partial):
         self._begin_change()
         self._table = None
         published = self._drawn(PUBLICATION, table)
-        return PrivateCountSketch(self._spec, permit.drawn({COUNTERS: {"table": published}}, caveat=_CAVEAT))
+        return PrivateCountSketch(self._spec, permit.drawn({COUNTERS: {"table": published}}))
 
     def _drawn(self, slot: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         found = self._permit.draw(self._permit.laws[0], (slot, table))
         return cast(npt.NDArray[np.int64], found["table"])
 
     def _to_document(self) -> files.Document:
-        receipt = receipt_to_json(self._permit.receipt(caveat=_CAVEAT))
+        receipt = receipt_to_json(self._permit.receipt())
         header = {"spec": self._spec.to_json(), "receipt": receipt, **prepaid_header(self._prepaid)}
         return files.Document(KIND, True, header, {"table": self._open()})
 
@@ -195,7 +190,7 @@ class PanPrivateCountSketch(Partial):
     def _from_document(cls, document: files.Document) -> Self:
         spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
         receipt = receipt_from_json(document.header["receipt"])
-        if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts):
+        if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts) or spec.unit.level != "record":
             raise FileRefused("the file's law is not that of a PanPrivateCountSketch.")
         sketch = cls.__new__(cls)
         try:

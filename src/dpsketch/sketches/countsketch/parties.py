@@ -63,9 +63,8 @@ def release_share(
         raise CounterOverflow("the counters are too large for the finer steps that such small shares of noise need.")
     permit = Permit.pay(spec, (law,), law.asked, account, note=f"share of counts {fingerprint_of(spec)}")
     name = random_id() if share.party is None else str(share.party)
-    words = f"This is one of {share.parties} shares, and the guarantee is that of this share by itself."
     state = ShareState(table, name, public_names(partials))
-    drawn = permit.draw_all(state, caveat=words if caveat is None else f"{words} {caveat}")
+    drawn = permit.draw_all(state, caveat=caveat)
     return PrivateCountSketch(spec, drawn)
 
 
@@ -117,7 +116,7 @@ def merge_releases(
     _refuse_missing(law.share, len(releases), missing)
     merged = MergedShares(law.table, law.neighbours, law.share, law.whole, len(releases))
     holds = all(release.guarantee.holds for release in releases)
-    receipt = Receipt(merged.asked, (merged,), _caveat(law.share, len(releases), spec), holds)
+    receipt = Receipt(merged.asked, (merged,), None, holds)
     table = _summed(releases, law.shared.finer)
     return PrivateCountSketch(spec, Drawn.of(spec, (receipt,), {COUNTERS: Part(merged, {"table": table})}))
 
@@ -165,17 +164,6 @@ def _refuse_missing(share: Share, present: int, missing: int) -> None:
             f"{absent} of {share.parties} shares are missing, and with them their noise. Wait for them, or say "
             f"missing={absent} to merge the others with a weaker guarantee."
         )
-
-
-def _caveat(share: Share, present: int, spec: CountSketchSpec) -> str:
-    honest = share.honest_parties - (share.parties - present)
-    words = (
-        f"It holds against whoever sees the merged release and no single share, if at least {honest} of the {present} "
-        "parties added their noise and keep it to themselves."
-    )
-    if spec.unit.level == "user":
-        words += " That no user is at two parties is the parties' statement; it was not checked."
-    return words
 
 
 def _summed(releases: Sequence[PrivateCountSketch], finer: int) -> Table:

@@ -21,6 +21,7 @@ from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
+from dpsketch.privacy import Unit
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.continual.law import Published, are_finite
@@ -48,6 +49,10 @@ Estimator = Literal["robust", "median", "mean"]
 _CHUNK = 1 << 16
 # What a pan-private sketch draws.
 STATE, PUBLICATION = "state", "publication"
+_SEIZED = (
+    "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
+    "covered."
+)
 # Far in the tail a table's cells are a few heavy keys, repeated in every row: their share is known to a factor only.
 _TAIL_MARGIN = 4
 
@@ -74,6 +79,10 @@ class Combined(Derived):
     streams: tuple[tuple[str, Published], ...]
     signed: bool
 
+    def __post_init__(self) -> None:
+        if not self.laws or len(self.drawn) != len(self.digests):
+            raise InvalidInput("releases are combined from at least one, and each has a digest.")
+
     @property
     def laws(self) -> tuple[Law, ...]:
         """The laws of the releases and streams."""
@@ -95,6 +104,9 @@ class Combined(Derived):
             good = isinstance(marks, np.ndarray) and marks.dtype == np.uint64 and marks.ndim == 1
             if not good or not isinstance(weights, np.ndarray) or not are_finite(weights, (weights.size,)):
                 return False
+            law = self.streams[i][1]
+            if not 0 < len(weights) <= law.design.published(law.horizon):
+                return False
         shape = self.laws[0].tables[0].shape
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
 
@@ -114,9 +126,14 @@ class SeizableCounts(Additive):
         """Return the noise of the state and of the publication."""
         return {STATE: self.noise, PUBLICATION: self.noise}
 
-    def pieces(self, slot: str) -> int:
-        """Return two: each slot is drawn at a time of its own, once."""
-        return 2
+    @property
+    def at_once(self) -> bool:
+        """Say that state and publication are drawn at times of their own."""
+        return False
+
+    def caveat(self, unit: Unit) -> str:
+        """Return how many seizures are covered."""
+        return _SEIZED
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -159,6 +176,9 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         law = Combined((), (), ((window.stretch.stream, window.law),), window.signed)
         arrays = {"table": table, **_stretched([window.stretch])}
         return cls(spec, Drawn((window.receipt,), {COUNTERS: Part(law, arrays)}, window.guarantee))
+
+    def _is_complete(self) -> bool:
+        return self.drawn.parts.keys() == {COUNTERS}
 
     @property
     def _part(self) -> Part:
@@ -449,6 +469,10 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             # One of them takes the question's type, and so does the result.
             spec, others = replace(spec, key_type=None), replace(others, key_type=None)
         refuse_mismatch(spec, others, "combine")
+        if isinstance(self.law, OneShare) or isinstance(other.law, OneShare):
+            raise ReleaseRefused(
+                "cannot combine: a share of several parties is merged with the others', by merge_releases."
+            )
         ours, theirs = self._digests(), other._digests()
         # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
         paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest

@@ -40,7 +40,7 @@ from dpsketch.core.move import Distance, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, Unit, ZcdpCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -202,6 +202,10 @@ class OneShare(_Shared):
         assert isinstance(cost, GaussianCost)
         return Budget(accounting.gaussian_epsilon(cost.mu, self.delta), self.delta)
 
+    def caveat(self, unit: Unit) -> str:
+        """Say that the promise is that of one share."""
+        return f"This is one of {self.share.parties} shares, and the guarantee is that of this share by itself."
+
     def draw(self, state: ShareState, handle: Handle) -> Arrays:
         """Return the counters in finer steps with noise, the party's name, and the names of its partials."""
         table = handle.add(state.table * self.shared.finer, "noise")
@@ -211,8 +215,8 @@ class OneShare(_Shared):
         """Say whether there are counters, a party and partials."""
         if set(arrays) != {"table", "party", "partials"} or len(arrays["party"]) != 1:
             return False
-        names = [arrays["party"], arrays["partials"]]
-        texts = all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in names)
+        named = all(isinstance(arrays[name], list) for name in ("party", "partials"))
+        texts = named and all(isinstance(each, str) for each in (*arrays["party"], *arrays["partials"]))
         return texts and are_integers(arrays, "table", self.table.shape)
 
 
@@ -241,6 +245,9 @@ class MergedShares(_Shared):
         hold_whole(self, "present", low=1, high=self.share.parties)
         if self.share.parties - self.present >= self.share.honest_parties:
             raise InvalidInput("no honest party is sure to be left among these shares.")
+        stated = self.asked.epsilon
+        if stated is not None and stated > max(_COMPOSED_EPSILON, 2 * (self.whole.epsilon or 0)):
+            raise ReleaseRefused("too few shares are present: their sum would promise next to nothing.")
 
     @property
     def noise(self) -> RoundedGaussian:
@@ -277,6 +284,17 @@ class MergedShares(_Shared):
             return self.whole
         left = math.nextafter(self.delta - shared.gap, 0.0)
         return Budget(accounting.gaussian_epsilon(cost.mu, left), self.delta)
+
+    def caveat(self, unit: Unit) -> str:
+        """Return which parties must be honest, and what nobody checked."""
+        honest = self.share.honest_parties - (self.share.parties - self.present)
+        words = (
+            f"It holds against whoever sees the merged release and no single share, if at least {honest} of the "
+            f"{self.present} parties added their noise and keep it to themselves."
+        )
+        if unit.level == "user":
+            words += " That no user is at two parties is the parties' statement; it was not checked."
+        return words
 
     def draw(self, state: Any, handle: Handle) -> Arrays:
         """Refuse: the parties drew the shares."""

@@ -14,8 +14,8 @@ from dpsketch.arrays import Words
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Derived, Drawn, Part
 from dpsketch.core.laws import Arrays, Law
-from dpsketch.core.move import Table
-from dpsketch.errors import ReleaseRefused
+from dpsketch.core.move import Move, Table
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.noise import random_id, random_words
 from dpsketch.normal import normal_quantile
@@ -57,6 +57,8 @@ class Flips(Law):
 
     def __post_init__(self) -> None:
         hold_whole(self, "threshold", low=1, high=2**63)
+        if self.table.move != Move.each(self.table.move.cells, 1):
+            raise InvalidInput("bits are flipped in a table in which a unit moves each cell by 1.")
 
     @property
     def name(self) -> str:
@@ -87,7 +89,7 @@ class Flips(Law):
         loss = -math.log(2 * self.probability)
         if self.neighbours == "replace":
             loss += math.log(2 - 2 * self.probability)
-        return (PureCost(self.table.move.cells * loss * (1 + 2.0**-49)),)
+        return (PureCost(self.table.move.cells * loss * (1 + 2.0**-48)),)
 
     def draw(self, state: Words, handle: Handle) -> Arrays:
         """Return the bitmap with its bits flipped, and a random name by which the release is known."""
@@ -105,6 +107,10 @@ class MergedFlips(Derived):
 
     flips: tuple[Flips, ...]
 
+    def __post_init__(self) -> None:
+        if len(self.flips) < 2 or len({each.table for each in self.flips}) > 1:
+            raise InvalidInput("several bitmaps of one table are merged.")
+
     @property
     def laws(self) -> tuple[Law, ...]:
         """The laws of the bitmaps."""
@@ -120,7 +126,7 @@ class MergedFlips(Derived):
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there is a bitmap, and one name for each that was merged."""
-        return len(self.flips) > 1 and are_bits(arrays, self.flips[0].table) and len(arrays["ids"]) == len(self.flips)
+        return are_bits(arrays, self.flips[0].table) and len(arrays["ids"]) == len(self.flips)
 
 
 def are_bits(arrays: Arrays, table: Table) -> bool:
@@ -158,6 +164,9 @@ class PrivateDistinctBitmap(DistinctRelease):
     spec_type: ClassVar[Any] = DistinctSpec
 
     spec: DistinctSpec
+
+    def _is_complete(self) -> bool:
+        return self.drawn.parts.keys() == {BITS} and isinstance(self.drawn.parts[BITS].law, Flips | MergedFlips)
 
     @property
     def bitmap(self) -> Words:

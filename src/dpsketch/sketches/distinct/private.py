@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, assert_never
 
+from dpsketch.core.laws import Additive
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import probability
@@ -41,6 +42,9 @@ class PrivateDistinct(DistinctRelease):
     spec_type: ClassVar[Any] = DistinctSpec
 
     spec: DistinctSpec
+
+    def _is_complete(self) -> bool:
+        return self.drawn.parts.keys() == {ONES} and isinstance(self.drawn.parts[ONES].law, Additive)
 
     @property
     def ones(self) -> int:

@@ -70,8 +70,8 @@ class PrivateQuantiles(DrawnRelease):
         ``rank_error`` bounds how far the answer's ranks are from the share of all records, with probability
         ``confidence`` and whatever the data; it is about ten times what they usually are off. Where ``interval_share``
         was positive, ``low`` and ``high`` were drawn with targets shifted by such a bound: they cover the quantile with
-        a probability of at least 95% if there are at least :attr:`least_records` records. Without them, or for a
-        greater confidence, nothing is known of the values around an answer, and the ends are those of the domain.
+        a probability of at least 95% if there are at least :attr:`least_records` records. Without a share, or for a
+        greater confidence, the release has no interval: ``low`` and ``high`` are None.
         """
         return self.quantiles([share], confidence=confidence)[0]
 
@@ -101,12 +101,17 @@ class PrivateQuantiles(DrawnRelease):
     def _one(self, place: int, errors: list[float], confidence: float) -> Quantile:
         grid = self.spec.cells
         least, most = grid.ends(int(self.cells[place]))
-        low, high = self.spec.start, self.spec.domain.end
-        if len(self.ends) and confidence <= CONFIDENCE:
+        low: int | None = None
+        high: int | None = None
+        if self._has_intervals(confidence):
             low = min(least, grid.ends(int(self.ends[0, place]))[0])
             high = max(most, grid.ends(int(self.ends[1, place]))[1])
         share, error = float(self.spec.quantiles[place]), self.spec.grid * errors[place]
         return Quantile(share, (least + most) // 2, low, high, error, confidence)
+
+    def _has_intervals(self, confidence: float) -> bool:
+        """Return whether ends of intervals were drawn that hold with this confidence."""
+        return bool(len(self.ends)) and confidence <= CONFIDENCE
 
     def plot(self, *, confidence: float = 0.95) -> Figure:
         """Draw the quantiles over their shares, with their intervals where their ends were drawn."""
@@ -114,8 +119,8 @@ class PrivateQuantiles(DrawnRelease):
         figure = plots.new_figure()
         axes = figure.subplots()
         shares, values = [one.share for one in found], [one.value for one in found]
-        if len(self.ends) and confidence <= CONFIDENCE:
-            lows, highs = [one.low for one in found], [one.high for one in found]
+        if self._has_intervals(confidence):
+            lows, highs = np.array([(one.low, one.high) for one in found], dtype=np.float64).T
             axes.vlines(shares, lows, highs, color="#9db8d2", linewidth=4, label=f"{confidence:.0%} intervals")
             axes.legend(frameon=False, loc="upper left")
         axes.plot(shares, values, "o-", color="#1f4e79", linewidth=1)
@@ -130,12 +135,25 @@ class PrivateQuantiles(DrawnRelease):
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:
-        """Answer percentages (50%) by quantiles, and an empty question by all that were named."""
+        """Answer percentages (50%) by quantiles, and an empty question by all that were named.
+
+        Where the release has no intervals, their ends are NaN, and a note says how to get some.
+        """
         shares = [_share(str(one)) for one in asked] or list(self.spec.quantiles)
         found = self.quantiles(shares, confidence=confidence)
         names = [str(one) for one in asked] or [_percent(share) for share in shares]
         rows = np.array([[one.value, one.low, one.high] for one in found], dtype=np.float64)
-        return Estimates(names, rows[:, 0], rows[:, 1], rows[:, 2], confidence, self.counts)
+        return Estimates(
+            names, rows[:, 0], rows[:, 1], rows[:, 2], confidence, self.counts, note=self._note(confidence)
+        )
+
+    def _note(self, confidence: float) -> str:
+        """Say why there are no intervals, and how to get some; empty where there are."""
+        if self._has_intervals(confidence):
+            return ""
+        if len(self.ends):
+            return f"no intervals: those of this release hold with a confidence of at most {CONFIDENCE:g}."
+        return "no intervals: the quantiles got the whole budget. A sketch made with interval_share=0.5 has them."
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""

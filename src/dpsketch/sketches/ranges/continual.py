@@ -46,7 +46,7 @@ class DailyRanges(Adapter):
             low, high = asked
             return release.ranges([low], [high], confidence=confidence)
         found = release.quantile(asked, confidence=confidence)
-        value, low, high = (np.array([float(each)]) for each in (found.value, found.low, found.high))
+        value, low, high = (np.array([each], dtype=np.float64) for each in (found.value, found.low, found.high))
         return Estimates([asked], value, low, high, confidence, release.counts)
 
     def question_words(self, asked: Any) -> str:

@@ -51,8 +51,8 @@ class Quantile:
         The share asked for: 0.5 for the median.
     value : int
         The estimate: about this share of the records lie at or below it.
-    low, high : int
-        The ends of its interval.
+    low, high : int or None
+        The ends of its interval; None where the release has no interval.
     rank_error : float
         Half-width of the interval for the number of records at or below ``value``, less ``share`` of all.
     confidence : float
@@ -61,8 +61,8 @@ class Quantile:
 
     share: float
     value: int
-    low: int
-    high: int
+    low: int | None
+    high: int | None
     rank_error: float
     confidence: float
 

@@ -1,0 +1,110 @@
+"""The exit codes that the reference of the command line states, an error as JSON, and --quiet; in real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Runner = Callable[..., Any]
+
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+RUN = ("run", "histogram", "visits.csv", "--key", "url")
+
+# What was typed, its exit code, and the class of its error.
+TABLE = [
+    ((*RUN, *BUDGET, "-o", "new.dps"), 0, None),
+    ((*RUN, *BUDGET, "--rows", "3", "-o", "new.dps"), 2, "BadParameter"),
+    ((*RUN, *BUDGET, "--colour", "-o", "new.dps"), 2, "NoSuchOption"),
+    ((*RUN, "--epsilon", "1", "-o", "new.dps"), 2, "InvalidInput"),
+    ((*RUN, "--epsilon", "50", "--delta", "0", "-o", "new.dps"), 2, "InvalidInput"),
+    (("run", "ranges", "visits.csv", "--key", "n", "--bits", "1", *BUDGET, "-o", "new.dps"), 1, "SourceError"),
+    (
+        ("run", "histogram", "none.csv", "--key", "url", *BUDGET, "--dataset", "visits.csv", "-o", "new.dps"),
+        1,
+        "SourceError",
+    ),
+    (("run", "histogram", "visits.csv", "--key", "page", *BUDGET, "-o", "new.dps"), 1, "SourceError"),
+    ((*RUN, *BUDGET, "--keys-from", "none.txt", "-o", "new.dps"), 1, "SourceError"),
+    (("query", "none.dps", "/a"), 1, "FileNotFoundError"),
+    (("query", "visits.csv", "/a"), 1, "FileRefused"),
+    (("ledger", "show", "nobody"), 1, "LedgerError"),
+    ((*RUN, "--epsilon", "5", "--delta", "1e-6", "-o", "new.dps"), 3, "BudgetExceeded"),
+    ((*RUN, *BUDGET, "-o", "there.dps"), 4, "OutputExists"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, dpsketch: Runner) -> Path:
+    """A dataset with a total of ε = 2, and one release of it."""
+    (tmp_path / "visits.csv").write_text("url,n\n" + "/a,5\n" * 100)
+    assert dpsketch("ledger", "create", "visits.csv", "--epsilon", 2, "--delta", "1e-5").code == 0
+    assert dpsketch(*RUN, *BUDGET, "-o", "there.dps").code == 0
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("arguments", "code", "error"), TABLE, ids=lambda each: None if each is None else str(each))
+def test_each_kind_of_error_has_its_exit_code(
+    dpsketch: Runner, arguments: tuple[str, ...], code: int, error: str | None
+) -> None:
+    plain = dpsketch(*arguments)
+    assert plain.code == code, plain.err
+    if error is None:
+        return
+    assert plain.out == ""
+    assert "Traceback" not in plain.err
+    told = dpsketch(*arguments, "--json", "--quiet")
+    assert (told.code, told.out) == (code, "")
+    document = json.loads(told.err)
+    assert document["error"]["type"] == error
+    assert document["error"]["exit_code"] == code
+    assert document["error"]["message"].split()[-1] in plain.err
+
+
+def test_quiet_leaves_results_and_errors(folder: Path, dpsketch_process: Runner) -> None:
+    quiet = dpsketch_process(*RUN, *BUDGET, "--no-ledger", "--quiet", "-o", "quiet.dps")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    assert (folder / "quiet.dps").exists()
+    asked = dpsketch_process("query", "quiet.dps", "/a", "--json", "-q")
+    assert (asked.code, asked.err) == (0, "")
+    assert asked.json["estimates"][0]["key"] == "/a"
+    assert dpsketch_process("query", "quiet.dps", "/a", "--json").err == ""
+    assert "Guarantee" in dpsketch_process("query", "quiet.dps", "/a").err
+    shown = dpsketch_process("ledger", "show", "visits.csv", "-q")
+    assert shown.code == 0
+    assert "visits.csv" in shown.out
+    refused = dpsketch_process(*RUN, *BUDGET, "--quiet", "-o", "there.dps")
+    assert refused.code == 4
+    assert refused.err.startswith("dpsketch: OutputExists: ")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_an_interrupted_command_exits_with_130(tmp_path: Path, sent: signal.Signals, as_json: tuple[str, ...]) -> None:
+    """Its input is a pipe that does not end. What is written is more than a pipe holds, so it has begun to read."""
+    command = ["run", "histogram", "-", "--key", "url", *BUDGET, "--no-ledger", "-o", "new.dps", *as_json]
+    with subprocess.Popen(
+        [sys.executable, "-m", "dpsketch", *command],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(b"url\n" + b"/a\n" * 100_000)
+        process.stdin.flush()
+        process.send_signal(sent)
+        code = process.wait(timeout=60)
+        out, err = process.communicate()
+    assert code == 130, err
+    assert out == b""
+    text = err.decode()
+    if as_json:
+        assert json.loads(text)["error"]["exit_code"] == 130
+    else:
+        assert text == "dpsketch: interrupted; nothing was written.\n"
+    assert not (tmp_path / "new.dps").exists()

@@ -1,0 +1,181 @@
+"""Attacks on the core through the public path: sums, windows, shares, forged files. Each was once accepted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.core.account import Account
+from dpsketch.core.laws import Additive
+from dpsketch.core.permit import Permit
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.privacy import Budget
+from dpsketch.sketches.countsketch.shares import Share
+
+SHAPE: dict[str, Any] = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int"}
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def stream(days: int = 5) -> Any:
+    sketch = dps.ContinualCountSketch(days=days, **SHAPE, **BUDGET)
+    for _ in range(2):
+        sketch.day(np.arange(50))
+    return sketch
+
+
+def counted(**options: Any) -> Any:
+    sketch = dps.CountSketch(**SHAPE)
+    sketch.update(np.repeat(7, 10_000))
+    return sketch.release(**BUDGET, **options)
+
+
+def forged(release: Any, change: Callable[[dict[str, Any]], object]) -> Any:
+    """Return what a reader makes of a release whose header somebody changed."""
+    document = release.to_document()
+    header = json.loads(json.dumps(document.header))
+    change(header)
+    return type(release).from_document(replace(document, header=header))
+
+
+def test_streams_with_equal_laws_are_paid_for_one_by_one() -> None:
+    one, other = stream(), stream()
+    together = one.between(1, 1) + (one.between(2, 2) + other.between(1, 1))
+    assert together.guarantee.epsilon == pytest.approx((one.total() + other.total()).guarantee.epsilon)
+    assert together.guarantee.epsilon > 1.4
+    assert (one.between(1, 1) + one.between(2, 2)).guarantee.epsilon == 1.0
+
+
+def test_a_sum_with_seeded_noise_never_holds() -> None:
+    sketch = dps.ContinualCountSketch(days=5, **SHAPE, **BUDGET)
+    first = sketch.day(np.arange(50))
+    with seeded_noise_for_tests_only(1):
+        sketch.day(np.arange(50))
+    second = sketch.between(2, 2)
+    assert not (first + second).guarantee.holds
+    assert not (second + first).guarantee.holds
+
+
+@pytest.mark.parametrize(
+    "drop",
+    [lambda header: header["receipts"].pop(), lambda header: header["receipts"].pop(0)],
+    ids=["the last receipt", "the first receipt"],
+)
+def test_a_sum_needs_the_receipts_of_all_its_terms(drop: Callable[[dict[str, Any]], object]) -> None:
+    release = counted() + counted()
+
+    def change(header: dict[str, Any]) -> None:
+        drop(header)
+        header["guarantee"] = counted().guarantee.to_json()
+
+    with pytest.raises(FileRefused):
+        forged(release, change)
+
+
+def test_a_share_is_merged_and_not_added() -> None:
+    share = counted(share=Share(4, 0.5, 0))
+    for first, second in ((share, counted()), (counted(), share)):
+        with pytest.raises(ReleaseRefused, match="merge_releases"):
+            first + second
+
+
+def test_bits_are_priced_on_their_own_table() -> None:
+    sketch = dps.DistinctSketch(buckets=16, unit=dps.per_user(10))
+    release = sketch.release_mergeable(epsilon=5.0)
+    ones, _ = release.spec.tables()
+
+    def change(header: dict[str, Any]) -> None:
+        from dpsketch.core.codec import encode
+
+        header["receipts"][0]["laws"][0]["table"] = encode(ones)
+        header["receipts"][0]["asked"]["epsilon"] = 0.5
+
+    with pytest.raises(FileRefused):
+        forged(release, change)
+
+
+def test_a_seizable_stream_of_one_day_is_published() -> None:
+    sketch = dps.ContinualSketch(dps.CountSketch(**SHAPE), days=1, design="pan-private", **BUDGET)
+    assert sketch.day(np.arange(50)).guarantee.epsilon == 1.0
+
+
+@pytest.mark.parametrize("name", ["horizon", "days", "apart"])
+def test_a_window_is_for_the_days_of_its_stream(name: str) -> None:
+    """Fewer days cost less: a file that states them is held to its law's own conditions."""
+    unit = dps.per_user(2)
+    sketch = dps.ContinualSketch(dps.RangeSketch(bits=8, unit=unit), days=8, user_days=4, days_apart=1, **BUDGET)
+    release = sketch.day(np.arange(50), users=np.arange(50))
+
+    def change(header: dict[str, Any]) -> None:
+        header["receipts"][0]["laws"][0][name] = 1 if name != "apart" else 2
+        for part in header["derived"].values():
+            part["publications"][name] = header["receipts"][0]["laws"][0][name]
+
+    with pytest.raises(FileRefused):
+        forged(release, change)
+
+
+def test_the_conditions_of_a_promise_cannot_be_removed() -> None:
+    parties = [counted(share=Share(2, 1.0, party)) for party in range(2)]
+    merged = dps.merge_releases(parties)
+    seizable = dps.PanPrivateCountSketch(**SHAPE, **BUDGET)
+    for release in (merged, seizable.publish()):
+        assert release.guarantee.caveat
+        with pytest.raises(FileRefused):
+            forged(release, lambda header: header["guarantee"].update(caveat=None))
+
+
+def test_a_part_of_another_kind_is_refused() -> None:
+    sketch = dps.DistinctSketch(buckets=16, unit=dps.per_record())
+    bitmap = sketch.release_mergeable(epsilon=1.0).to_document()
+    with pytest.raises(FileRefused):
+        type(sketch.release(epsilon=1.0, delta=0)).from_document(replace(bitmap, kind="distinct"))
+
+
+def test_noise_is_added_to_integers_of_the_shape_that_was_paid_for() -> None:
+    spec, budget = dps.CountSketch(**SHAPE).spec, Budget(1.0, 1e-6)
+
+    def draw(table: Any) -> None:
+        permit = Permit.pay(spec, spec.laws(budget), budget, Account(), note="a test")
+        permit.draw_all({"counters": table})
+
+    draw(np.zeros((3, 16), np.int64))
+    with pytest.raises(ReleaseRefused, match="shape"):
+        draw(np.zeros((50, 3, 16), np.int64))
+    with pytest.raises(ReleaseRefused, match="integers"):
+        draw(np.zeros((3, 16)))
+
+
+def test_costs_are_never_below_the_exact_ratio() -> None:
+    from fractions import Fraction
+
+    from dpsketch.core.laws import noise_for
+
+    spec = dps.CountSketch(**SHAPE).spec
+    (table,) = spec.tables()
+    distance = table.between("replace")
+    for step in range(1, 400):
+        for budget in (Budget(step / 97, 0), Budget(step / 97, 1e-6)):
+            noise = noise_for(budget, distance, 1 / 3)
+            (cost,) = Additive(table, "replace", noise).costs()
+            if hasattr(cost, "mu"):
+                assert Fraction(cost.mu) >= Fraction(distance.l2) / Fraction(noise.sigma)
+            else:
+                assert Fraction(cost.epsilon) >= Fraction(noise.epsilon) * distance.l1 / noise.sensitivity
+
+
+def test_a_stored_seizable_sketch_protects_records_only(tmp_path: Path) -> None:
+    sketch = dps.PanPrivateCountSketch(**SHAPE, **BUDGET)
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    header = json.loads(json.dumps(document.header))
+    header["spec"]["unit"] = {**header["spec"]["unit"], "level": "user"}
+    with pytest.raises((FileRefused, InvalidInput)):
+        dps.PanPrivateCountSketch.from_document(replace(document, header=header))

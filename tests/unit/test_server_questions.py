@@ -1,0 +1,112 @@
+"""Questions that are not as described: they cost little to refuse, and their sender pays for reading them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from dpsketch import local
+from dpsketch.server.models import AskKeys
+from dpsketch.server.settings import Limits, Settings
+from serving import inside
+
+MANY = 5000
+PROTOCOLS = {
+    "subsets": local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text"),
+    "direct": local.SubsetDirect(epsilon=2.0, max_items=1, domain=("a", "b", "c")),
+}
+
+
+def asked_models() -> list[type[BaseModel]]:
+    """Every model that a route reads a body as."""
+    base = AskKeys.__mro__[2]
+    found, waiting = [], [base]
+    while waiting:
+        each = waiting.pop()
+        waiting += each.__subclasses__()
+        found += [each] if each.model_fields else []
+    return sorted(found, key=lambda each: each.__name__)
+
+
+def lists_of(model: type[BaseModel]) -> list[str]:
+    def is_list(kind: Any) -> bool:
+        return "list[" in str(kind) or any(is_list(each) for each in get_args(kind))
+
+    return [name for name, field in model.model_fields.items() if is_list(field.annotation)]
+
+
+def bodies(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    yield {f"field {number}": 1 for number in range(MANY)}
+    for name in lists_of(model):
+        yield {name: [{}] * MANY}
+        yield {name: [[{}] * MANY]}
+
+
+def test_the_models_of_questions_are_found() -> None:
+    found = {each.__name__: lists_of(each) for each in asked_models()}
+    assert found["AskKeys"] == ["keys"]
+    assert found["AskDensity"] == ["points"]
+    assert found["NewCollection"] == ["candidates"]
+    assert found["AskTop"] == ["candidates"]
+
+
+@pytest.mark.parametrize("model", asked_models(), ids=lambda model: model.__name__)
+def test_a_wrong_question_makes_few_errors_however_long_it_is(model: type[BaseModel]) -> None:
+    """An error for each element of a list would take seconds, in which no report is stored."""
+    for body in bodies(model):
+        with pytest.raises(ValidationError) as raised:
+            model.model_validate(body)
+        assert raised.value.error_count() < 20
+
+
+def codes(settings: Settings, address: str, body: bytes, times: int) -> list[int]:
+    async def work() -> list[int]:
+        headers = {"Content-Type": "application/json"}
+        async with inside(settings) as client:
+            return [(await client.post(address, content=body, headers=headers)).status_code for _ in range(times)]
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("body", [b'{"keys":[[]]}', b'{"keys":["a"]}', b"{", b'{"other":1}'])
+def test_reading_a_question_is_charged_as_computing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    """Reading each question is said to take three seconds of the processor; five are to be had at once."""
+    spent = itertools.count(0, 3)
+    monkeypatch.setattr("dpsketch.server.answers.time.thread_time", lambda: float(next(spent)))
+    settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(compute_rate=0.001))
+    wanted = 404 if b'"a"' in body else 422
+    assert codes(settings, "/v1/releases/x/estimate", body, 3) == [wanted, wanted, 429]
+
+
+def test_a_wrong_question_counts_against_the_rate_of_questions(tmp_path: Path) -> None:
+    settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(read_rate=1.0))
+    assert codes(settings, "/v1/releases/x/top", b'{"candidates":[[]]}', 4) == [422, 422, 429, 429]
+
+
+@pytest.mark.parametrize("confidence", ["0.9999999999999999", "5e-324", "1e-9"])
+@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path, name: str, confidence: str) -> None:
+    protocol: Any = PROTOCOLS[name]
+
+    async def work() -> None:
+        async with inside(Settings(str(tmp_path / "x.db"), public=frozenset({"read"}))) as client:
+            service = client._transport.app.state.service  # type: ignore[attr-defined]
+            aggregate = service.aggregates.create("x", protocol.to_json(), ["a", "b"])
+            reports = b"".join(protocol.to_bytes(protocol.report([["a"]] * 50)))
+            assert (await service.collecting.submit(aggregate, reports)).accepted == 50
+            # Joint intervals need a confidence still nearer to 1, which may not be a number below 1.
+            for question, codes in (("estimate?key=a&", {200}), ("top?", {200, 422})):
+                for form in ("json", "csv"):
+                    address = f"/v1/collections/{aggregate.row.id}/{question}confidence={confidence}&format={form}"
+                    answer = await client.get(address)
+                    assert answer.status_code in codes, answer.text
+
+    asyncio.run(work())
