@@ -10,8 +10,7 @@ from unittest.mock import patch
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.distinct.mergeable import Coins
 from dpsketch.sketches.moment.calibration import Floor
-from dpsketch.sketches.sparse.alp import Projection
-from dpsketch.sketches.sparse.threshold import Threshold
+from dpsketch.sketches.sparse.law import SparseLaw
 from second_opinion import Draw, Record
 
 
@@ -23,10 +22,12 @@ def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
             return Draw("laplace", {"scale": sensitivity / epsilon}, data[0])
         case Coins(threshold):
             return Draw("flips", {"threshold": threshold})
-        case Projection(alpha=alpha, scale=scale):
-            return Draw("projection", {"alpha": alpha, "scale": scale})
-        case Threshold(rule, noise, cutoff):
-            return Draw("threshold", {"rule": rule, "scale": noise.sensitivity / noise.epsilon, "cutoff": cutoff})
+        case SparseLaw(projection=projection, survival=survival):
+            numbers: dict[str, Any] = {"alpha": projection.alpha, "scale": projection.scale, "rule": None}
+            if survival is not None:
+                noise = survival.noise.sensitivity / survival.noise.epsilon
+                numbers |= {"rule": survival.rule, "noise": noise, "cutoff": survival.cutoff}
+            return Draw("sparse", numbers)
         case Floor(cost, height):
             return Draw("floor", {"p": cost.p, "size": cost.size, "height": height})
     raise AssertionError("something draws that has no row here")
@@ -52,7 +53,7 @@ def recording() -> Iterator[list[Draw]]:
         return draw
 
     patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
-    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Coins, Projection, Threshold, Floor)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Coins, SparseLaw, Floor)]
     for each in patches:
         each.start()
     try:

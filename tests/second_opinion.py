@@ -243,14 +243,14 @@ def _bitmap(record: Record, promise: Promise) -> Spent:
 
 def _sparse(record: Record, promise: Promise) -> Spent:
     """ALP by the odds of an unflipped bit and the columns that a unit takes; the threshold by its noise and cutoff."""
-    table, *threshold = record.draws
+    (draw,) = record.draws
     units, times = _units(promise, record.spec), 2 if promise.replaced else 1
-    entries, alpha = times * promise.keys, table.numbers["alpha"]
-    step = alpha * units * table.numbers["scale"] / 2**48
+    entries, alpha = times * promise.keys, draw.numbers["alpha"]
+    step = alpha * units * draw.numbers["scale"] / 2**48
     whole = math.floor(step / alpha)
     spent = Spent(pure=entries * (whole * math.log1p(alpha) + math.log1p(step - alpha * whole)))
-    for draw in threshold:
-        scale = draw.numbers["scale"]
+    if draw.numbers["rule"] is not None:
+        scale = draw.numbers["noise"]
         spent += Spent(pure=entries * units / scale)
         if draw.numbers["rule"] == "stability":
             reached = math.exp(-(draw.numbers["cutoff"] - units) / scale) / (1 + math.exp(-1 / scale))

@@ -17,7 +17,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.account import Account
-from dpsketch.core.codec import stored
+from dpsketch.core.codec import decode, encode, stored
 from dpsketch.core.drawn import Receipt, promise, read_release, release_document
 from dpsketch.core.laws import Additive, Arrays, Law, additive
 from dpsketch.core.move import Move, Table
@@ -321,6 +321,29 @@ def test_a_forged_law_is_refused(forgery: str) -> None:
 def test_arrays_that_no_law_drew_are_refused(arrays: dict[str, Any]) -> None:
     with pytest.raises(FileRefused):
         read_release(replace(written(), arrays=arrays), TwoTables)
+
+
+@pytest.mark.parametrize("number", [2**64, 2**80, -(2**63) - 1])
+def test_an_integer_that_no_header_holds_is_written_as_text(number: int) -> None:
+    assert encode(number) == str(number)
+    assert decode(str(number), int) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "+18446744073709551616", "018446744073709551616", "1_8446744073709551616", "", "x"]
+)
+def test_other_text_is_no_integer(text: str) -> None:
+    for wrong in (text, text + " ", 65 * "1"):
+        with pytest.raises(FileRefused):
+            decode(wrong, int)
+
+
+def test_a_release_of_heavy_records_is_written_and_read(tmp_path: Path) -> None:
+    """The square of a record's weight passes 64 bits, and the weight is an integer of more than nine digits."""
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(max_weight=2**40))
+    release = sketch.release(epsilon=1, delta=1e-6)
+    release.save(tmp_path / "heavy.dps")
+    assert dps.load(tmp_path / "heavy.dps").guarantee == release.guarantee
 
 
 # Moves.

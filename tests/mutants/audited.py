@@ -44,7 +44,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-quantile-sensitivity",
-        "sketches/quantiles/mechanism.py",
+        "sketches/quantiles/recursion.py",
         "return 2 * max(share, 1 - share)",
         "return max(share, 1 - share)",
         f"{_HOLDS}␣quantiles-median",

@@ -28,9 +28,8 @@ from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.entries import Entries
 from dpsketch.sketches.histogram.votes.mechanism import VoteRelease
 from dpsketch.sketches.moment.spec import MomentSpec
-from dpsketch.sketches.quantiles.mechanism import Recursion
-from dpsketch.sketches.sparse.alp import Projection
-from dpsketch.sketches.sparse.threshold import Threshold
+from dpsketch.sketches.quantiles.recursion import Recursion
+from dpsketch.sketches.sparse import alp, threshold
 from second_opinion import gaussian_epsilon
 
 CONFIDENCE = 1 - 1e-6
@@ -189,18 +188,14 @@ class TestMistakes:
         assert violated(GRID["table-counts-gaussian-record-add"])
 
     def test_a_longer_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        longer = Projection._with_scale.__func__  # type: ignore[attr-defined]
-        wrong = classmethod(lambda cls, epsilon, scale, **given: longer(cls, epsilon, 1.5 * scale, **given))
-        monkeypatch.setattr(Projection, "_with_scale", wrong)
+        step, loss = alp.largest_step, alp.loss
+        monkeypatch.setattr(alp, "largest_step", lambda epsilon, alpha: 1.5 * step(epsilon, alpha))
+        monkeypatch.setattr(alp, "loss", lambda step, alpha: loss(step / 1.5, alpha))
         assert violated(FLIPS["table-sparse-record-add"], 400)
 
     def test_a_cutoff_two_too_low(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        chosen = Threshold.stability
-        monkeypatch.setattr(
-            Threshold,
-            "stability",
-            lambda *args, **given: replace(found := chosen(*args, **given), cutoff=found.cutoff - 2),
-        )
+        delta = threshold.stability_delta
+        monkeypatch.setattr(threshold, "stability_delta", lambda noise, cutoff, **of: delta(noise, cutoff + 2, **of))
         assert violated(FLIPS["table-survivors-record-add"], 600)
 
     @pytest.mark.parametrize("name", ["table-histogram-truncated-record-add", "table-votes-truncated-record-add"])

@@ -15,8 +15,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles.mechanism import Recursion
-from dpsketch.sketches.quantiles.spec import ANSWERS, QuantileSpec, drawn_by
+from dpsketch.sketches.quantiles.recursion import Recursion
+from dpsketch.sketches.quantiles.spec import QuantileSpec
 from oracles import quantiles as oracle
 
 QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
@@ -29,7 +29,7 @@ Counts = tuple[int, ...]
 def recursion(quantiles: tuple[Fraction, ...], relation: Any, epsilon: float) -> Recursion:
     """The law that a release at a pure budget draws from."""
     spec = QuantileSpec(2, dps.per_record(neighbours=relation), quantiles)
-    return drawn_by(spec.calibrate(Budget(epsilon, 0)), ANSWERS)
+    return spec.laws(Budget(epsilon, 0))[0]
 
 
 def neighbours(counts: Counts, relation: str) -> list[Counts]:

@@ -14,12 +14,16 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import noise
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.move import Distance, Move
+from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
 from dpsketch.sketches.sparse.alp import Projection, largest_step, loss
-from dpsketch.sketches.sparse.threshold import Threshold, stability_delta
+from dpsketch.sketches.sparse.threshold import Survival, stability_delta
 from oracles import sparse as oracle
 
 SLACK = 1e-9
+RECORD = Distance(1, 1, 1, 1)
 
 
 def colliding_positions(projection: Projection, count: int) -> list[int]:
@@ -84,13 +88,13 @@ CASES = [
 @pytest.mark.parametrize(("unit", "grid", "epsilon", "alpha", "keys", "top"), CASES)
 def test_exact_loss_is_at_most_epsilon_and_halved_flips_are_caught(unit, grid, epsilon, alpha, keys, top) -> None:
     """Integer and real values, with collisions, rounding and saturation; the bound is met, so nothing is wasted."""
-    spec = SparseHistogramSpec(unit, expected_keys=1, collisions=0.5, alpha=alpha, grid=grid)
-    reach = spec.reach
-    projection = Projection.for_budget(
-        epsilon, keys=reach.keys, units=reach.units, top=top, rows=64, alpha=alpha, seed=1
-    )
+    spec = SparseHistogramSpec(unit, expected_keys=1, max_value=top * grid, collisions=0.5, alpha=alpha, grid=grid)
+    (law,) = spec.laws(Budget(epsilon, 0))
+    projection = law.projection
+    assert (projection.rows, projection.top) == (64, top)
     assert 2 <= projection.columns <= 6
-    pairs = list(itertools.islice(neighbours(unit, reach.units, keys, top), 400))
+    assert law.costs()[0].epsilon == pytest.approx(epsilon, rel=1e-9)
+    pairs = list(itertools.islice(neighbours(unit, spec.weight_grid.max_units, keys, top), 400))
     shared, apart = colliding_positions(projection, keys), separate_positions(projection, keys)
     assert worst_loss(projection, pairs, shared, projection.flip) <= epsilon + SLACK
     worst = worst_loss(projection, pairs, apart, projection.flip)
@@ -102,22 +106,11 @@ def test_exact_loss_is_at_most_epsilon_and_halved_flips_are_caught(unit, grid, e
 
 def test_shared_bits_and_saturation_are_among_the_cases() -> None:
     """The enumeration means something: the keys do share bits, and some values pass the last column."""
-    projection = Projection.for_budget(1.0, keys=1, units=1, top=3, rows=64, alpha=2, seed=1)
+    projection = Projection.for_budget(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
     cells = oracle.touched(projection, colliding_positions(projection, 3))
     assert len({cell for own in cells for cell in own}) < sum(map(len, cells))
     full = oracle.output_law(projection, cells, [6, 6, 6], 0.25)
     assert np.allclose(full, oracle.output_law(projection, cells, [60, 60, 60], 0.25), rtol=1e-12)
-
-
-def test_the_papers_scaling_holds_for_changes_over_many_entries() -> None:
-    """As published, ε' = ε: an L1 distance of one unit, spread over three entries, costs at most ε."""
-    projection = Projection.as_published(1.0, units=12, top=60, rows=64, alpha=3, seed=1)
-    positions = colliding_positions(projection, 3)
-    pairs = [([a, b, c], [a + 4, b + 4, c + 4]) for a, b, c in itertools.product((0, 7, 30, 58), repeat=3)] + [
-        ([a, 0, 0], [a + 12, 0, 0]) for a in range(0, 60, 7)
-    ]
-    assert worst_loss(projection, pairs, positions, projection.flip) <= 1 + SLACK
-    assert worst_loss(projection, pairs, positions, projection.flip / 2) > 1.05
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.1, 0.7, 1.0, 1.1, 2.2, 5.0, 20.0])
@@ -127,13 +120,14 @@ def test_the_scale_used_costs_no_more_than_the_budget(epsilon: float, keys: int,
     """k·g(w·ε') with the integer scale itself, in 50 digits: at most ε, and hardly less."""
     if epsilon / keys / units < 1e-7:
         pytest.skip("refused: such a scale has too few digits")
-    projection = Projection.for_budget(epsilon, keys=keys, units=units, top=1, rows=64, alpha=alpha, seed=1)
+    apart = Move.each(keys, units).between("add_remove")
+    projection = Projection.for_budget(epsilon, apart, top=1, rows=64, alpha=alpha, seed=1)
     with mpmath.mp.workdps(50):
         step = mpmath.mpf(projection.scale) / 2**48 * alpha * units
         odds = (1 - mpmath.mpf(projection.flip)) / projection.flip
         whole = mpmath.floor(step / alpha)
         cost = keys * (whole * mpmath.log(odds) + mpmath.log1p((step - alpha * whole) / alpha * (odds - 1)))
-        assert cost <= epsilon
+        assert cost <= projection.cost(apart).epsilon <= epsilon
         if projection.scale < 2**54:
             assert cost >= epsilon * (1 - 2e-4)
 
@@ -171,7 +165,7 @@ def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
     """χ² over all patterns of the touched bits; rejects at 1e-9, and rejects a law with other flips or roundings."""
     from scipy.stats import chi2
 
-    projection = Projection.for_budget(1.0, keys=1, units=1, top=3, rows=64, alpha=2, seed=1)
+    projection = Projection.for_budget(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
     positions, values, runs = colliding_positions(projection, 2), [1, 2], 30_000
     cells = oracle.touched(projection, positions)
     counts = drawn_outputs(projection, positions, values, runs, 5)
@@ -188,7 +182,7 @@ def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
 
 def test_bits_that_no_key_touches_are_flips_alone(seeded: None) -> None:
     """Of 4·10⁶ such bits a quarter are ones, within 6 standard deviations (false alarms below 2e-9)."""
-    projection = Projection.for_budget(1.0, keys=1, units=1, top=3, rows=2**20, alpha=2, seed=1)
+    projection = Projection.for_budget(1.0, RECORD, top=3, rows=2**20, alpha=2, seed=1)
     table = projection.draw(np.empty(0, np.uint64), np.empty(0, np.int64))
     share = float(np.bitwise_count(table).mean() / 64)
     assert abs(share - 0.25) < 6 * math.sqrt(0.1875 / (64 * table.size))
@@ -208,11 +202,11 @@ UNITS_ALONE = [
 def test_exact_delta_of_the_stability_rule(unit, alone: int, relation: str, epsilon: float, delta: float) -> None:
     """δ enumerated, for units alone on their keys and not: at most what was asked, and more at a cutoff one less."""
     unit = dps.Unit(unit.level, unit.max_keys, unit.max_weight, relation)
-    reach = SparseHistogramSpec(unit).reach
-    w = reach.units
-    rule = Threshold.stability(epsilon, delta, sensitivity=reach.l1, keys=reach.keys, alone=alone, units=w)
+    (table,) = SparseHistogramSpec(unit).tables()
+    apart, w = table.between(unit.neighbours), table.move.most
+    rule = Survival.stability(epsilon, delta, apart, table.move)
 
-    def exact(threshold: Threshold) -> float:
+    def exact(threshold: Survival) -> float:
         beyond = w + 40 if alone == 1 else w + 12
         law = {x: oracle.survival_law(threshold, x, beyond) for x in (None, 1, w, w + 1, 2 * w, threshold.cutoff)}
         worst = 0.0
@@ -232,11 +226,14 @@ def test_exact_delta_of_the_stability_rule(unit, alone: int, relation: str, epsi
                 worst = max(worst, oracle.delta_at(epsilon, first, second))
         return worst
 
-    assert exact(rule) <= delta * (1 + 1e-9)
+    stated = rule.cost(apart, table.move)
+    assert exact(rule) <= stated.delta * (1 + 1e-9)
+    assert stated.delta <= delta
+    assert stated.epsilon == pytest.approx(epsilon)
     assert stability_delta(rule.noise, rule.cutoff, alone=alone, units=w) <= delta
     if delta < epsilon / 100:
         assert stability_delta(rule.noise, rule.cutoff - 1, alone=alone, units=w) > delta
-        lower = Threshold("stability", rule.noise, rule.cutoff - 1, delta)
+        lower = Survival("stability", rule.noise, rule.cutoff - 1)
         assert exact(lower) > delta
 
 
@@ -255,26 +252,26 @@ def test_the_textbook_cutoff_overshoots_delta() -> None:
 def test_exact_loss_of_the_pure_rule(relation: str) -> None:
     """Each entry's outcome (dropped, or kept at a value) changes by at most e^(ε·units/Δ), absent keys included."""
     unit = dps.per_user(2, max_weight=2, neighbours=relation)
-    reach = SparseHistogramSpec(unit).reach
+    (table,) = SparseHistogramSpec(unit).tables()
+    apart = table.between(unit.neighbours)
     for epsilon in (0.3, 1.0, 4.0):
-        rule = Threshold.pure(epsilon, sensitivity=reach.l1, domain=2**20)
+        rule = Survival.pure(epsilon, apart, 2**20)
         worst = 0.0
         for x in range(rule.cutoff + 20):
-            law, moved = (oracle.survival_law(rule, value, 60) for value in (x, x + reach.units))
+            law, moved = (oracle.survival_law(rule, value, 60) for value in (x, x + apart.most))
             worst = max(worst, float(np.abs(np.log(law / moved)).max()))
-        assert worst * reach.keys == pytest.approx(epsilon, rel=1e-6)
+        assert worst * apart.cells == pytest.approx(epsilon, rel=1e-6)
+        assert rule.cost(apart, table.move).epsilon == pytest.approx(epsilon)
 
 
-def test_parts_never_pass_the_budget_and_the_ledger_sees_each(tmp_path) -> None:
-    from fractions import Fraction
-
+def test_parts_never_pass_the_budget_and_the_ledger_sees_them(tmp_path) -> None:
     for epsilon in (0.1, 0.3, 1.0, math.pi, 7.7):
         for delta in (0.0, 1e-7):
-            mechanism = SparseHistogramSpec(dps.per_record(), threshold_share=0.3).mechanism(
-                epsilon=epsilon, delta=delta
-            )
-            assert sum(Fraction(cost.epsilon) for cost in mechanism.costs) <= Fraction(epsilon)
-            assert mechanism.costs[0].epsilon + mechanism.costs[1].epsilon == pytest.approx(epsilon, rel=1e-15)
+            spec, budget = SparseHistogramSpec(dps.per_record(), threshold_share=0.3), Budget(epsilon, delta)
+            laws = spec.laws(budget)
+            spent = sum(cost.epsilon for cost in laws[0].costs())
+            assert epsilon * (1 - 1e-9) < spent <= epsilon
+            assert promise(spec, Receipt(budget, laws)).epsilon == epsilon
     ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create("web", epsilon=2.0, delta=1e-6, unit=dps.per_record())
     histogram = SparseHistogram(unit=dps.per_record(), domain=2**20, expected_keys=100)
@@ -291,6 +288,6 @@ def test_nothing_published_depends_on_the_number_of_keys() -> None:
     full.update(np.arange(50_000), counts=np.full(50_000, 9))
     for delta in (0.0, 1e-6):
         ours, theirs = (some.release(epsilon=1, delta=delta) for some in (empty, full))
-        assert ours.mechanism == theirs.mechanism
+        assert ours.law == theirs.law
         assert ours.table.shape == theirs.table.shape
         assert ours.guarantee == theirs.guarantee

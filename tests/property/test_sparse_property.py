@@ -70,17 +70,17 @@ def moved(one: dict[int, int], two: dict[int, int]) -> list[int]:
 
 @settings(deadline=None, max_examples=100)
 @given(records, st.tuples(st.integers(0, 9), st.integers(0, 9)), st.tuples(st.integers(0, 9), st.integers(0, 9)))
-def test_one_record_moves_no_more_than_the_reach(stream, extra, other) -> None:
+def test_one_record_moves_no_more_than_its_table_states(stream, extra, other) -> None:
     for neighbours, left, right in (
         ("add_remove", stream, [*stream, extra]),
         ("replace", [*stream, other], [*stream, extra]),
     ):
         one, two = build(left, neighbours), build(right, neighbours)
-        reach = one.spec.reach
+        apart = one.spec.tables()[0].between(neighbours)
         changes = moved(content(one), content(two))
-        assert np.count_nonzero(changes) <= reach.keys
-        assert max(changes, default=0) <= reach.units
-        assert sum(changes) <= one.spec.sensitivity.l1
+        assert np.count_nonzero(changes) <= apart.cells
+        assert max(changes, default=0) <= apart.most
+        assert sum(changes) <= apart.l1
 
 
 users_records = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abcdefgh"), st.integers(0, 4)), max_size=40)
@@ -96,7 +96,7 @@ def build_users(stream, domain: int, neighbours: str) -> SparseHistogram:
 
 @settings(deadline=None, max_examples=100)
 @given(users_records, st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 4)), max_size=8), st.data())
-def test_one_user_moves_no_more_than_the_reach(stream, extra, data) -> None:
+def test_one_user_moves_no_more_than_its_table_states(stream, extra, data) -> None:
     for neighbours in ("add_remove", "replace"):
         with_user = [*stream, *((9, key, weight) for key, weight in extra)]
         without = stream
@@ -104,5 +104,6 @@ def test_one_user_moves_no_more_than_the_reach(stream, extra, data) -> None:
             without = [*stream, *((9, data.draw(st.sampled_from("abcdefgh")), 3) for _ in range(3))]
         one, two = (build_users(some, 2**41, neighbours) for some in (with_user, without))
         changes = moved(content(one), content(two))
-        assert np.count_nonzero(changes) <= one.spec.reach.keys
-        assert max(changes, default=0) <= one.spec.reach.units
+        apart = one.spec.tables()[0].between(neighbours)
+        assert np.count_nonzero(changes) <= apart.cells
+        assert max(changes, default=0) <= apart.most

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from benchmarks import sparse_errors as compare
 from dpsketch._compiled import sparse as kernels
-from dpsketch.sketches.sparse import SparseHistogram, compare
-from dpsketch.sketches.sparse.alp import Projection, flip_odds
+from dpsketch.core.move import Move, Table
+from dpsketch.privacy import Budget
+from dpsketch.sketches.sparse import SparseHistogram
+from dpsketch.sketches.sparse.alp import SCALE_BITS, Projection, flip_odds
 from dpsketch.sketches.sparse.estimators import Reader
-from dpsketch.sketches.sparse.mechanism import Mechanism
+from dpsketch.sketches.sparse.law import SparseLaw
 
 ALPHA = 3
 
@@ -28,10 +31,9 @@ def simulated(queries: int, top: float, collisions: float, seed: int, alpha: int
     numerator, bits = flip_odds(alpha)
     errors = []
     flip = numerator / 2**bits
-    projection = Projection(1.0, alpha, (1 << 48) // alpha, columns, 64, 1)
-    reader = Reader.for_shares(
-        Mechanism(projection, None, int(top), 1.0, 0.0), np.full(columns, flip + collisions * (1 - 2 * flip))
-    )
+    projection = Projection(alpha, (1 << SCALE_BITS) // alpha, int(top), 64, 1)
+    law = SparseLaw(Table("entries", (2**32,), Move.each(1, 1)), "add_remove", projection, None)
+    reader = Reader.for_shares(law, np.full(columns, flip + collisions * (1 - 2 * flip)))
     for start in range(0, queries, 1 << 14):
         n = min(1 << 14, queries - start)
         values = rng.uniform(0, top, n)
@@ -101,7 +103,7 @@ def test_a_real_table_in_the_published_mode(seeded: None) -> None:
     def error(epsilon: float) -> float:
         rows, probes, found = 2**17, 1000, []
         for seed in range(16):
-            projection = Projection.as_published(epsilon, units=100, top=4400, rows=rows, alpha=ALPHA, seed=seed)
+            projection = Projection(ALPHA, int(epsilon / (100 * ALPHA) * 2**SCALE_BITS), 4400, rows, seed)
             heavy = round(-rows * math.log(0.9)) - probes // 2
             positions = np.arange(probes + heavy, dtype=np.uint64)
             values = np.random.default_rng(seed).integers(0, 4401, probes)
@@ -158,7 +160,7 @@ def test_intervals_cover_every_value(delta: float, domain: int, seeded: None) ->
     """Coverage of 95% intervals is at least .93 for absent, small, middling, cut-off and large values alike: 2,000
     keys each, so six standard errors below .96 (false alarms below 1e-8); intervals half as wide fail."""
     histogram = SparseHistogram(unit=dps.per_record(), domain=domain)
-    cutoff = histogram.spec.mechanism(epsilon=1, delta=delta).threshold.cutoff
+    cutoff = histogram.spec.laws(Budget(1, delta))[0].survival.cutoff
     truth = np.repeat([0, 1, 4, 12, 30, cutoff - 12, cutoff - 3, cutoff, cutoff + 6, cutoff + 20, 1000], 2000)
     keys = np.arange(len(truth)) * 7919
     histogram.update(keys, counts=truth)
@@ -204,7 +206,7 @@ def test_predicted_errors_are_those_found(seeded: None) -> None:
     """Preview's standard deviation against that of 4,000 keys in the middle of the range, within 12% (six standard
     errors)."""
     histogram = SparseHistogram(unit=dps.per_record(), domain=2**32, expected_keys=4000)
-    middle = histogram.spec.mechanism(epsilon=1, delta=0).threshold.cutoff // 2
+    middle = histogram.spec.laws(Budget(1, 0))[0].survival.cutoff // 2
     histogram.update(np.arange(4000), counts=np.full(4000, middle))
     errors = histogram.release(epsilon=1, delta=0).estimate(np.arange(4000)).value - middle
     # Nobody reaches the later columns, so collisions lie between none and those expected.

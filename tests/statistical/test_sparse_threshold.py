@@ -11,18 +11,33 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import dpsketch as dps
+from dpsketch.core.move import Distance
 from dpsketch.noise import DiscreteLaplace
+from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import threshold as module
-from dpsketch.sketches.sparse.threshold import Threshold, draw_binomial
+from dpsketch.sketches.sparse.threshold import Survival, draw_binomial
 
 DOMAIN = 60
 PRESENT = np.array([3, 10, 41], np.uint64)
 UNITS = np.array([1, 4, 9])
-RULE = Threshold("pure", DiscreteLaplace(0.5, 1), 6, 0.0)
+RECORD = Distance(1, 1, 1, 1)
 RUNS = 3000
 
 
-def brute_force(rule: Threshold, runs: int) -> tuple[np.ndarray, np.ndarray]:
+def histogram(domain: int, positions: np.ndarray, units: np.ndarray) -> dps.SparseHistogram:
+    built = dps.SparseHistogram(unit=dps.per_record(), domain=domain, expected_keys=1, key_type="int", collisions=0.5)
+    built.update(positions, counts=units)
+    return built
+
+
+def rule_at(epsilon: float) -> Survival:
+    (law,) = histogram(DOMAIN, PRESENT, UNITS).spec.laws(Budget(epsilon, 0))
+    assert law.survival is not None
+    return law.survival
+
+
+def brute_force(rule: Survival, runs: int) -> tuple[np.ndarray, np.ndarray]:
     """Noise for every entry of the domain, run by run: how often each position survives, and each number of them."""
     truth = np.zeros(DOMAIN, np.int64)
     truth[PRESENT.astype(int)] = UNITS
@@ -31,14 +46,15 @@ def brute_force(rule: Threshold, runs: int) -> tuple[np.ndarray, np.ndarray]:
     return kept.sum(axis=0), np.bincount(kept.sum(axis=1), minlength=20)
 
 
-def sampled(rule: Threshold, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def released(epsilon: float, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    built, cutoff = histogram(DOMAIN, PRESENT, UNITS), rule_at(epsilon).cutoff
     places, numbers, excesses = np.zeros(DOMAIN, np.int64), np.zeros(20, np.int64), []
     for _ in range(runs):
-        found = rule.draw(PRESENT, UNITS, DOMAIN)
+        found = built.release(epsilon=epsilon, delta=0).kept
         assert np.all(np.diff(found.positions.astype(np.int64)) > 0)
         places[found.positions.astype(int)] += 1
         numbers[len(found.positions)] += 1
-        excesses.append(found.values[~np.isin(found.positions, PRESENT)] - rule.cutoff)
+        excesses.append(found.values[~np.isin(found.positions, PRESENT)] - cutoff)
     return places, numbers, np.concatenate(excesses)
 
 
@@ -60,11 +76,13 @@ def goodness(counts: np.ndarray, law: np.ndarray) -> float:
     return float(chisquare(seen[expected > 0], expected[expected > 0]).pvalue)
 
 
-def test_the_sampler_equals_brute_force(seeded: None) -> None:
-    """Survivors by position and by number, and how far zeros pass the cutoff: each rejects at 1e-9. A cutoff or a noise
-    that is a little off is rejected."""
-    places, numbers, excesses = sampled(RULE, RUNS)
-    brute_places, brute_numbers = brute_force(RULE, RUNS)
+def test_survivors_equal_brute_force(seeded: None) -> None:
+    """Survivors by position and by number, and how far zeros pass the cutoff: each rejects at 1e-9. A budget that is a
+    little off is rejected."""
+    rule = rule_at(2.0)
+    assert (rule.noise, rule.cutoff) == (DiscreteLaplace(0.5, 1), 8)
+    places, numbers, excesses = released(2.0, RUNS)
+    brute_places, brute_numbers = brute_force(rule, RUNS)
     assert two_sample(places, brute_places) > 1e-9
     assert two_sample(numbers, brute_numbers) > 1e-9
     ratio = math.exp(-0.5)
@@ -73,16 +91,8 @@ def test_the_sampler_equals_brute_force(seeded: None) -> None:
     zeros = np.setdiff1d(np.arange(DOMAIN), PRESENT.astype(int))
     assert goodness(places[zeros], np.full(len(zeros), 1 / len(zeros))) > 1e-9
 
-    for wrong in (Threshold("pure", RULE.noise, 7, 0.0), Threshold("pure", DiscreteLaplace(0.6, 1), 6, 0.0)):
-        off_places, off_numbers, _ = sampled(wrong, RUNS)
-        assert two_sample(off_numbers, brute_numbers) < 1e-9
-        assert two_sample(off_places, brute_places) < 1e-9
-
-
-def test_the_stability_rule_keeps_present_keys_only(seeded: None) -> None:
-    rule = Threshold("stability", DiscreteLaplace(0.5, 1), 6, 1e-3)
-    for _ in range(300):
-        assert np.isin(rule.draw(PRESENT, UNITS, DOMAIN).positions, PRESENT).all()
+    _, off_numbers, _ = released(2.5, RUNS)
+    assert two_sample(off_numbers, brute_numbers) < 1e-9
 
 
 @pytest.mark.parametrize("bits", [2, 20, 40, 64])
@@ -92,7 +102,7 @@ def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
     from scipy.stats import binom
 
     domain = 2**bits
-    rule = Threshold.pure(0.25, sensitivity=1, domain=domain)
+    rule = Survival.pure(0.25, RECORD, domain)
     mean = domain * rule.false_rate
     assert 0.7 < mean <= 1
     counts = np.bincount([draw_binomial(rule.noise, rule.cutoff, domain) for _ in range(2000)], minlength=25)
@@ -104,25 +114,23 @@ def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
 def test_false_survivors_lie_anywhere_in_the_largest_domain(seeded: None) -> None:
     """Of about 600 false survivors in 2⁶⁴, every one of the 64 bits is set in half, within 7 standard deviations (false
     alarms below 2e-10): there is no position that cannot be reached."""
-    rule = Threshold.pure(0.25, sensitivity=1, domain=2**64)
-    nobody = np.empty(0, np.uint64)
-    found = np.concatenate([rule.draw(nobody, np.empty(0, np.int64), 2**64).positions for _ in range(600)])
+    built = dps.SparseHistogram(unit=dps.per_record(), expected_keys=1, collisions=0.5)
+    found = np.concatenate([built.release(epsilon=1, delta=0).kept.positions for _ in range(600)])
     bits = (found[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
     assert len(found) > 400
     assert np.all(np.abs(bits.mean(axis=0) - 0.5) < 7 * 0.5 / math.sqrt(len(found)))
 
 
 def test_a_full_domain_has_no_zeros_to_draw(seeded: None) -> None:
-    rule = Threshold("pure", DiscreteLaplace(0.5, 1), 1, 0.0)
-    everyone = np.arange(8, dtype=np.uint64)
+    built = histogram(8, np.arange(8, dtype=np.uint64), np.ones(8, np.int64))
     for _ in range(200):
-        found = rule.draw(everyone, np.ones(8, np.int64), 8)
+        found = built.release(epsilon=8, delta=0).kept
         assert len(np.unique(found.positions)) == len(found.positions) <= 8
 
 
 def test_undecided_bits_are_followed_by_more() -> None:
     """A word that lies on the border between two counts is not decided by rounding: more bits are drawn."""
-    rule = Threshold.pure(0.25, sensitivity=1, domain=2**64)
+    rule = Survival.pure(0.25, RECORD, 2**64)
     import mpmath
 
     with mpmath.mp.workdps(80):

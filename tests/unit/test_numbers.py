@@ -17,7 +17,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, core, kernels, ledger, local, noise, plan, privacy, sketches
-from dpsketch.core.move import Distance, Move, Sensitivity
+from dpsketch.core.move import Distance, Move, Sensitivity, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.sketches.continual.blocks import Blocks
@@ -33,11 +33,11 @@ from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 from dpsketch.sketches.moment.spec import MomentSpec
-from dpsketch.sketches.quantiles.mechanism import Recursion
+from dpsketch.sketches.quantiles.recursion import Recursion
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.domain import Domain
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
-from dpsketch.sketches.sparse.mechanism import Reach
+from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from dpsketch.sketches.weights import WeightGrid
 from numpy_numbers import given, plain
@@ -122,15 +122,15 @@ KEEPING: dict[type, dict[str, Any]] = {
         "grid": 0.5,
     },
     Recursion: {
-        "quantiles": (Fraction(1, 2),),
-        "cells": 16,
-        "epsilon": 0.5,
-        "weight": 2,
+        "name": "answers",
+        "table": Table("counts", (16,), Move.heaped(2, 2)),
         "neighbours": "replace",
+        "quantiles": (Fraction(1, 2),),
+        "epsilon": 0.5,
         "accounting": "pure",
         "shift": -3,
     },
-    Reach: {"keys": 2, "alone": 1, "units": 3},
+    Projection: {"alpha": 2, "scale": 2**47, "top": 9, "rows": 128, "seed": 7},
     HistogramSpec: {"unit": privacy.per_record(), "grid": 0.5, "key_type": "int"},
     VoteHistogramSpec: {"unit": privacy.per_record(), "max_counters": 64, "seed": 7, "key_type": "int"},
     SparseHistogramSpec: {

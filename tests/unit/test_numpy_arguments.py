@@ -401,7 +401,6 @@ PREVIEWED = [
     ("CountSketchSpec", "expect", {"records": 90, "keys": 9}),
     ("QuantileSpec", "preview", {}),
     ("SparseHistogramSpec", "preview", {}),
-    ("SparseHistogramSpec", "mechanism", {}),
 ]
 SCORES = np.arange(60.0)
 
@@ -510,7 +509,6 @@ CASES = [
         Case("QuantileSketch.release", lambda: sketch_of(dps.RangeSketch, bits=6, quantiles=[0.5]).release, budget)
         for budget in BUDGETS
     ),
-    Case("QuantileSpec.law", lambda: SPECS["QuantileSpec"]().law, {"epsilon": 0.5, "shift": 3}, {"accounting": "rho"}),
     Case("QuantileSpec.least_records", lambda: SPECS["QuantileSpec"]().least_records, {"shift": 3}),
     Case("largest_rho", fixed(accounting.largest_rho), {"epsilon": 1, "delta": 0.001}),
     *(

@@ -55,7 +55,7 @@ def test_published_form_has_the_papers_scale(step, alpha):
 
     form = experiments.published(step, alpha, 0.1)
     spec = dps.SparseHistogram(unit=dps.per_record(), domain=2**32, max_value=100, alpha=alpha).spec
-    projection = spec.mechanism(epsilon=form.epsilon, delta=0).projection
+    projection = spec.laws(dps.Budget(form.epsilon, 0))[0].projection
     assert projection.columns_a_unit == pytest.approx(step / alpha, rel=1e-9)
     assert form.epsilon <= step
 

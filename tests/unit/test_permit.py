@@ -197,7 +197,7 @@ def going_around(code: str, name: str) -> list[str]:
 
 # Helpers of a law's draw.
 PART_OF_A_DRAW = {
-    "histogram/entries.py", "quantiles/sampler.py", "sparse/threshold.py", "sparse/compare.py", "permit.py",
+    "histogram/entries.py", "quantiles/sampler.py", "sparse/threshold.py", "permit.py",
 }  # fmt: skip
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
@@ -18,13 +21,13 @@ from scipy.stats import chi2
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.core.drawn import Receipt, promise
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles import mechanism, sampler
-from dpsketch.sketches.quantiles.cells import Cells
-from dpsketch.sketches.quantiles.mass import Mass
-from dpsketch.sketches.quantiles.mechanism import Recursion
-from dpsketch.sketches.quantiles.spec import ANSWERS, QuantileSpec, drawn_by
+from dpsketch.sketches.quantiles import recursion, sampler
+from dpsketch.sketches.quantiles.cells import ValueGrid
+from dpsketch.sketches.quantiles.recursion import Mass, Places, Recursion
+from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.domain import Domain
 from oracles import quantiles as oracle
 
@@ -48,7 +51,7 @@ def sketch_of(counts: list[int], *, unit: dps.Unit = RECORD, **given: Any) -> An
 
 @pytest.mark.parametrize(("bits", "start"), [(20, -7), (21, 0), (24, -(2**23)), (64, 0), (64, -(2**63)), (40, 10**9)])
 def test_cells_are_in_order_and_hold_their_values(bits: int, start: int) -> None:
-    cells = Cells(Domain(bits, start, "refuse"))
+    cells = ValueGrid(Domain(bits, start, "refuse"))
     rng = np.random.default_rng(bits)
     size = (1 << bits) - 1
     anchor = min(max(0, -start), size)
@@ -67,13 +70,13 @@ def test_cells_are_in_order_and_hold_their_values(bits: int, start: int) -> None
 
 
 def test_a_wide_domain_has_few_cells_that_leave_no_gap() -> None:
-    cells = Cells(Domain(63, 0, "refuse"))
+    cells = ValueGrid(Domain(63, 0, "refuse"))
     assert cells.count == 7296
     ends = [cells.ends(cell) for cell in range(cells.count)]
     assert ends[0][0] == 0
     assert ends[-1][1] == 2**63 - 1
     assert all(high + 1 == low for (_, high), (low, _) in pairwise(ends))
-    both = Cells(Domain(64, -(2**63), "refuse"))
+    both = ValueGrid(Domain(64, -(2**63), "refuse"))
     ends = [both.ends(cell) for cell in range(both.count)]
     assert all(high + 1 == low for (_, high), (low, _) in pairwise(ends))
 
@@ -192,7 +195,7 @@ def test_releases_follow_the_enumerated_law(name: str, monkeypatch: pytest.Monke
 
 def drawn_laws(name: str, monkeypatch: pytest.MonkeyPatch, draws: int = 700) -> Any:
     ties, epsilon = 2, 2.0
-    monkeypatch.setattr(mechanism, "TIE_BITS", ties)
+    monkeypatch.setattr(recursion, "TIE_BITS", ties)
     counts, asked, unit, share = LAWS[name]
     made = sketch_of(counts, unit=unit, quantiles=asked, interval_share=share)
     releases = [made.release(epsilon=epsilon, delta=0) for _ in range(draws)]
@@ -234,13 +237,13 @@ def test_places_of_one_level_are_weighed(kept: bool, monkeypatch: pytest.MonkeyP
     False-positive rate 1e-6.
     """
     ties, draws, epsilon = 2, 3000, 0.98
-    monkeypatch.setattr(mechanism, "TIE_BITS", ties)
+    monkeypatch.setattr(recursion, "TIE_BITS", ties)
     if not kept:
-        monkeypatch.setattr(mechanism, "draw_coin", lambda exponent: True)
-    law = Recursion((HALF,), 4, epsilon, 1, "add_remove", "pure")
-    table = np.array([0, 1, 0, 0])
-    seen = Counter(tuple(law.draw(table).tolist()) for _ in range(draws))
-    exact = oracle.law(table.tolist(), [HALF], epsilon, 1, SPANS["add_remove"], ties)
+        monkeypatch.setattr(recursion, "draw_coin", lambda exponent: True)
+    counts = [0, 1, 0, 0]
+    made = sketch_of(counts, quantiles=[0.5])
+    seen = Counter(tuple(made.release(epsilon=epsilon, delta=0).cells.tolist()) for _ in range(draws))
+    exact = oracle.law(counts, [HALF], epsilon, 1, SPANS["add_remove"], ties)
     assert unlikely(seen, exact, draws) is not kept
 
 
@@ -251,7 +254,7 @@ def test_places_of_one_level_are_weighed(kept: bool, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 def test_scores_move_apart_as_far_as_is_paid_for(share: Fraction, relation: Any) -> None:
     """By enumeration of all neighbours of up to five records on four values, nothing among them, and no farther."""
-    law = Recursion((share,), 4, 1.0, 1, relation, "pure")
+    (law,) = QuantileSpec(2, dps.per_record(neighbours=relation), (share,)).laws(Budget(1.0, 0))
     farthest = Fraction(0)
     for counts in _multisets(4, 5):
         neighbours = [_with(counts, value, 1) for value in range(4)]
@@ -289,19 +292,18 @@ def test_levels_cost_what_a_budget_allows() -> None:
             spec = QuantileSpec(8, RECORD, tuple(Fraction(i + 1, number + 1) for i in range(number)))
             pure = epsilon / number.bit_length()
             for budget, expected in ((Budget(epsilon, 1e-6), level), (Budget(epsilon, 0), pure)):
-                calibrated = spec.calibrate(budget)
-                assert calibrated.sound
-                assert drawn_by(calibrated, ANSWERS).epsilon == pytest.approx(expected, rel=0.003, abs=5e-5)
+                laws = spec.laws(budget)
+                assert promise(spec, Receipt(budget, laws)).epsilon == budget.epsilon
+                assert laws[0].epsilon == pytest.approx(expected, rel=0.003, abs=5e-5)
     spec = QuantileSpec(8, RECORD, (HALF, Fraction(3, 4)), interval_share=0.5)
     for budget in (Budget(rho=0.1), Budget(1.0, 0), Budget(50.0, 1e-6), Budget(0.1, 0.9), Budget(1e300, 1e-6)):
-        assert spec.calibrate(budget).sound
-    assert spec.calibrate(Budget(rho=0.1)).guarantee(RECORD).rho == 0.1
+        assert promise(spec, Receipt(budget, spec.laws(budget))).rho == budget.rho
 
 
 def test_nothing_is_drawn_that_is_not_paid_for(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create("web", epsilon=0.5, delta=0, unit=RECORD)
-    monkeypatch.setattr(Recursion, "draw", lambda *_: pytest.fail("drawn before it was paid for"))
+    monkeypatch.setattr(Places, "draw", lambda *_: pytest.fail("drawn before it was paid for"))
     with pytest.raises(BudgetExceeded):
         sketch_of([3, 4], quantiles=[0.5]).release(epsilon=1.0, delta=0, ledger=ledger, dataset="web")
 
@@ -344,7 +346,7 @@ def test_equal_values_are_cut_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         return sum([one.value for one in made.release(epsilon=1.0, delta=0).quantiles()] == right for _ in range(10))
 
     assert found() == 10
-    monkeypatch.setattr(mechanism, "TIE_BITS", 0)
+    monkeypatch.setattr(recursion, "TIE_BITS", 0)
     assert found() == 0
 
 
@@ -441,18 +443,50 @@ def test_wide_values_are_answered_by_the_middle_of_their_cell() -> None:
     assert one.low <= 10**15 <= one.high
 
 
-def test_forged_quantiles_are_refused() -> None:
+FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no loss": lambda header: header["receipts"][0]["laws"][0].update(epsilon=0),
+    "more loss": lambda header: header["receipts"][0]["laws"][0].update(epsilon=0.9),
+    "a loss in words": lambda header: header["receipts"][0]["laws"][0].update(epsilon="1"),
+    "no accounting": lambda header: header["receipts"][0]["laws"][0].update(accounting="none"),
+    "another accounting": lambda header: header["receipts"][0]["laws"][0].update(accounting="rho"),
+    "shifted answers": lambda header: header["receipts"][0]["laws"][0].update(shift=3),
+    "ends of another shift": lambda header: header["receipts"][0]["laws"][2].update(shift=1),
+    "ends that are answers": lambda header: header["receipts"][0]["laws"][1].update(name="more"),
+    "fewer quantiles": lambda header: header["receipts"][0]["laws"][0].update(quantiles=["1/5"]),
+    "other quantiles": lambda header: header["receipts"][0]["laws"][0].update(quantiles=["1/5", "1/3"]),
+    "a quantile twice": lambda header: header["receipts"][0]["laws"][0].update(quantiles=["1/5", "1/5"]),
+    "a lighter unit": lambda header: header["receipts"][0]["laws"][0]["table"]["move"].update(l1=0),
+    "a smaller grid": lambda header: header["receipts"][0]["laws"][0]["table"].update(shape=[2]),
+    "no table": lambda header: header["receipts"][0]["laws"][0]["table"].update(shape=None),
+    "another relation": lambda header: header["receipts"][0]["laws"][0].update(neighbours="replace"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_law_is_refused(forgery: str) -> None:
+    whole = sketch_of([5, 9, 9, 1], quantiles=[0.2, 0.5], interval_share=0.5).release(epsilon=1.0, delta=0)
+    document = whole.to_document()
+    header = json.loads(json.dumps(document.header))
+    FORGERIES[forgery](header)
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(replace(document, header=header)))
+
+
+def test_forged_cells_are_refused() -> None:
     release = sketch_of([5, 9, 9, 1], quantiles=[0.2, 0.5], interval_share=0.5).release(epsilon=1.0, delta=0)
     whole = release.to_document()
-    right = files.encode(whole)
-    assert files.encode(dps.load(right).to_document()) == right
-    arrays = [{"cells": np.array(cells)} for cells in ([-1, 2], [1, 4], [2, 1], [1])]
-    arrays.append({"ends": np.zeros((0, 2), np.int64)})
-    laws = [{"epsilon": 0}, {"epsilon": "1"}, {"accounting": "none"}, {"shift": -1}]
-    forged = [files.Document("quantiles", False, whole.header, {**whole.arrays, **each}) for each in arrays]
-    for each in laws:
-        header = {**whole.header, "law": {**whole.header["law"], **each}}
-        forged.append(files.Document("quantiles", False, header, whole.arrays))
-    for one in forged:
+    assert dps.load(files.encode(whole)).quantiles() == release.quantiles()
+    for cells in ([-1, 2], [1, 4], [2, 1], [1], [1.0, 2.0]):
         with pytest.raises(FileRefused):
-            dps.load(files.encode(one))
+            dps.load(files.encode(replace(whole, arrays={**whole.arrays, "answers__cells": np.array(cells)})))
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(replace(whole, arrays={name: whole.arrays[name] for name in list(whole.arrays)[:2]})))
+
+
+def test_a_quantile_of_too_many_digits_is_refused() -> None:
+    """A file could not hold it."""
+    small = Fraction(1, 10**31)
+    spec = QuantileSpec(4, RECORD, (small, 1 - small))
+    assert QuantileSpec.from_json(spec.to_json()) == spec
+    with pytest.raises(InvalidInput, match="31 digits"):
+        QuantileSpec(4, RECORD, (Fraction(1, 10**31 + 1),))

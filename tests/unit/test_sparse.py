@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,8 +21,6 @@ from dpsketch import files
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.hashing import fingerprint
 from dpsketch.sketches.sparse import PrivateSparseHistogram, SparseHistogram, SparseHistogramSpec
-from dpsketch.sketches.sparse.mechanism import Mechanism
-from dpsketch.sketches.sparse.threshold import Survivors
 from sensitive import everything
 
 
@@ -228,7 +230,7 @@ def test_a_release_round_trips_and_is_read_only(changes, delta, tmp_path) -> Non
         assert np.array_equal(copied.table, private.table)
         assert np.array_equal(copied.kept.positions, private.kept.positions)
         assert np.array_equal(copied.kept.values, private.kept.values)
-        assert (copied.spec, copied.mechanism) == (private.spec, private.mechanism)
+        assert (copied.spec, copied.law) == (private.spec, private.law)
         assert copied.guarantee == private.guarantee
         assert np.array_equal(copied.estimate(np.arange(60)).value, private.estimate(np.arange(60)).value)
     for release in (private, loaded):
@@ -279,34 +281,55 @@ def test_forged_partials_are_refused() -> None:
             SparseHistogram.from_document(forged(document, **arrays))
 
 
-def test_forged_releases_are_refused() -> None:
+FORGED_LAWS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no column": lambda law: law["projection"].update(top=0),
+    "too many columns": lambda law: law["projection"].update(top=2**60),
+    "half a value": lambda law: law["projection"].update(top=1.5),
+    "a larger scale": lambda law: law["projection"].update(scale=2 * law["projection"]["scale"]),
+    "too large a scale": lambda law: law["projection"].update(scale="1180591620717411303424"),
+    "half a word": lambda law: law["projection"].update(rows=63),
+    "no alpha": lambda law: law["projection"].update(alpha=0),
+    "fewer flips": lambda law: law["projection"].update(alpha=3),
+    "no rule": lambda law: law["survival"].update(rule="none"),
+    "a cutoff beyond the columns": lambda law: law["survival"].update(cutoff=2**59),
+    "endless noise": lambda law: law["survival"]["noise"].update(epsilon=1e-9),
+    "less noise": lambda law: law["survival"]["noise"].update(epsilon=9.0),
+    "a lower cutoff": lambda law: law["survival"].update(rule="stability", cutoff=2),
+    "absent keys without noise": lambda law: law["survival"].update(rule="stability"),
+    "another domain": lambda law: law["table"].update(shape=[2000]),
+    "a lighter unit": lambda law: law["table"]["move"].update(most=0),
+    "no threshold part": lambda law: law.update(survival=None),
+    "a stated cost": lambda law: law.update(epsilon=1.0),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED_LAWS)
+def test_a_forged_law_is_refused(forgery: str) -> None:
+    some = histogram(domain=1000)
+    document = some.release(epsilon=1, delta=0).to_document()
+    header = json.loads(json.dumps(document.header))
+    FORGED_LAWS[forgery](header["receipts"][0]["laws"][0])
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(replace(document, header=header)))
+
+
+def test_forged_arrays_are_refused() -> None:
     some = histogram(domain=1000)
     some.update([1, 2], counts=[500, 700])
     document = some.release(epsilon=1, delta=0).to_document()
+    bits = document.arrays["entries__bits"]
     for arrays in (
-        {"table": document.arrays["table"][:-1]},
-        {"table": document.arrays["table"].astype(np.int64)},
+        {"bits": bits[:-1]},
+        {"bits": bits.astype(np.int64)},
         {"positions": np.array([1, 1000], np.uint64), "values": np.array([500, 500])},
         {"positions": np.array([2, 1], np.uint64), "values": np.array([500, 500])},
         {"positions": np.array([1], np.uint64), "values": np.array([1])},
         {"values": np.array([500.0])},
+        {"more": np.array([1])},
     ):
+        named = {f"entries__{name}": array for name, array in arrays.items()}
         with pytest.raises(FileRefused):
-            PrivateSparseHistogram.from_document(forged(document, **arrays))
-    mechanism = document.header["mechanism"]
-    for changes in (
-        {"top": 2**60}, {"top": 0}, {"top": -5}, {"top": 1.5},
-        {"projection": {**mechanism["projection"], "columns": 0}},
-        {"projection": {**mechanism["projection"], "scale": 2**70}},
-        {"projection": {**mechanism["projection"], "rows": 63}},
-        {"projection": {**mechanism["projection"], "alpha": 0}},
-        {"threshold": {**mechanism["threshold"], "rule": "none"}},
-        {"threshold": {**mechanism["threshold"], "cutoff": 2**61}},
-        {"threshold": {**mechanism["threshold"], "noise": {"epsilon": 1e-9, "sensitivity": 2**20}}},
-    ):  # fmt: skip
-        with pytest.raises((InvalidInput, TypeError, KeyError)):
-            PrivateSparseHistogram.from_document(forged(document, {"mechanism": {**mechanism, **changes}}))
-    assert Mechanism.from_json(mechanism).to_json() == mechanism
+            dps.load(files.encode(forged(document, **named)))
 
 
 def test_queries_are_checked() -> None:
@@ -363,7 +386,7 @@ def test_with_a_bound_on_values_there_is_no_threshold_part(seeded: None) -> None
     some = histogram(max_value=50)
     some.update([1, 2], counts=[40, 10**9])
     private = some.release(epsilon=2, delta=1e-6)
-    assert private.mechanism.threshold is None
+    assert private.law.survival is None
     assert private.guarantee.delta == 0
     assert len(private.kept.positions) == 0
     for listing in (private.survivors, lambda: private.top(3), lambda: private.survivors(candidates=[1])):
@@ -371,13 +394,6 @@ def test_with_a_bound_on_values_there_is_no_threshold_part(seeded: None) -> None
             listing()
     assert private.estimate([2]).high[0] <= 50
     assert private.estimate([2], estimator="walk").value[0] == pytest.approx(50, abs=15)
-
-
-def test_survivors_look_up() -> None:
-    kept = Survivors(np.array([3, 2**63, 2**64 - 1], np.uint64), np.array([10, 20, 30]))
-    assert kept.look_up(np.array([2**64 - 1, 4, 3, 0], np.uint64)).tolist() == [30, -1, 10, -1]
-    nobody = Survivors(np.empty(0, np.uint64), np.empty(0, np.int64))
-    assert nobody.look_up(np.array([1], np.uint64)).tolist() == [-1]
 
 
 def test_users_are_bounded_together() -> None:
@@ -460,7 +476,7 @@ def test_facts_say_what_the_release_is_and_when_it_pays() -> None:
 def test_preview_tells_without_reading_anything() -> None:
     spec = SparseHistogramSpec(dps.per_record(), 2**32, max_value=100)
     preview = spec.preview(epsilon=1, delta=0)
-    assert preview.guarantee == spec.mechanism(epsilon=1, delta=0).calibration.guarantee(spec.unit)
+    assert preview.guarantee == SparseHistogram.from_spec(spec).release(epsilon=1, delta=0).guarantee
     assert 3 < preview.noise_scale < preview.predicted_error < 6
     assert spec.preview(epsilon=0.1, delta=0).predicted_error > 3 * preview.predicted_error
     assert SparseHistogramSpec.from_json(spec.to_json()) == spec

@@ -180,7 +180,7 @@ class Flipped(Row):
             kept = self._released(sketch, self.noise).kept
             values = dict(zip(kept.positions.tolist(), kept.values.tolist(), strict=True))
             noise.append([values[key] - float(_HELD) for key in frequent])
-        law = self._released(sketch, 1.0).mechanism.threshold.noise
+        law = self._released(sketch, 1.0).law.survival.noise
         factor = noise_factors(law, np.array(noise), confidence)[1]
         step = self._entries * law.epsilon / law.sensitivity
 

@@ -176,8 +176,7 @@ class Ranked(Row):
         sketch = self._sketch(rest, ())
         stated = sketch.release(**Budget.pure(self.noise).spent).law
         middle = stated.quantiles[len(stated.quantiles) // 2]
-        spans = [float(stated.span(middle, whole=whole)) * stated.weight for whole in (True, False)]
-        rates = stated.epsilon / spans[0], stated.epsilon / spans[1]
+        rates = float(stated.rate(middle, whole=True)), float(stated.rate(middle, whole=False))
         drawn = self._counted(self._draws(sketch, 2 * trials))
         fitting = fitting_factors(partial(self._flat, rest, rates), drawn, confidence)
         return stated.levels * stated.epsilon, rates, fitting

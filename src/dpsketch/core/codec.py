@@ -1,8 +1,9 @@
 """One codec for every frozen value that a file holds: specs, units, budgets, laws, noises, designs.
 
-A value is written as its dataclass fields, with the name of its class under ``"type"``. Reading trusts nothing: the
-class must be registered and be of the field's type, all fields must be there and no others, and each must have its
-type. The class then checks its values in ``__post_init__``, as for any caller.
+A value is written as its dataclass fields, with the name of its class under ``"type"``. A header holds integers of 64
+bits; larger ones are written as text. Reading trusts nothing: the class must be registered and be of the field's type,
+all fields must be there and no others, and each must have its type. The class then checks its values in
+``__post_init__``, as for any caller.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 _CLASSES: dict[str, type] = {}
 _LONGEST_FRACTION = 64
+# The integers that a header holds; the longest text of another one.
+_HEADER_INTEGERS = range(-(1 << 63), 1 << 64)
+_LONGEST_INTEGER = 64
 
 
 def stored(cls: type[T]) -> type[T]:
@@ -51,6 +55,8 @@ def encode(value: Any, hint: Any = None) -> Any:
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool) and hint in (float, float | None):
         return float(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value not in _HEADER_INTEGERS:
+        return str(value)
     return value
 
 
@@ -79,6 +85,10 @@ def decode(value: Any, hint: Any) -> Any:
         return _built(Fraction, value)
     elif hint in (int, str, bool, type(None)) and type(value) is hint:
         return value
+    elif hint is int and isinstance(value, str) and len(value) <= _LONGEST_INTEGER:
+        large: int = _built(int, value)
+        if large not in _HEADER_INTEGERS and str(large) == value:
+            return large
     elif isinstance(value, dict) and isinstance(hint, type):
         return _decode_class(value, hint)
     raise _refusal()

@@ -53,8 +53,6 @@ SEEDED = "the noise came from a seeded source that exists for tests only"
 _IN_BOTH = "Stated for someone who may be in both releases."
 # Stands between the name of a part and the name of one of its arrays.
 _BETWEEN = "__"
-# What is a float in a stated guarantee, even where a caller gave a whole number.
-_REAL = frozenset({"epsilon", "delta", "rho", "max_weight"})
 
 for _class in (Budget, DiscreteLaplace, RoundedGaussian, Unit):
     stored(_class)
@@ -176,12 +174,15 @@ class Drawn:
 def composed(laws: Iterable[Law]) -> tuple[Cost, ...]:
     """Return what laws cost together: Gaussian costs as one, pure costs as one, and all others one by one.
 
-    The μ² of Gaussian costs add up, and so do the ε of pure ones; sums are rounded up.
+    The μ² of Gaussian costs add up, and so do the ε of pure ones; sums are rounded up. A law that states several costs
+    keeps them apart, because a ledger composes pure costs more tightly one by one.
     """
-    costs = [cost for law in laws for cost in law.costs()]
+    stated = [law.costs() for law in laws]
+    costs = [each[0] for each in stated if len(each) == 1]
     squares = [cost.mu**2 for cost in costs if isinstance(cost, GaussianCost)]
     pure = [cost.epsilon for cost in costs if isinstance(cost, PureCost)]
     found: list[Cost] = [cost for cost in costs if not isinstance(cost, GaussianCost | PureCost)]
+    found += [cost for each in stated if len(each) > 1 for cost in each]
     if len(pure) == 1:
         found.insert(0, PureCost(pure[0]))
     elif pure:
@@ -331,12 +332,6 @@ def read_release(document: files.Document, spec_type: type[PlanT]) -> tuple[Plan
     return spec, Drawn(receipts, parts, guarantee)
 
 
-def stated_promise(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee as a file states it; numbers that may be fractions are floats, as a reader computes them."""
-    stated: dict[str, Any] = _with_floats(guarantee.to_json())
-    return stated
-
-
 def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> None:
     """Refuse a file whose header states another guarantee than its laws come to.
 
@@ -345,6 +340,13 @@ def refuse_other_promise(header: Mapping[str, Any], guarantee: Guarantee) -> Non
     stated, computed = header.get("guarantee"), guarantee.to_json()
     if not isinstance(stated, dict) or _numbers(stated) != _numbers(computed):
         raise FileRefused("the file states another guarantee than its laws come to.")
+
+
+def stated_promise(guarantee: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as JSON-ready values; numbers stated as integers are floats, as a reader has them."""
+    value = guarantee.to_json()
+    numbers = {name: float(value[name]) for name in ("epsilon", "delta", "rho") if value[name] is not None}
+    return {**value, **numbers, "unit": {**value["unit"], "max_weight": float(value["unit"]["max_weight"])}}
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -400,19 +402,6 @@ def _numbers(guarantee: dict[str, Any]) -> Any:
     """Return what is compared of a guarantee: all but its sentences, which must be text."""
     words = {name: isinstance(guarantee.get(name), str) for name in ("mechanism", "words")}
     return _rounded({**guarantee, **words})
-
-
-def _with_floats(value: Any) -> Any:
-    match value:
-        case dict():
-            return {
-                name: float(each) if name in _REAL and isinstance(each, int) else _with_floats(each)
-                for name, each in value.items()
-            }
-        case list():
-            return [_with_floats(each) for each in value]
-        case _:
-            return value
 
 
 def _rounded(value: Any) -> Any:

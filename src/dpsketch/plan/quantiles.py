@@ -9,7 +9,7 @@ from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
 from dpsketch.privacy import Budget, PureCost
 from dpsketch.sketches.quantiles import QuantileSketch
-from dpsketch.sketches.quantiles.spec import ANSWERS, QuantileSpec, drawn_by
+from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 
 __all__ = ["naming_pays", "plan_quantiles", "tree_spec"]
@@ -31,13 +31,11 @@ def naming_pays(spec: QuantileSpec, budget: Budget, records: float) -> bool:
     They do if what is expected of them is below 0.45 of the tree's noise, and if between two quantiles there are enough
     records, ½·ln(cells)/ε of a level: with fewer, the mechanism loses its way among the values that nobody has.
     """
-    calibrated = spec.calibrate(budget)
-    tree = tree_spec(spec, budget)
+    law, tree = spec.laws(budget)[0], tree_spec(spec, budget)
     noise = tree.predict_rank_error(records=1.0, epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho).noise
-    law = drawn_by(calibrated, ANSWERS)
-    scale = float(law.span(Fraction(1, 2), whole=False)) * spec.weight / law.epsilon
+    scale = 1 / float(law.rate(Fraction(1, 2), whole=False))
     crowd = records * spec.weight_grid.one / (len(spec.quantiles) + 1)
-    return spec.typical_error(calibrated) < _TREE_SHARE * noise and crowd >= _CROWD * math.log(spec.cells.count) * scale
+    return spec.typical_error(law) < _TREE_SHARE * noise and crowd >= _CROWD * math.log(spec.cells.count) * scale
 
 
 def plan_quantiles(amount: Amount, guess: Guess, spec: QuantileSpec, target_error: float | None) -> Proposal:

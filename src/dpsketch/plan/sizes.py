@@ -10,6 +10,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Euclidean, Gaussian
 from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, Shape, out_of_reach
+from dpsketch.privacy import Budget
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width
 from dpsketch.sketches.distinct import DistinctSetSpec, DistinctSketch
@@ -51,7 +52,7 @@ def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None) -> 
     error = spec.preview(**amount.budget).predicted_error
     if target_error is not None and error > target_error:
         raise out_of_reach(target_error, error, "whatever the size")
-    threshold = spec.mechanism(**amount.budget).threshold
+    threshold = spec.laws(Budget(**amount.budget))[0].survival
     also = {}
     if threshold is not None:
         found, _ = listed(guess.counts / spec.grid, threshold.noise, threshold.cutoff)

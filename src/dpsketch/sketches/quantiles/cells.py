@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dpsketch.arrays import Words
 from dpsketch.sketches.ranges.domain import Domain
 
-__all__ = ["EXACT_BITS", "Cells"]
+__all__ = ["EXACT_BITS", "ValueGrid"]
 
 # Domains of at most so many bits have a cell for each value: 8 MB.
 EXACT_BITS = 20
@@ -25,7 +25,7 @@ _FINE = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class ValueGrid:
     """The cells of a domain, in the order of their values."""
 
     domain: Domain

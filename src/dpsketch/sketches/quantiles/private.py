@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from dpsketch import files, plots
-from dpsketch.arrays import Integers
+from dpsketch import plots
+from dpsketch.arrays import Integers, read_only
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.numbers import probability, real_number, whole_number
-from dpsketch.release import DrawnRelease
+from dpsketch.numbers import probability
+from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates, key_list
-from dpsketch.sketches.documents import integer_array, read_charge, read_guarantee, release_document
-from dpsketch.sketches.quantiles.mechanism import Recursion
-from dpsketch.sketches.quantiles.spec import CONFIDENCE, QuantileSpec, as_fraction
+from dpsketch.sketches.quantiles.recursion import Recursion
+from dpsketch.sketches.quantiles.spec import ANSWERS, CONFIDENCE, HIGH_ENDS, LOW_ENDS, QuantileSpec, as_fraction
 from dpsketch.sketches.ranges.private import Quantile
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -29,35 +28,48 @@ if TYPE_CHECKING:
 __all__ = ["PrivateQuantiles"]
 
 
-@dataclass(frozen=True, eq=False)
-class PrivateQuantiles(DrawnRelease):
-    """The quantiles that were named when their sketch was made: public, to be queried for ever.
-
-    Attributes
-    ----------
-    spec : QuantileSpec
-        The public spec.
-    cells : numpy.ndarray
-        The cell of the public grid that was drawn for each quantile, in increasing order.
-    ends : numpy.ndarray
-        The cells that were drawn for the lower and the upper ends of their intervals; no rows where none were.
-    law : Recursion
-        How the quantiles were drawn.
-    shift : int
-        By how many units of weight the targets of the ends were moved; 0 where none were drawn.
-    """
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateQuantiles(SketchRelease):
+    """The released quantiles that were named when their sketch was made."""
 
     kind: ClassVar[str] = "quantiles"
+    spec_type: ClassVar[Any] = QuantileSpec
 
     spec: QuantileSpec
-    cells: Integers
-    ends: Integers
-    law: Recursion
-    shift: int
 
     def __post_init__(self) -> None:
-        for array in (self.cells, self.ends):
-            array.flags.writeable = False
+        shifts = {name: self._law(name).shift for name in self.drawn.parts}
+        of_others = any(self._law(name).quantiles != self.spec.quantiles for name in shifts)
+        if of_others or shifts not in ({ANSWERS: 0}, {ANSWERS: 0, LOW_ENDS: -self.shift, HIGH_ENDS: self.shift}):
+            raise FileRefused("the file's laws are not those of its quantiles.")
+
+    def _law(self, name: str) -> Recursion:
+        return cast(Recursion, self.drawn.parts[name].law)
+
+    @property
+    def law(self) -> Recursion:
+        """How the quantiles were drawn."""
+        return self._law(ANSWERS)
+
+    @property
+    def cells(self) -> Integers:
+        """The cell of the public grid that was drawn for each quantile, in increasing order."""
+        return self._drawn(ANSWERS)
+
+    @property
+    def ends(self) -> Integers:
+        """The cells that were drawn for the lower and the upper ends of their intervals; no rows where none were."""
+        if not self.shift:
+            return np.empty((0, len(self.spec.quantiles)), np.int64)
+        return np.stack([self._drawn(LOW_ENDS), self._drawn(HIGH_ENDS)])
+
+    def _drawn(self, name: str) -> Integers:
+        return read_only(cast(Integers, self.drawn.parts[name].arrays["cells"]))
+
+    @property
+    def shift(self) -> int:
+        """By how many units of weight the targets of the ends were moved; 0 where none were drawn."""
+        return self._law(HIGH_ENDS).shift if HIGH_ENDS in self.drawn.parts else 0
 
     def __repr__(self) -> str:
         return f"<PrivateQuantiles, {len(self.cells)} of them, spec {fingerprint_of(self.spec)}>"
@@ -163,28 +175,6 @@ class PrivateQuantiles(DrawnRelease):
             "least_records": self.least_records,
             "quantiles": [one.to_json() for one in self.quantiles()],
         }
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        law = {"epsilon": self.law.epsilon, "accounting": self.law.accounting, "shift": self.shift}
-        return release_document(self, self.spec, {"cells": self.cells, "ends": self.ends}, law=law)
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec = QuantileSpec.from_json(document.header["spec"])
-        law = document.header["law"]
-        number = len(spec.quantiles)
-        epsilon, shift = real_number("epsilon", law["epsilon"]), whole_number("shift", law["shift"], low=0)
-        if not 0 < epsilon < float("inf") or law["accounting"] not in ("pure", "rho"):
-            raise FileRefused("the file's law is not one that dpsketch writes.")
-        cells = integer_array(document, "cells", (number,))
-        ends = integer_array(document, "ends", (2 if shift else 0, number))
-        for row in (cells, *ends):
-            if row.min() < 0 or row.max() >= spec.cells.count or np.any(np.diff(row) < 0):
-                raise FileRefused("the file's quantiles are not ones that its spec allows.")
-        made = spec.law(float(epsilon), law["accounting"])
-        return cls(spec, cells, ends, made, shift, guarantee=read_guarantee(document), charge=read_charge(document))
 
 
 def _share(text: str) -> Fraction:

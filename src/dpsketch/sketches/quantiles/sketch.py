@@ -13,7 +13,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.quantiles.private import PrivateQuantiles
-from dpsketch.sketches.quantiles.spec import ANSWERS, HIGH_ENDS, LOW_ENDS, QuantileSpec, drawn_by
+from dpsketch.sketches.quantiles.spec import COUNTS, QuantileSpec
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
 from dpsketch.sketches.specs import fingerprint_of
@@ -51,7 +51,7 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     Privacy
     -------
     All quantiles and the ends of their intervals together cost one budget: see
-    :mod:`~dpsketch.sketches.quantiles.mechanism` for the proof, and :meth:`QuantileSpec.calibrate` for the split. The
+    :mod:`~dpsketch.sketches.quantiles.recursion` for the proof, and :meth:`QuantileSpec.laws` for the split. The
     draws are exact. δ = 0: pure. δ > 0: the better of pure and ρ, which for up to seven quantiles is pure.
 
     Examples
@@ -97,14 +97,8 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
 
     def _release(self, budget: Budget, account: Account) -> PrivateQuantiles:
         spec = self._spec
-        calibrated = spec.calibrate(budget)
-        permit = self._obtain(calibrated, account)
-        drawn = {each.name: permit.draw(each.name, self._cells) for each in calibrated.parts}
-        shift, ends = 0, np.empty((0, len(spec.quantiles)), np.int64)
-        if HIGH_ENDS in drawn:
-            shift, ends = drawn_by(calibrated, HIGH_ENDS).shift, np.stack([drawn[LOW_ENDS], drawn[HIGH_ENDS]])
-        law, stated = drawn_by(calibrated, ANSWERS), permit.guarantee(caveat=self._counted.caveat)
-        return PrivateQuantiles(spec, drawn[ANSWERS], ends, law, shift, guarantee=stated, charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        return PrivateQuantiles(spec, permit.draw_all({COUNTS: self._cells}, caveat=self._counted.caveat))
 
     def _to_document(self) -> files.Document:
         return self._document({"cells": self._cells})

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self, assert_never
+from typing import Any, assert_never
 
 from dpsketch import accounting
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
-from dpsketch.sketches.permit import DELTA_FOR_RHO, Calibration, Part, ReleasePreview
-from dpsketch.sketches.quantiles.cells import Cells
-from dpsketch.sketches.quantiles.mechanism import Accounting, Recursion
+from dpsketch.sketches.quantiles.cells import ValueGrid
+from dpsketch.sketches.quantiles.recursion import Accounting, Recursion
 from dpsketch.sketches.ranges.domain import Domain, DomainSpec, Outside
-from dpsketch.sketches.specs import StoredSpec
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = ["ANSWERS", "CONFIDENCE", "HIGH_ENDS", "LOW_ENDS", "QuantileSpec", "as_fraction", "drawn_by"]
+__all__ = ["ANSWERS", "CONFIDENCE", "COUNTS", "HIGH_ENDS", "LOW_ENDS", "QuantileSpec", "as_fraction"]
 
-ANSWERS = "the quantiles"
-LOW_ENDS = "the lower ends of their intervals"
-HIGH_ENDS = "the upper ends of their intervals"
+COUNTS = "counts"
+# The quantiles, and the ends of their intervals.
+ANSWERS, LOW_ENDS, HIGH_ENDS = "answers", "low", "high"
 # What intervals hold with whose ends are drawn.
 CONFIDENCE = 0.95
 # A locally smooth quantile errs by about 1/ε ranks at the median's rate, with its ancestors by about half as much more.
 _TYPICAL = 1.5
 _MOST_QUANTILES = 4096
+# A file holds fractions of 64 characters.
+_LARGEST_DENOMINATOR = 10**31
 
 
 @stored
@@ -78,26 +82,21 @@ class QuantileSpec(DomainSpec, StoredSpec):
         object.__setattr__(self, "quantiles", _in_order(self.quantiles))
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> ValueGrid:
         """The public grid."""
-        return Cells(self.domain)
-
-    @property
-    def weight(self) -> int:
-        """The most weight of one unit of privacy, in grid units."""
-        return self.weight_grid.max_units * self.unit.max_keys
+        return ValueGrid(self.domain)
 
     @property
     def memory(self) -> int:
         """Bytes of the counts. Where the unit is a user, eight more for each user counted."""
         return 8 * self.cells.count
 
-    def law(self, epsilon: float, accounting: Accounting, shift: int = 0) -> Recursion:
-        """Return the recursion at so much loss a level."""
-        weight, neighbours = self.weight, self.unit.neighbours
-        return Recursion(self.quantiles, self.cells.count, epsilon, weight, neighbours, accounting, shift)
+    def tables(self) -> tuple[Table, ...]:
+        """Return the counts. A unit adds at most its weight to each of ``max_keys`` values, perhaps all in one cell."""
+        keys = self.unit.max_keys
+        return (Table(COUNTS, (self.cells.count,), Move.heaped(keys, keys * self.weight_grid.max_units)),)
 
-    def calibrate(self, budget: Budget) -> Calibration:
+    def laws(self, budget: Budget) -> tuple[Recursion, ...]:
         """Share a budget among the levels of the recursion, and those of two more for the ends of intervals.
 
         Privacy
@@ -109,44 +108,43 @@ class QuantileSpec(DomainSpec, StoredSpec):
             case PureCost(epsilon):
                 return self._pure(epsilon)
             case ZcdpCost(rho):
-                return self._concentrated(rho, budget)
+                return self._concentrated(rho)
             case ApproximateCost(epsilon, delta):
                 pure = self._pure(epsilon)
                 rho = accounting.largest_rho(epsilon, delta)
-                shared = self._concentrated(rho, budget) if rho > 0 else pure
-                return pure if drawn_by(pure, ANSWERS).epsilon >= drawn_by(shared, ANSWERS).epsilon else shared
+                shared = self._concentrated(rho) if rho > 0 else pure
+                return pure if pure[0].epsilon >= shared[0].epsilon else shared
             case never:
                 assert_never(never)
 
-    def _pure(self, epsilon: float) -> Calibration:
-        def law(share: Fraction, shift: int = 0) -> Recursion:
-            levels = self.law(1.0, "pure").levels
-            return self.law(_rounded_down(Fraction(epsilon) * share / levels), "pure", shift)
+    def _pure(self, epsilon: float) -> tuple[Recursion, ...]:
+        return self._parts("pure", lambda share, levels: _rounded_down(Fraction(epsilon) * share / levels))
 
-        parts = self._parts(law)
-        return Calibration(parts, (PureCost(epsilon),), epsilon, 0.0, None, _words(parts))
+    def _concentrated(self, rho: float) -> tuple[Recursion, ...]:
+        return self._parts("rho", lambda share, levels: _root_down(8 * Fraction(rho) * share / levels))
 
-    def _concentrated(self, rho: float, budget: Budget) -> Calibration:
-        def law(share: Fraction, shift: int = 0) -> Recursion:
-            levels = self.law(1.0, "rho").levels
-            return self.law(_root_down(8 * Fraction(rho) * share / levels), "rho", shift)
+    def _parts(self, form: Accounting, level: Callable[[Fraction, int], float]) -> tuple[Recursion, ...]:
+        """Return the answers and, where they get a share, the ends: targets shifted by what may be wrong with them.
 
-        parts = self._parts(law)
-        costs = tuple(cost for part in parts for cost in part.costs)
-        if budget.rho is None:
-            epsilon, delta = float(budget.epsilon or 0), float(budget.delta or 0)
-        else:
-            epsilon, delta = accounting.compose(costs, delta=DELTA_FOR_RHO), DELTA_FOR_RHO
-        return Calibration(parts, costs, epsilon, delta, budget.rho, _words(parts))
+        ``level`` is the loss of a level of so many that get a share of the budget.
+        """
+        (table,) = self.tables()
 
-    def _parts(self, law: Any) -> tuple[Part, ...]:
-        """Return the answers, and where they get a share the ends: targets shifted by what may be wrong with them."""
+        def law(name: str, share: Fraction, shift: int = 0) -> Recursion:
+            epsilon = level(share, len(self.quantiles).bit_length())
+            return Recursion(name, table, self.unit.neighbours, self.quantiles, epsilon, form, shift)
+
         ends = Fraction(repr(float(self.interval_share)))
-        answers = Part(ANSWERS, law(1 - ends))
+        answers = law(ANSWERS, 1 - ends)
         if not ends:
             return (answers,)
-        shift = math.ceil(max(law(ends / 2).rank_errors((1 - CONFIDENCE) / 2)))
-        return answers, Part(LOW_ENDS, law(ends / 2, -shift)), Part(HIGH_ENDS, law(ends / 2, shift))
+        shift = math.ceil(max(law(LOW_ENDS, ends / 2).rank_errors((1 - CONFIDENCE) / 2)))
+        return answers, law(LOW_ENDS, ends / 2, -shift), law(HIGH_ENDS, ends / 2, shift)
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        named = "quantiles by " + laws[0].words
+        return named if len(laws) == 1 else f"{named}; the ends of their intervals by two more"
 
     def least_records(self, shift: int) -> float:
         """Return from how many records on intervals hold whose ends were drawn: the targets are then among the data.
@@ -157,10 +155,9 @@ class QuantileSpec(DomainSpec, StoredSpec):
         nearest = min(self.quantiles[0], 1 - self.quantiles[-1])
         return self.grid * shift * (1 if len(self.quantiles) == 1 else 2) / float(nearest)
 
-    def typical_error(self, calibrated: Calibration) -> float:
+    def typical_error(self, law: Recursion) -> float:
         """Return about how many ranks an answer is off where there are enough records (see :meth:`preview`)."""
-        rate = self.law(1.0, "pure").span(Fraction(1, 2), whole=False)
-        return _TYPICAL * float(rate) * self.weight * self.grid / drawn_by(calibrated, ANSWERS).epsilon
+        return _TYPICAL * self.grid / float(law.rate(Fraction(1, 2), whole=False))
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
@@ -172,19 +169,10 @@ class QuantileSpec(DomainSpec, StoredSpec):
         That is 1.5·W/ε for a loss of ε a level, twice as much under ``replace``: less for a single quantile and where
         values are shared by many, more where a quantile has fewer records around it than ln(values)/ε.
         """
-        calibrated = self.calibrate(Budget(epsilon, delta, rho))
-        error = self.typical_error(calibrated)
-        return ReleasePreview(calibrated.guarantee(self.unit), error / _TYPICAL, error)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        return {**StoredSpec.to_json(self), "quantiles": [str(quantile) for quantile in self.quantiles]}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        quantiles = tuple(Fraction(text) for text in value["quantiles"])
-        return cls(**{**value, "unit": Unit.from_json(value["unit"]), "quantiles": quantiles})
+        budget = Budget(epsilon, delta, rho)
+        laws = self.laws(budget)
+        error = self.typical_error(laws[0])
+        return ReleasePreview(promise(self, Receipt(budget, laws)), error / _TYPICAL, error)
 
 
 def as_fraction(share: Any) -> Fraction:
@@ -206,20 +194,9 @@ def _in_order(quantiles: Iterable[Any]) -> tuple[Fraction, ...]:
             "a named quantile lies strictly between 0 and 1, as 0.5 for the median: the least and the largest value "
             "belong to one record each, and cannot be told privately."
         )
+    if any(share.denominator > _LARGEST_DENOMINATOR for share in found):
+        raise InvalidInput("the denominator of a quantile has at most 31 digits.")
     return tuple(found)
-
-
-def drawn_by(calibrated: Calibration, part: str) -> Recursion:
-    """Return the law of a part."""
-    law = calibrated.part(part).law
-    if not isinstance(law, Recursion):
-        raise InvalidInput(f"{part} is no part that is drawn by a recursion.")
-    return law
-
-
-def _words(parts: tuple[Part, ...]) -> str:
-    named = "quantiles by " + parts[0].law.words
-    return named if len(parts) == 1 else f"{named}; the ends of their intervals by two more"
 
 
 def _rounded_down(number: Fraction) -> float:

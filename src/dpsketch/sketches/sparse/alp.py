@@ -27,18 +27,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import sparse as kernels
 from dpsketch.arrays import Words
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Distance
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
 from dpsketch.noise import random_words
-from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Budget, Cost, PureCost
+from dpsketch.numbers import hold_whole
+from dpsketch.privacy import PureCost
 
 __all__ = ["SCALE_BITS", "Projection", "flip_odds", "largest_step", "loss"]
 
@@ -93,91 +95,67 @@ def flip_odds(alpha: int) -> tuple[int, int]:
     return numerator, bits
 
 
-def _columns(top: int, scale: int) -> int:
-    return max(1, -(-top * scale >> SCALE_BITS))
-
-
+@stored
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The public parameters of one ALP table.
+    """The public parameters of one ALP table, which draws itself.
 
     Attributes
     ----------
-    epsilon : float
-        What the table costs.
     alpha : int
         Large: fewer columns and fewer flips, but coarser steps.
     scale : int
         Columns a unit, times 2⁴⁸.
-    columns, rows : int
-        Size of the table; rows is a multiple of 64.
+    top : int
+        The largest value that the columns hold; larger ones read as this.
+    rows : int
+        Bits in a column, a multiple of 64.
     seed : int
         Seed of the hash functions.
     """
 
-    epsilon: float
     alpha: int
     scale: int
-    columns: int
+    top: int
     rows: int
     seed: int
 
     def __post_init__(self) -> None:
-        hold_real(self, "epsilon")
         hold_whole(self, "alpha", low=1, high=62)
         hold_whole(self, "scale", low=_LEAST_SCALE, high=_LARGEST_SCALE)
-        hold_whole(self, "columns", low=1, high=MOST_COLUMNS)
-        hold_whole(self, "rows", low=64, high=MOST_BITS // self.columns)
+        hold_whole(self, "top", low=1, high=2**62)
+        hold_whole(self, "rows", low=64, high=MOST_BITS)
         hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows % 64:
             raise InvalidInput("rows must be a multiple of 64.")
-        Budget(self.epsilon, 0)
+        if self.columns > MOST_COLUMNS or self.columns * self.rows > MOST_BITS:
+            raise InvalidInput(
+                f"values up to the largest one asked for need a table of {self.columns} columns × {self.rows} bits; at "
+                f"most {MOST_COLUMNS} columns and 2**33 bits are made. Leave max_value out, so that large values go to "
+                "the threshold part, or lower max_value or expected_keys."
+            )
 
     @classmethod
-    def for_budget(cls, epsilon: float, *, keys: int, units: int, top: int, rows: int, alpha: int, seed: int) -> Self:
-        """Choose the largest scale that a budget allows.
-
-        Parameters
-        ----------
-        epsilon : float
-            The budget.
-        keys, units : int
-            One unit of privacy moves at most so many entries by at most so many units each.
-        top : int
-            The largest value that the columns hold; larger ones read as this.
-        """
-        step = _ROOM * largest_step(_ROOM * epsilon / keys, alpha)
-        return cls._with_scale(epsilon, step / (units * alpha), top=top, rows=rows, alpha=alpha, seed=seed)
-
-    @classmethod
-    def as_published(cls, epsilon: float, *, units: int, top: int, rows: int, alpha: int, seed: int) -> Self:
-        """Scale by ε itself, as the paper does for neighbours at an L1 distance of ``units``.
-
-        It holds for changes spread over any number of entries, and has 1.72 times the error for single records at
-        ε = 1.
-        """
-        return cls._with_scale(epsilon, _ROOM * epsilon / (units * alpha), top=top, rows=rows, alpha=alpha, seed=seed)
-
-    @classmethod
-    def _with_scale(cls, epsilon: float, scale: float, *, top: int, rows: int, alpha: int, seed: int) -> Self:
-        whole = min(_LARGEST_SCALE, math.floor(scale * 2**SCALE_BITS))
-        if whole < _LEAST_SCALE:
+    def for_budget(cls, epsilon: float, apart: Distance, *, top: int, rows: int, alpha: int, seed: int) -> Self:
+        """Choose the largest scale at which entries that lie so far apart cost at most ``epsilon``."""
+        step = _ROOM * largest_step(_ROOM * epsilon / apart.cells, alpha)
+        scale = min(_LARGEST_SCALE, math.floor(step / (apart.most * alpha) * 2**SCALE_BITS))
+        if scale < _LEAST_SCALE:
             raise InvalidInput(
                 "the budget is too small for so many keys and such fine weights: an entry would move by less than "
                 "2**-32 of a column. Use a coarser grid=, a smaller max_weight or max_keys, or a larger epsilon."
             )
-        columns = _columns(top, whole)
-        if columns > MOST_COLUMNS or columns * rows > MOST_BITS:
-            raise InvalidInput(
-                f"values up to the largest one asked for need a table of {columns} columns × {rows} bits; at most "
-                f"{MOST_COLUMNS} columns and 2**33 bits are made. Leave max_value out, so that large values go to the "
-                "threshold part, or lower max_value or expected_keys."
-            )
-        return cls(epsilon, alpha, whole, columns, rows, seed)
+        return cls(alpha, scale, top, rows, seed)
 
-    def columns_for(self, top: int) -> int:
-        """Return how many columns values up to ``top`` need."""
-        return _columns(top, self.scale)
+    def cost(self, apart: Distance) -> PureCost:
+        """Return k·g(w·ε') for neighbours that differ in k entries by at most w each, rounded up."""
+        step = self.alpha * (apart.most * self.scale / 2**SCALE_BITS)
+        return PureCost(apart.cells * loss(step, self.alpha) / _ROOM)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns that values up to the top need."""
+        return max(1, -(-self.top * self.scale >> SCALE_BITS))
 
     @property
     def columns_a_unit(self) -> float:
@@ -196,17 +174,9 @@ class Projection:
         return row_keys(self.seed, self.columns, "sparse")
 
     @property
-    def words(self) -> str:
-        """The mechanism in a phrase."""
-        return (
-            f"ALP, a table of {self.columns} columns × {self.rows:,} bits each flipped with probability "
-            f"{self.flip:.4g} (ε = {self.epsilon:.4g})"
-        )
-
-    @property
-    def costs(self) -> tuple[Cost, ...]:
-        """What drawing the table costs."""
-        return (PureCost(self.epsilon),)
+    def shape(self) -> tuple[int, int]:
+        """The shape of the table in words of 64 bits."""
+        return self.columns, self.rows // 64
 
     def draw(self, positions: Words, units: npt.NDArray[np.int64]) -> Words:
         """Write entries into a fresh table, and flip its bits. The result may be published.
@@ -218,7 +188,7 @@ class Projection:
         units : numpy.ndarray of int64
             Their values, at least 0.
         """
-        table = np.zeros((self.columns, self.rows // 64), np.uint64)
+        table = np.zeros(self.shape, np.uint64)
         # From here on a value sets all columns; capping it keeps the product with the scale within 64 bits.
         full = -(-(self.columns << SCALE_BITS) // self.scale)
         coins = random_words(len(positions))
@@ -229,19 +199,3 @@ class Projection:
             part = flat[start : start + _CHUNK]
             kernels.flip(part, numerator, random_words(bits * len(part)).reshape(len(part), bits))
         return table
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the parameters as JSON-ready values."""
-        return {
-            "epsilon": self.epsilon,
-            "alpha": self.alpha,
-            "scale": self.scale,
-            "columns": self.columns,
-            "rows": self.rows,
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild from :meth:`to_json`."""
-        return cls(**value)

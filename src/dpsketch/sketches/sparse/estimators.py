@@ -28,7 +28,7 @@ from dpsketch._compiled.splitmix import mix
 from dpsketch.arrays import Floats, Words
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.sparse.alp import SCALE_BITS
-from dpsketch.sketches.sparse.mechanism import Mechanism
+from dpsketch.sketches.sparse.law import SparseLaw
 from dpsketch.sketches.sparse.threshold import Survivors
 
 __all__ = ["Estimator", "Reader", "column_shares", "non_increasing", "predicted_error"]
@@ -49,8 +49,8 @@ class Reader:
 
     Attributes
     ----------
-    mechanism : Mechanism
-        The release's parameters.
+    law : SparseLaw
+        How the release was drawn.
     ratio : numpy.ndarray
         For each column, the likelihood ratio of a bit that reads 0, and of one that reads 1.
     whole, fraction, value, prior, dropped, listed : numpy.ndarray
@@ -58,7 +58,7 @@ class Reader:
         that weight times the probability that the threshold part drops it, and over the probability that it does not.
     """
 
-    mechanism: Mechanism
+    law: SparseLaw
     ratio: Floats
     whole: npt.NDArray[np.int32]
     fraction: Floats
@@ -68,13 +68,13 @@ class Reader:
     listed: Floats
 
     @classmethod
-    def for_shares(cls, mechanism: Mechanism, shares: Floats) -> Self:
+    def for_shares(cls, law: SparseLaw, shares: Floats) -> Self:
         """Prepare to read a table whose columns have these shares of ones."""
-        projection, threshold = mechanism.projection, mechanism.threshold
+        projection, threshold = law.projection, law.survival
         flip = projection.flip
         crowded = np.clip(non_increasing(shares), flip, 1 - flip)
         step = max(1, math.floor(0.5 / projection.columns_a_unit))
-        last = mechanism.top if threshold is None else mechanism.top + math.ceil(_BEYOND / threshold.rate)
+        last = projection.top if threshold is None else projection.top + math.ceil(_BEYOND / threshold.rate)
         units = np.arange(0, last + step, step)
         units = np.minimum(units, last) if threshold is None else units
         # Where a value lies among the columns, in the integers that the projection itself uses.
@@ -87,7 +87,7 @@ class Reader:
         prior[0] += 1 / (step * projection.columns_a_unit)
         value = units.astype(np.float64)
         return cls(
-            mechanism,
+            law,
             np.column_stack([flip / (1 - crowded), (1 - flip) / crowded]),
             np.minimum(whole, projection.columns).astype(np.int32),
             fraction,
@@ -126,7 +126,7 @@ class Reader:
         """
         if estimator not in ("mean", "median", "walk"):
             raise InvalidInput(f"estimator is 'mean', 'median' or 'walk', not {estimator!r}.")
-        column_keys = self.mechanism.projection.column_keys
+        column_keys = self.law.projection.column_keys
         result = np.empty((3, len(positions)))
         for start in range(0, len(positions), _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -137,7 +137,7 @@ class Reader:
     def _read_bits(
         self, bits: npt.NDArray[np.uint8], observed: Floats, estimator: Estimator, tail: float, listed: bool
     ) -> tuple[Floats, Floats, Floats]:
-        threshold = self.mechanism.threshold
+        threshold = self.law.survival
         near = observed
         if threshold is not None:
             near = np.where(observed > self.value[-1] - _FAR / threshold.rate, -1.0, observed)
@@ -148,7 +148,7 @@ class Reader:
             ends = self.posterior(bits, near, tail, listed=True)
         low, high = np.maximum(0, ends[:, 2] - half), ends[:, 3] + half
         if estimator == "walk":
-            peaks = kernels.walk(bits) / self.mechanism.projection.columns_a_unit
+            peaks = kernels.walk(bits) / self.law.projection.columns_a_unit
             value = np.where(observed < 0, peaks, observed)
         if threshold is not None:
             far = near != observed
@@ -163,7 +163,7 @@ class Reader:
 
     def posterior(self, bits: npt.NDArray[np.uint8], observed: Floats, tail: float, *, listed: bool = False) -> Floats:
         """Return each key's posterior mean, median, lower and upper end, in units, from its bits (columns × keys)."""
-        threshold = self.mechanism.threshold
+        threshold = self.law.survival
         return kernels.posterior(
             bits,
             self.ratio,
@@ -203,12 +203,12 @@ def non_increasing(values: Floats) -> Floats:
     return np.repeat(np.array(sums) / np.array(sizes), sizes)
 
 
-def predicted_error(mechanism: Mechanism, collisions: float) -> float:
+def predicted_error(law: SparseLaw, collisions: float) -> float:
     """Predict the standard deviation, in units, of the estimate of a value in the middle of the ALP part's range.
 
     Parameters
     ----------
-    mechanism : Mechanism
+    law : SparseLaw
         The parameters.
     collisions : float
         The probability that another key sets a bit.
@@ -217,13 +217,13 @@ def predicted_error(mechanism: Mechanism, collisions: float) -> float:
     -----
     The law of the bits is known, so some thousand keys are simulated; the draw is the same on every machine.
     """
-    projection = mechanism.projection
+    projection = law.projection
     flip = projection.flip
     crowded = flip + collisions * (1 - 2 * flip)
-    reader = Reader.for_shares(mechanism, np.full(projection.columns, crowded))
+    reader = Reader.for_shares(law, np.full(projection.columns, crowded))
     keys = max(100, min(_SIMULATED, 2**21 // projection.columns))
     uniforms = _uniforms(keys * (projection.columns + 1)).reshape(projection.columns + 1, keys)
-    middle = (mechanism.top if mechanism.threshold is None else mechanism.threshold.cutoff) // 2
+    middle = (projection.top if law.survival is None else law.survival.cutoff) // 2
     reached = np.floor(middle * projection.columns_a_unit + uniforms[-1])
     belongs = np.arange(projection.columns)[:, None] < reached
     bits = (uniforms[:-1] < np.where(belongs, 1 - flip, crowded)).astype(np.uint8)

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.sparse.threshold import Threshold
+from dpsketch.sketches.sparse.threshold import Survival
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.sparse.mechanism import Mechanism
+    from dpsketch.privacy import Guarantee
+    from dpsketch.sketches.sparse.law import SparseLaw
     from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 
 __all__ = ["bits_a_key", "guidance", "plain_threshold"]
 
-# Where the two cross was measured: python -m dpsketch.sketches.sparse.compare
+# Where the two cross was measured: python -m benchmarks.sparse_errors
 _COUNTER_BITS = 32
 _MANY_COUNTERS = 40
 _FEW_COUNTERS = 10
@@ -25,58 +26,56 @@ _FEW_KEYS = 4
 
 
 def guidance(
-    spec: SparseHistogramSpec, mechanism: Mechanism, collisions: npt.NDArray[np.float64], survivors: int
+    spec: SparseHistogramSpec,
+    law: SparseLaw,
+    promised: Guarantee,
+    collisions: npt.NDArray[np.float64],
+    survivors: int,
 ) -> dict[str, Any]:
     """Return a release's facts, and when it pays, as lines for a reader.
 
     Parameters
     ----------
-    spec, mechanism
-        The release's.
+    spec, law, promised
+        The release's spec, law and guarantee.
     collisions : numpy.ndarray
         Each column's share of bits that some key sets.
     survivors : int
         How many keys the threshold part kept.
     """
-    projection, threshold = mechanism.projection, mechanism.threshold
-    bits = bits_a_key(spec, mechanism)
-    bound = math.log2(spec.domain + mechanism.top)
+    projection, threshold = law.projection, law.survival
+    bits = bits_a_key(spec, law)
+    bound = math.log2(spec.domain + projection.top)
     facts: dict[str, Any] = {
         "table": f"{projection.columns} columns × {projection.rows:,} bits",
         "bits_a_key": f"{bits:.0f} at {spec.expected_keys:,} keys, {bits / bound:.1f} times log₂(domain + top)",
         "collisions": f"{collisions.mean():.3f} on average, {collisions[0]:.3f} in the first column",
         "keys": _keys(spec, projection.rows, float(collisions[0])),
-        "top": spec.grid * mechanism.top,
-        "error": spec.grid * predicted_error(mechanism, float(collisions.mean())),
+        "top": spec.grid * projection.top,
+        "error": spec.grid * predicted_error(law, float(collisions.mean())),
     }
     if threshold is not None:
         facts["cutoff"] = spec.grid * threshold.cutoff
         facts["survivors"] = survivors
         facts["false_survivors_expected"] = spec.domain * threshold.false_rate if threshold.rule == "pure" else 0.0
     return facts | {
-        "against_threshold": _against_threshold(spec, mechanism),
-        "against_countsketch": _against_counts(bits, spec, mechanism),
+        "against_threshold": _against_threshold(spec, promised),
+        "against_countsketch": _against_counts(bits, spec, promised),
     }
 
 
-def bits_a_key(spec: SparseHistogramSpec, mechanism: Mechanism) -> float:
+def bits_a_key(spec: SparseHistogramSpec, law: SparseLaw) -> float:
     """Return the table's bits for each key expected."""
-    return mechanism.projection.columns * mechanism.projection.rows / spec.expected_keys
+    return law.projection.columns * law.projection.rows / spec.expected_keys
 
 
-def plain_threshold(spec: SparseHistogramSpec, mechanism: Mechanism) -> Threshold:
+def plain_threshold(spec: SparseHistogramSpec, promised: Guarantee) -> Survival:
     """Return the threshold part that would do alone, with the whole budget."""
-    reach = spec.reach
-    if mechanism.delta:
-        return Threshold.stability(
-            mechanism.epsilon,
-            mechanism.delta,
-            sensitivity=reach.l1,
-            keys=reach.keys,
-            alone=reach.alone,
-            units=reach.units,
-        )
-    return Threshold.pure(mechanism.epsilon, sensitivity=reach.l1, domain=spec.domain)
+    (table,) = spec.tables()
+    apart = table.between(spec.unit.neighbours)
+    if promised.delta:
+        return Survival.stability(promised.epsilon, promised.delta, apart, table.move)
+    return Survival.pure(promised.epsilon, apart, spec.domain)
 
 
 def _keys(spec: SparseHistogramSpec, rows: int, crowded: float) -> str:
@@ -88,8 +87,8 @@ def _keys(spec: SparseHistogramSpec, rows: int, crowded: float) -> str:
     return words
 
 
-def _against_threshold(spec: SparseHistogramSpec, mechanism: Mechanism) -> str:
-    alone = plain_threshold(spec, mechanism)
+def _against_threshold(spec: SparseHistogramSpec, promised: Guarantee) -> str:
+    alone = plain_threshold(spec, promised)
     cutoff, scale = spec.grid * alone.cutoff, spec.grid / alone.rate
     return (
         f"a plain threshold with the whole budget would lose every value below about {cutoff:g}, and read larger ones "
@@ -97,15 +96,15 @@ def _against_threshold(spec: SparseHistogramSpec, mechanism: Mechanism) -> str:
     )
 
 
-def _against_counts(bits: float, spec: SparseHistogramSpec, mechanism: Mechanism) -> str:
+def _against_counts(bits: float, spec: SparseHistogramSpec, promised: Guarantee) -> str:
     counters = bits / _COUNTER_BITS
     words = f"in this space a CountSketch would have {counters:.0f} counters a key"
     if counters <= _FEW_COUNTERS:
         words += ": too few, its collisions would cost more than this table's"
-    elif counters >= _MANY_COUNTERS and mechanism.delta == 0:
+    elif counters >= _MANY_COUNTERS and promised.delta == 0:
         words += ": enough for it to be the more accurate one, though it lists no keys"
     else:
         words += ": it would read about as well among light keys, and be far off where heavy ones collide"
-    if mechanism.delta and spec.unit.max_keys > _FEW_KEYS:
+    if promised.delta and spec.unit.max_keys > _FEW_KEYS:
         words += ". With δ > 0 its noise grows with the root of max_keys only, this one's with max_keys"
     return words

@@ -1,24 +1,25 @@
-"""The released sparse histogram: estimates with intervals, for ever."""
+"""The released sparse histogram: estimates with intervals."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files, plots
-from dpsketch.arrays import Words
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch import plots
+from dpsketch.arrays import Words, read_only
+from dpsketch.core.laws import Arrays
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.numbers import probability, whole_number
-from dpsketch.release import DrawnRelease, KeyedRelease
+from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.documents import read_charge, read_guarantee, release_document
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
-from dpsketch.sketches.sparse.mechanism import Mechanism
+from dpsketch.sketches.sparse.law import ENTRIES, SparseLaw
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from dpsketch.sketches.sparse.threshold import Survivors
 from dpsketch.sketches.specs import fingerprint_of
@@ -30,35 +31,37 @@ __all__ = ["PrivateSparseHistogram"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
-    """A released sparse histogram: public, to be queried for ever.
-
-    Attributes
-    ----------
-    spec : SparseHistogramSpec
-        The public spec.
-    mechanism : Mechanism
-        The release's parameters: the ALP part's, and the threshold part's if there is one.
-    table : numpy.ndarray of uint64
-        The released bits, read-only, columns × rows/64.
-    kept : Survivors
-        What the threshold part kept: positions in the domain, and noisy values in units of ``spec.grid``.
-    """
+class PrivateSparseHistogram(KeyedRelease, SketchRelease):
+    """A released sparse histogram, to be queried by key."""
 
     kind: ClassVar[str] = "sparse"
+    spec_type: ClassVar[Any] = SparseHistogramSpec
 
     spec: SparseHistogramSpec
-    mechanism: Mechanism
-    table: Words
-    kept: Survivors
     _reader: Reader = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.table.flags.writeable = False
-        object.__setattr__(self, "_reader", Reader.for_shares(self.mechanism, column_shares(self.table)))
+        object.__setattr__(self, "_reader", Reader.for_shares(self.law, column_shares(self.table)))
+
+    @property
+    def law(self) -> SparseLaw:
+        """How it was drawn: the parameters of the ALP part, and of the threshold part if there is one."""
+        return cast(SparseLaw, self.drawn.parts[ENTRIES].law)
+
+    @property
+    def table(self) -> Words:
+        """The released bits, read-only, columns × rows/64."""
+        return read_only(cast(Words, self.drawn.parts[ENTRIES].arrays["bits"]))
+
+    @property
+    def kept(self) -> Survivors:
+        """What the threshold part kept: positions in the domain, and noisy values in units of ``spec.grid``."""
+        nobody: Arrays = {"positions": np.empty(0, np.uint64), "values": np.empty(0, np.int64)}
+        found: Mapping[str, Any] = {**nobody, **self.drawn.parts[ENTRIES].arrays}
+        return Survivors(read_only(found["positions"]), read_only(found["values"]))
 
     def __repr__(self) -> str:
-        projection = self.mechanism.projection
+        projection = self.law.projection
         shape = f"{projection.columns}×{projection.rows} bits, {len(self.kept.positions)} keys kept"
         return f"<PrivateSparseHistogram {shape}, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
 
@@ -88,7 +91,7 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
     @property
     def names_keys(self) -> bool:
         """Whether the threshold part kept keys that it can name: of text it keeps hashes."""
-        return self.mechanism.threshold is not None and self.spec.key_type == "int"
+        return self.law.survival is not None and self.spec.key_type == "int"
 
     def top(
         self, n: int, *, candidates: Any = None, confidence: float = 0.95, estimator: Estimator = "mean"
@@ -155,10 +158,17 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
         words = self.title("sparse histogram")
         if candidates is not None:
             return plots.bars(self.top(n, candidates=candidates), words)
-        from dpsketch.sketches.sparse.picture import sizes
-
         values, keys = self.sizes()
-        return sizes(values, keys, words)
+        figure = plots.new_figure()
+        axes = figure.subplots()
+        axes.step(values, keys, where="mid", color="#1f4e79")
+        axes.set_xlabel("value")
+        axes.set_ylabel("about so many keys have at least this value")
+        axes.set_ylim(bottom=0)
+        axes.set_title(words, fontsize=9, loc="left", wrap=True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        return figure
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
         """Draw the release, or the ``n`` largest of the candidates."""
@@ -169,20 +179,20 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
 
         Each key that reaches a column sets one of its bits, so the share of bits that are set tells how many do.
         """
-        projection = self.mechanism.projection
+        projection = self.law.projection
         values = np.arange(0.5, projection.columns) * (self.spec.grid / projection.columns_a_unit)
         keys = -projection.rows * np.log1p(-np.minimum(self.collision_rates(), 1 - 1 / projection.rows))
         return values, np.asarray(keys, np.float64)
 
     def collision_rates(self) -> npt.NDArray[np.float64]:
         """Return for each column the share of bits that some key sets, as the flipped bits show it."""
-        flip = self.mechanism.projection.flip
+        flip = self.law.projection.flip
         shares = non_increasing(column_shares(self.table))
         return np.asarray(np.clip((shares - flip) / (1 - 2 * flip), 0, 1))
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
-        return guidance(self.spec, self.mechanism, self.collision_rates(), len(self.kept.positions))
+        return guidance(self.spec, self.law, self.guarantee, self.collision_rates(), len(self.kept.positions))
 
     def _positions(self, keys: Any) -> tuple[list[Any], Words]:
         asked, column = self._looked_up(keys)
@@ -202,7 +212,7 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
         return self.kept.positions.tolist(), self.kept.positions
 
     def _need_threshold(self) -> None:
-        if self.mechanism.threshold is None:
+        if self.law.survival is None:
             raise InvalidInput(
                 "a release with max_value has no threshold part, so it lists no keys by itself. Give candidates= to "
                 "top, or build the histogram without max_value."
@@ -221,42 +231,6 @@ class PrivateSparseHistogram(KeyedRelease, DrawnRelease):
         read = self._reader.read(self.table, self.kept, positions, estimator, tail, listed=listed)
         value, low, high = (self.spec.grid * part for part in read)
         return Estimates(asked, value, low, high, confidence, self.counts)
-
-    def to_document(self) -> files.Document:
-        """Return the release as a document of the file format."""
-        arrays: dict[str, files.Array] = {
-            "table": self.table,
-            "positions": self.kept.positions,
-            "values": self.kept.values,
-        }
-        return release_document(self, self.spec, arrays, mechanism=self.mechanism.to_json())
-
-    @classmethod
-    def from_document(cls, document: files.Document) -> Self:
-        """Rebuild a release from a decoded file."""
-        spec = SparseHistogramSpec.from_json(document.header["spec"])
-        mechanism = Mechanism.from_json(document.header["mechanism"])
-        projection = mechanism.projection
-        table, positions, values = (document.arrays.get(name) for name in ("table", "positions", "values"))
-        shape = (projection.columns, projection.rows // 64)
-        if not (isinstance(table, np.ndarray) and table.dtype == np.uint64 and table.shape == shape):
-            raise FileRefused("the file's table does not have the shape that its mechanism prescribes.")
-        kept = _kept(positions, values, spec.domain, mechanism)
-        return cls(spec, mechanism, table, kept, guarantee=read_guarantee(document), charge=read_charge(document))
-
-
-def _kept(positions: Any, values: Any, domain: int, mechanism: Mechanism) -> Survivors:
-    """Check what a file says survived: increasing positions in the domain, values from the cutoff on."""
-    good = isinstance(positions, np.ndarray) and isinstance(values, np.ndarray)
-    good = good and positions.dtype == np.uint64 and values.dtype == np.int64 and positions.ndim == 1
-    good = good and positions.shape == values.shape
-    if good and len(positions):
-        threshold = mechanism.threshold
-        good = threshold is not None and int(values.min()) >= threshold.cutoff
-        good = good and int(positions[-1]) < domain and not np.any(positions[1:] <= positions[:-1])
-    if not good:
-        raise FileRefused("the file's list of kept keys is not one that dpsketch writes.")
-    return Survivors(positions, values)
 
 
 def _largest(found: Estimates, n: int) -> Estimates:

@@ -16,15 +16,65 @@ from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.keyed import WeighedSketch
-from dpsketch.sketches.sparse.entries import Entries
-from dpsketch.sketches.sparse.mechanism import SURVIVORS, TABLE
+from dpsketch.sketches.sparse.law import are_entries
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
-from dpsketch.sketches.sparse.threshold import Survivors
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import COUNTER_LIMIT, record_amounts
 
 __all__ = ["SparseHistogram"]
+
+# Batches wait until together they are as long as what is there: many small ones then cost n log n in all.
+_LEAST_WAITING = 1 << 16
+
+
+class SparseEntries:
+    """Positions in the domain, each once and in increasing order, with a value of at least 1. Sensitive."""
+
+    def __init__(self) -> None:
+        # What is in order, and the batches that wait, in one tuple: whoever reads while it is being settled, or after
+        # settling was interrupted, finds each batch in one place only.
+        self._held: tuple[Words, Integers, tuple[tuple[Words, Integers], ...]] = (
+            np.empty(0, np.uint64),
+            np.empty(0, np.int64),
+            (),
+        )
+
+    def __repr__(self) -> str:
+        return "<SparseEntries; sensitive, content not shown>"
+
+    def add(self, positions: Words, units: Integers | int) -> None:
+        """Add values; the caller has made sure that no sum passes 63 bits."""
+        if isinstance(units, int):
+            distinct, counts = np.unique(positions, return_counts=True)
+            part = (distinct, units * counts.astype(np.int64))
+        else:
+            part = _summed(positions, units)
+        self._held = (*self._held[:2], (*self._held[2], part))
+        if sum(len(each) for each, _ in self._held[2]) > max(_LEAST_WAITING, len(self._held[0])):
+            self._settle()
+
+    def arrays(self) -> tuple[Words, Integers]:
+        """Return the positions and their values."""
+        self._settle()
+        return self._held[:2]
+
+    def _settle(self) -> None:
+        positions, units, waiting = self._held
+        if waiting:
+            parts = [(positions, units), *waiting]
+            settled = _summed(np.concatenate([each for each, _ in parts]), np.concatenate([each for _, each in parts]))
+            self._held = (*settled, ())
+
+
+def _summed(positions: Words, units: Integers) -> tuple[Words, Integers]:
+    """Sort by position, add up what belongs to one, and leave out zeros: a key of value 0 is absent."""
+    order = np.argsort(positions, kind="stable")
+    ordered = positions[order]
+    starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(ordered)), np.bool_), ordered[1:] != ordered[:-1]]))
+    sums = np.add.reduceat(units[order], starts) if len(starts) else np.empty(0, np.int64)
+    present = sums > 0
+    return ordered[starts][present], sums[present]
 
 
 class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHistogramSpec, PrivateSparseHistogram]):
@@ -98,7 +148,7 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
 
     def _start(self, spec: SparseHistogramSpec) -> None:
         self._spec = spec
-        self._entries = Entries()
+        self._entries = SparseEntries()
 
     def __repr__(self) -> str:
         return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -128,16 +178,8 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
 
     def _release(self, budget: Budget, account: Account) -> PrivateSparseHistogram:
         spec = self._published
-        mechanism = spec.mechanism(**budget.keywords)
-        permit = self._obtain(mechanism.calibration, account)
-        positions, units = self._entries.arrays()
-        table = permit.draw(TABLE, positions, units)
-        if mechanism.threshold is None:
-            kept = Survivors(np.empty(0, np.uint64), np.empty(0, np.int64))
-        else:
-            kept = permit.draw(SURVIVORS, positions, units, spec.domain)
-        stated = permit.guarantee(caveat=self._counted.caveat)
-        return PrivateSparseHistogram(spec, mechanism, table, kept, guarantee=stated, charge=permit.charge)
+        permit = self._pay(spec, spec.laws(budget), budget, account)
+        return PrivateSparseHistogram(spec, permit.draw_all(self._entries.arrays(), caveat=self._counted.caveat))
 
     def _to_document(self) -> files.Document:
         positions, units = self._entries.arrays()
@@ -148,10 +190,11 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
     def _from_document(cls, document: files.Document) -> Self:
         histogram = cls.from_spec(SparseHistogramSpec.from_json(document.header["spec"]))
         positions, units = document.arrays["positions"], document.arrays["units"]
-        if not _are_entries(positions, units, histogram._spec.domain):
+        good = are_entries(positions, units, histogram._spec.domain, 1)
+        if not good or (mass := sum(np.asarray(units).tolist())) > COUNTER_LIMIT:
             raise FileRefused("the file's entries are not those of a sparse histogram.")
         histogram._entries.add(np.asarray(positions), np.asarray(units))
-        histogram._mass = int(np.sum(units, dtype=np.int64))
+        histogram._mass = mass
         return histogram
 
 
@@ -171,16 +214,3 @@ def _bounded_positions(spec: SparseHistogramSpec, bounded: Bounded, key_type: Ke
     )
     sums = np.add.reduceat(units, first) if len(first) else units
     return positions[first], np.minimum(sums, spec.weight_grid.max_units)
-
-
-def _are_entries(positions: Any, units: Any, domain: int) -> bool:
-    if not (isinstance(positions, np.ndarray) and isinstance(units, np.ndarray)):
-        return False
-    if positions.dtype != np.uint64 or units.dtype != np.int64 or positions.ndim != 1 or positions.shape != units.shape:
-        return False
-    if len(positions) == 0:
-        return True
-    if np.any(positions[1:] <= positions[:-1]) or int(positions[-1]) >= domain or int(units.min()) < 1:
-        return False
-    total: int = sum(units.tolist())
-    return total <= COUNTER_LIMIT

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from fractions import Fraction
+from typing import Self, assert_never
 
 import numpy as np
 
 from dpsketch._compiled import sparse as kernels
 from dpsketch.arrays import Words
 from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.permit import ReleasePreview
+from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
+from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.sparse.mechanism import Mechanism, Reach
-from dpsketch.sketches.specs import Sensitivity, StoredSpec, check_key_type, hold_key_columns
+from dpsketch.sketches.sparse.law import ENTRIES, SparseLaw
+from dpsketch.sketches.sparse.threshold import Survival
+from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import GridSpec
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
@@ -27,6 +32,9 @@ DEFAULT_SEED = 1
 LARGEST_DOMAIN = 2**64
 # Text keys are hashed into the domain; in a smaller one too many would meet.
 LEAST_TEXT_DOMAIN = 2**40
+# How far past the cutoff the columns reach, in scales of the threshold's noise: a value there is dropped with
+# probability e⁻³/2, and those that are dropped read a little low.
+_MARGIN = 3
 
 
 @stored
@@ -115,35 +123,48 @@ class SparseHistogramSpec(GridSpec, StoredSpec):
         """Bytes that the expected keys take while they are counted."""
         return 16 * self.expected_keys
 
-    @property
-    def reach(self) -> Reach:
-        """What one unit of privacy can change.
+    def tables(self) -> tuple[Table, ...]:
+        """Return the entries. A unit has at most ``max_keys`` keys, and adds at most its largest weight to each."""
+        return (Table(ENTRIES, (self.domain,), Move.each(self.unit.max_keys, self.weight_grid.max_units)),)
 
-        A record has one key. Replacing it moves two entries: the old key's down, the new one's up.
+    def laws(self, budget: Budget) -> tuple[SparseLaw]:
+        """Return the law of a release at this budget.
+
+        With ``max_value`` the ALP part gets all of ε, and no δ is needed. Otherwise the threshold part gets
+        ``threshold_share`` of ε and all of δ, the ALP part the rest.
         """
-        times = 2 if self.unit.neighbours == "replace" else 1
-        return Reach(times * self.unit.max_keys, self.unit.max_keys, self.weight_grid.max_units)
+        match budget.cost:
+            case PureCost(epsilon):
+                delta = 0.0
+            case ApproximateCost(epsilon, delta):
+                pass
+            case ZcdpCost(rho):
+                raise InvalidInput(
+                    "a sparse histogram flips bits and adds Laplace noise, which pure ε describes best: give epsilon= "
+                    f"with delta= instead of rho=. epsilon={_floor(math.sqrt(2 * rho))} with delta=0 stays within the "
+                    "rho asked for."
+                )
+            case never:
+                assert_never(never)
+        (table,), neighbours = self.tables(), self.unit.neighbours
+        apart = table.between(neighbours)
+        if self.max_value is not None:
+            survival, top = None, math.floor(self.max_value / self.grid)
+        else:
+            share = self.threshold_share * epsilon
+            epsilon = _rest(epsilon, share)
+            if delta:
+                survival = Survival.stability(share, delta, apart, table.move)
+            else:
+                survival = Survival.pure(share, apart, self.domain)
+            top = survival.cutoff + math.ceil(_MARGIN / survival.rate)
+        sizes = {"top": top, "rows": self.rows, "alpha": self.alpha, "seed": self.seed}
+        return (SparseLaw(table, neighbours, Projection.for_budget(epsilon, apart, **sizes), survival),)
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """How far one unit moves the histogram, in grid units."""
-        reach = self.reach
-        return Sensitivity(reach.l1, math.nextafter(reach.units * math.sqrt(reach.keys), math.inf))
-
-    def mechanism(
-        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
-    ) -> Mechanism:
-        """Choose the parameters of a release at this budget, from the spec alone."""
-        return Mechanism.for_budget(
-            Budget(epsilon, delta, rho),
-            reach=self.reach,
-            domain=self.domain,
-            top=None if self.max_value is None else math.floor(self.max_value / self.grid),
-            rows=self.rows,
-            alpha=self.alpha,
-            threshold_share=self.threshold_share,
-            seed=self.seed,
-        )
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        (law,) = laws
+        return law.words
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
@@ -153,11 +174,12 @@ class SparseHistogramSpec(GridSpec, StoredSpec):
         ``noise_scale`` is the standard deviation of that estimate without collisions, ``predicted_error`` with those of
         the expected number of keys.
         """
-        mechanism = self.mechanism(epsilon=epsilon, delta=delta, rho=rho)
+        budget = Budget(epsilon, delta, rho)
+        (law,) = self.laws(budget)
         return ReleasePreview(
-            mechanism.calibration.guarantee(self.unit),
-            self.grid * predicted_error(mechanism, 0.0),
-            self.grid * predicted_error(mechanism, self.collisions),
+            promise(self, Receipt(budget, (law,))),
+            self.grid * predicted_error(law, 0.0),
+            self.grid * predicted_error(law, self.collisions),
         )
 
     def positions(self, fingerprints: Words, key_type: KeyType | None) -> Words:
@@ -177,16 +199,21 @@ class SparseHistogramSpec(GridSpec, StoredSpec):
             raise InvalidInput(f"an integer key lies outside the domain [0, {self.domain}). State a larger domain=.")
         return positions
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values; the domain as text, since 2⁶⁴ passes the integers of a file."""
-        return {**StoredSpec.to_json(self), "domain": str(self.domain)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild a spec from :meth:`to_json`."""
-        return cls(**{**value, "unit": Unit.from_json(value["unit"]), "domain": int(value["domain"])})
-
 
 def _between(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise InvalidInput(f"{name} must be a number between {low:g} and {high:g}.")
+
+
+def _rest(total: float, part: float) -> float:
+    """Return the largest double that with ``part`` does not pass ``total``, without rounding."""
+    rest = total - part
+    while Fraction(rest) + Fraction(part) > Fraction(total):
+        rest = math.nextafter(rest, 0.0)
+    return rest
+
+
+def _floor(value: float) -> str:
+    """Return a number in four digits, rounded down."""
+    digits = 10 ** (3 - math.floor(math.log10(value)))
+    return f"{math.floor(value * digits) / digits:.4g}"

@@ -10,14 +10,14 @@ unit of privacy be alone on k keys, with at most w on each. Such a key reaches a
 r = a^(T−w)/(1 + a). If none does, the loss is at most ε; so δ = 1 − (1 − r)^k, exactly, where the textbook's
 T = 1 + ln(1/(2δ))/ε, made for continuous noise, overshoots δ up to twofold. Seen from a neighbour without those keys,
 outputs that lack them are more likely by 1/(1 − r)^k. Those keys are among the K that may move in all and cost nothing
-else, so that this stays within their shares of ε if r ≤ 1 − e^(−ε/K). The cutoff is raised to satisfy that too; it
-matters only where δ is near ε.
+else, so that this stays within their shares of ε, which are ε/K = −w·ln a each, if r ≤ 1 − a^w. The cutoff is raised to
+satisfy that too; it matters only where δ is near ε.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Literal, Self
 
@@ -25,12 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Integers, Words
+from dpsketch.core.codec import stored
+from dpsketch.core.move import Distance, Move
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, random_below, random_words
-from dpsketch.numbers import hold_real, hold_whole
+from dpsketch.numbers import hold_whole
 from dpsketch.privacy import ApproximateCost, Cost, PureCost
 
-__all__ = ["Survivors", "Threshold", "draw_binomial", "stability_delta"]
+__all__ = ["AbsentKeys", "Survival", "Survivors", "draw_binomial", "stability_delta"]
 
 Rule = Literal["pure", "stability"]
 
@@ -42,10 +44,6 @@ class Survivors:
     positions: Words
     values: Integers
 
-    def __post_init__(self) -> None:
-        for array in (self.positions, self.values):
-            array.flags.writeable = False
-
     def look_up(self, positions: Words) -> npt.NDArray[np.float64]:
         """Return the noisy value at each position, −1 where none survived."""
         found = np.full(len(positions), -1.0)
@@ -56,8 +54,9 @@ class Survivors:
         return found
 
 
+@stored
 @dataclass(frozen=True, slots=True)
-class Threshold:
+class Survival:
     """The public parameters of one threshold part.
 
     Attributes
@@ -65,57 +64,56 @@ class Threshold:
     rule : {"pure", "stability"}
         Whether absent keys get noise too.
     noise : DiscreteLaplace
-        The noise, in units, with the budget and the L1 sensitivity it was made for.
+        The noise, in units.
     cutoff : int
         Entries are kept where value plus noise is at least this.
-    delta : float
-        The δ that was asked for; 0 for the pure rule.
     """
 
     rule: Rule
     noise: DiscreteLaplace
     cutoff: int
-    delta: float
 
     def __post_init__(self) -> None:
         hold_whole(self, "cutoff", low=1, high=2**60)
-        hold_real(self, "delta")
-        if self.rule not in ("pure", "stability") or not 0 <= self.delta < 1:
-            raise InvalidInput("this is no threshold part: its rule or delta is out of range.")
+        if self.rule not in ("pure", "stability") or not isinstance(self.noise, DiscreteLaplace):
+            raise InvalidInput("this is no threshold part: its rule or its noise is none.")
 
     @classmethod
-    def pure(cls, epsilon: float, *, sensitivity: int, domain: int) -> Self:
+    def pure(cls, epsilon: float, apart: Distance, domain: int) -> Self:
         """Choose the cutoff that about one zero of the domain reaches."""
-        noise = DiscreteLaplace(epsilon, sensitivity)
-        cutoff = math.ceil((math.log(domain) - math.log1p(math.exp(-epsilon / sensitivity))) * sensitivity / epsilon)
-        return cls("pure", noise, max(1, cutoff), 0.0)
+        found = cls("pure", DiscreteLaplace(epsilon, apart.l1), 1)
+        cutoff = math.ceil((math.log(domain) - math.log1p(math.exp(-found.rate))) / found.rate)
+        return replace(found, cutoff=max(1, cutoff))
 
     @classmethod
-    def stability(cls, epsilon: float, delta: float, *, sensitivity: int, keys: int, alone: int, units: int) -> Self:
-        """Choose the least cutoff whose exact δ is at most ``delta``.
+    def stability(cls, epsilon: float, delta: float, apart: Distance, move: Move) -> Self:
+        """Choose the least cutoff whose exact δ is at most ``delta``, for entries that one unit moves by ``move``."""
+        found = cls("stability", DiscreteLaplace(epsilon, apart.l1), 1)
+        most = min(-math.expm1(math.log1p(-delta) / move.cells), found.odds(move))
+        guess = (-math.log(most) - math.log1p(math.exp(-found.rate))) / found.rate
+        found = replace(found, cutoff=move.most + max(0, math.ceil(guess) - 2))
+        while found.delta(move) > delta or not found.hides(move):
+            found = replace(found, cutoff=found.cutoff + 1)
+        return found
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget.
-        sensitivity : int
-            L1 sensitivity, in units.
-        keys : int
-            How many entries may move in all.
-        alone : int
-            On how many keys one unit of privacy may be alone in either dataset.
-        units : int
-            Its largest value on one of them.
-        """
-        noise = DiscreteLaplace(epsilon, sensitivity)
-        most = min(-math.expm1(math.log1p(-delta) / alone), -math.expm1(-epsilon / keys))
-        guess = (-math.log(most) - math.log1p(math.exp(-epsilon / sensitivity))) * sensitivity / epsilon
-        cutoff = units + max(0, math.ceil(guess) - 2)
-        while stability_delta(noise, cutoff, alone=alone, units=units) > delta or (
-            stability_delta(noise, cutoff, alone=1, units=units) > -math.expm1(-epsilon / keys)
-        ):
-            cutoff += 1
-        return cls("stability", noise, cutoff, delta)
+    def cost(self, apart: Distance, move: Move) -> Cost:
+        """Return what the survivors cost, for entries that lie so far apart and that one unit moves by ``move``."""
+        pure = PureCost(self.rate * apart.l1)
+        return pure if self.rule == "pure" else ApproximateCost(pure.epsilon, self.delta(move))
+
+    def delta(self, move: Move) -> float:
+        """Return δ under the stability rule: the probability that a key survives which one unit alone has."""
+        return stability_delta(self.noise, self.cutoff, alone=move.cells, units=move.most)
+
+    def odds(self, move: Move) -> float:
+        """Return how likely a key of one unit may survive at most, for its absence to cost no more than its count."""
+        return -math.expm1(-self.rate * move.most)
+
+    def hides(self, move: Move) -> bool:
+        """Say whether the cutoff is high enough for the stability rule's proof."""
+        return self.cutoff >= move.most and (
+            stability_delta(self.noise, self.cutoff, alone=1, units=move.most) <= self.odds(move)
+        )
 
     @property
     def rate(self) -> float:
@@ -148,65 +146,33 @@ class Threshold:
 
     @property
     def words(self) -> str:
-        """The mechanism in a phrase."""
-        budget = f"ε = {self.noise.epsilon:.4g}" + (f", δ = {self.delta:.3g}" if self.delta else "")
-        return f"keys kept where the value with {self.noise.words} reaches {self.cutoff} ({budget})"
+        """The rule in a phrase."""
+        return f"keys kept where the value with {self.noise.words} reaches {self.cutoff}"
 
-    @property
-    def costs(self) -> tuple[Cost, ...]:
-        """What drawing the survivors costs."""
-        epsilon = self.noise.epsilon
-        return (ApproximateCost(epsilon, self.delta) if self.delta else PureCost(epsilon),)
 
-    def draw(self, positions: Words, units: Integers, domain: int) -> Survivors:
-        """Draw the noise, and return which entries survive. The result may be published.
+@dataclass(frozen=True, slots=True)
+class AbsentKeys:
+    """Draws which keys that nobody has survive under the pure rule, and with what values."""
 
-        Parameters
-        ----------
-        positions, units : numpy.ndarray
-            The entries that are present, positions strictly increasing, values at least 1.
-        domain : int
-            The number of entries in all.
-        """
-        noisy = units + self.noise.sample(len(units))
-        kept = noisy >= self.cutoff
-        if self.rule == "stability":
-            return Survivors(positions[kept], noisy[kept])
-        false = self._false_positions(positions, domain)
-        values = np.concatenate([noisy[kept], self.cutoff + self._excesses(len(false))])
-        places = np.concatenate([positions[kept], np.array(false, np.uint64)])
-        order = np.argsort(places)
-        return Survivors(places[order], values[order])
+    survival: Survival
+    domain: int
 
-    def _false_positions(self, present: Words, domain: int) -> list[int]:
-        """Draw which zeros of the domain survive: a binomial number of them, uniform among the zeros."""
-        wanted = draw_binomial(self.noise, self.cutoff, domain - len(present))
+    def draw(self, present: Words) -> Survivors:
+        """Return the survivors among all keys of the domain but those present, which are in increasing order."""
+        noise, cutoff = self.survival.noise, self.survival.cutoff
+        wanted = draw_binomial(noise, cutoff, self.domain - len(present))
         chosen: set[int] = set()
         while len(chosen) < wanted:
-            candidate = random_below(domain, 1)
+            candidate = random_below(self.domain, 1)
             place = int(np.searchsorted(present, candidate)[0])
             if place == len(present) or present[place] != candidate[0]:
                 chosen.add(int(candidate[0]))
-        return sorted(chosen)
-
-    def _excesses(self, count: int) -> Integers:
-        """Draw by how much survivors among the zeros pass the cutoff: P(j) = (1 − a)·a^j."""
+        # Survivors pass the cutoff by j with probability (1 − a)·a^j, as positive discrete Laplace noise passes 1.
         excesses = np.empty(0, np.int64)
-        while len(excesses) < count:
-            # Given that it is positive, discrete Laplace noise is 1 plus such an amount.
-            noise = self.noise.sample(4 * count)
-            excesses = np.concatenate([excesses, noise[noise > 0] - 1])
-        return excesses[:count]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the parameters as JSON-ready values."""
-        return {"rule": self.rule, "noise": self.noise.to_json(), "cutoff": self.cutoff, "delta": self.delta}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        """Rebuild from :meth:`to_json`."""
-        noise = DiscreteLaplace(value["noise"]["epsilon"], value["noise"]["sensitivity"])
-        return cls(value["rule"], noise, value["cutoff"], value["delta"])
+        while len(excesses) < wanted:
+            drawn = noise.sample(4 * wanted)
+            excesses = np.concatenate([excesses, drawn[drawn > 0] - 1])
+        return Survivors(np.array(sorted(chosen), np.uint64), cutoff + excesses[:wanted])
 
 
 def stability_delta(noise: DiscreteLaplace, cutoff: int, *, alone: int, units: int) -> float:

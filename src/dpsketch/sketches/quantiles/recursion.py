@@ -25,6 +25,11 @@ and costs ε, or ρ = ε²/8 (Cesar and Rogers 2021); levels add.
 removing: R is doubled there. In the whole data it cannot leave: a unit of weight that moves from below z to above it
 moves N by at most b, and less if one of the two is nothing; so R = 2b, which is never more.
 
+**Equal values.** A value that many records share would send all of them to one side of a cut. So every cell of the
+public grid is divided into 2^h places, and its count is spread evenly over them. To stay with whole numbers all masses
+are 2^h times what they stand for: a place of a cell with c units has mass c. A unit of weight in a cell adds 1 to each
+of its places, hence 2^h in all, and at most 2^h to the mass below any place.
+
 **Accuracy.** With D places, P(a draw is off by τ units of weight or more) ≤ D·e^(−cτ), c = γb, since the best place
 alone weighs 1. A target inside a part is q times its right cut's rank plus 1 − q times its left one's; so errors e of
 the cuts move it by (1 − q)·e_left + q·e_right, and ends of the domain have none.
@@ -38,19 +43,28 @@ that of the quantile asked (theirs is 1), equal values can be cut apart, targets
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsketch.arrays import Integers
+from dpsketch.core.codec import stored
+from dpsketch.core.laws import Arrays, Law, are_integers
+from dpsketch.core.move import Table
+from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Cost, Neighbours, PureCost, ZcdpCost
-from dpsketch.sketches.quantiles.mass import Mass
 from dpsketch.sketches.quantiles.sampler import draw_coin, draw_level, uniform_below
 
-__all__ = ["TIE_BITS", "Accounting", "Recursion", "levels_for"]
+if TYPE_CHECKING:
+    from dpsketch.core.permit import Handle
+
+__all__ = ["TIE_BITS", "Accounting", "Recursion"]
 
 # A cell is divided into 2^TIE_BITS places.
 TIE_BITS = 24
@@ -58,7 +72,7 @@ TIE_BITS = 24
 Accounting = Literal["pure", "rho"]
 
 
-class Target(NamedTuple):
+class Rank(NamedTuple):
     """The rank ``share``·(mass of the part) + ``shift``, in units of weight."""
 
     share: Fraction
@@ -73,51 +87,62 @@ class Range(NamedTuple):
     end: int
 
 
-def levels_for(quantiles: int) -> int:
-    """Return how many levels answer so many quantiles."""
-    return quantiles.bit_length()
-
-
+@stored
 @dataclass(frozen=True, slots=True)
-class Recursion:
-    """The law of one recursion, its public parameters all.
+class Recursion(Law):
+    """The cells of several quantiles, or of targets that are shifted by a constant.
 
     Attributes
     ----------
-    quantiles : tuple of Fraction
-        What is asked, in increasing order.
-    cells : int
-        Cells of the public grid.
-    epsilon : float
-        The privacy loss of one level, taken as the exact value of the double.
-    weight : int
-        Most weight of one unit of privacy, in grid units.
+    name : str
+        The part of the release.
+    table : Table
+        The counts of all cells of the public grid; one unit moves them by at most ``table.move.l1`` in all.
     neighbours : {"add_remove", "replace"}
         The neighbour relation.
+    quantiles : tuple of Fraction
+        What is asked, in increasing order.
+    epsilon : float
+        The privacy loss of one level, taken as the exact value of the double.
     accounting : {"pure", "rho"}
         Whether the levels' losses are added up, or their ρ.
     shift : int
         How many units of weight every target is moved by.
     """
 
-    quantiles: tuple[Fraction, ...]
-    cells: int
-    epsilon: float
-    weight: int
+    name: str
+    table: Table
     neighbours: Neighbours
+    quantiles: tuple[Fraction, ...]
+    epsilon: float
     accounting: Accounting
     shift: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("cells", "weight"):
-            hold_whole(self, name, low=1)
         hold_whole(self, "shift")
         hold_real(self, "epsilon")
+        if not 0 < self.epsilon < math.inf or self.accounting not in ("pure", "rho"):
+            raise InvalidInput("a level of a recursion costs a positive, finite epsilon, added up as it is or as rho.")
+        if self.table.move.signed or self.table.shape is None or len(self.table.shape) != 1:
+            raise InvalidInput("quantiles are drawn from one row of counts, which never decrease.")
+        ends = (Fraction(0), *self.quantiles, Fraction(1))
+        if not self.quantiles or any(low >= high for low, high in pairwise(ends)):
+            raise InvalidInput("quantiles lie strictly between 0 and 1, in increasing order.")
 
     @property
     def levels(self) -> int:
         """How many levels it has."""
-        return levels_for(len(self.quantiles))
+        return len(self.quantiles).bit_length()
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of the public grid."""
+        return int(self.table.size or 0)
+
+    @property
+    def weight(self) -> int:
+        """The most weight of one unit of privacy, in grid units."""
+        return self.table.move.l1
 
     @property
     def words(self) -> str:
@@ -126,8 +151,12 @@ class Recursion:
         return f"the recursive exponential mechanism on ranks, {number} of ε = {self.epsilon:.4g}"
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The counts."""
+        return (self.table,)
+
     def costs(self) -> tuple[Cost, ...]:
-        """What drawing it costs."""
+        """Return what the levels cost together."""
         if self.accounting == "pure":
             return (PureCost(self.levels * self.epsilon),)
         return (ZcdpCost(self.levels * self.epsilon**2 / 8),)
@@ -138,29 +167,24 @@ class Recursion:
             return 2 * max(share, 1 - share)
         return Fraction(2) if whole else 4 * max(share, 1 - share)
 
-    def draw(self, table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Draw the cell of every quantile, from the counts of all cells. The result may be published."""
-        places = self.cells << TIE_BITS
-        mass = Mass(table, TIE_BITS)
-        targets = [Target(share, Fraction(self.shift)) for share in self.quantiles]
-        drawn = self._draw_in(mass, Range(0, places - 1, places), targets, whole=True)
-        return np.array([place >> TIE_BITS for place in drawn], dtype=np.int64)
+    def rate(self, share: Fraction, *, whole: bool) -> Fraction:
+        """Return γb: how fast log-probabilities fall with a unit of weight between a place's ranks and the target."""
+        return Fraction(self.epsilon) / (self.span(share, whole=whole) * self.weight)
 
-    def _draw_in(self, mass: Mass, part: Range, targets: list[Target], *, whole: bool) -> list[int]:
-        """Draw the places of targets in a part, the middle one first."""
-        if not targets:
-            return []
-        middle = len(targets) // 2
-        cut = targets[middle]
-        rate = Fraction(self.epsilon) / (self.span(cut.share, whole=whole) * (self.weight << TIE_BITS))
-        place = _draw_place(mass, part, cut, rate)
-        left = [_left_of(cut, target) for target in targets[:middle]]
-        right = [_right_of(cut, target) for target in targets[middle + 1 :]]
-        return [
-            *self._draw_in(mass, Range(part.first, place, place), left, whole=False),
-            place,
-            *self._draw_in(mass, Range(place, part.last, part.end), right, whole=False),
-        ]
+    def slots(self) -> Mapping[str, Any]:
+        """Return the recursive draws."""
+        return {"places": Places(self)}
+
+    def draw(self, state: Mapping[str, Integers], handle: Handle) -> Arrays:
+        """Return the cell of every quantile."""
+        return {"cells": handle.draw("places", state[self.table.name])}
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is a cell of the grid for each quantile, in increasing order."""
+        if set(arrays) != {"cells"} or not are_integers(arrays, "cells", (len(self.quantiles),)):
+            return False
+        found = [0, *np.asarray(arrays["cells"]).tolist(), self.cells - 1]
+        return found == sorted(found)
 
     def rank_errors(self, failure: float) -> list[float]:
         """Return, for each quantile, how far its rank is from its target at most, but for this probability.
@@ -176,8 +200,8 @@ class Recursion:
             middle = len(asked) // 2
             cut = asked[middle]
             share = (cut - low) / (high - low)
-            rate = Fraction(self.epsilon) / (self.span(share, whole=high - low == 1) * self.weight)
-            error = chance / float(rate) + 1 + float(1 - share) * left + float(share) * right
+            own = chance / float(self.rate(share, whole=high - low == 1)) + 1
+            error = own + float(1 - share) * left + float(share) * right
             found[cut] = error
             look(asked[:middle], low, cut, left, error)
             look(asked[middle + 1 :], cut, high, error, right)
@@ -186,19 +210,89 @@ class Recursion:
         return [found[quantile] for quantile in self.quantiles]
 
 
-def _left_of(cut: Target, target: Target) -> Target:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Draws the places of quantiles, the middle one first."""
+
+    law: Recursion
+
+    def draw(self, table: Integers) -> Integers:
+        """Return the cell of every quantile, from the counts of all cells."""
+        places = self.law.cells << TIE_BITS
+        targets = [Rank(share, Fraction(self.law.shift)) for share in self.law.quantiles]
+        drawn = self._within(Mass(table, TIE_BITS), Range(0, places - 1, places), targets, whole=True)
+        return np.array([place >> TIE_BITS for place in drawn], dtype=np.int64)
+
+    def _within(self, mass: Mass, part: Range, targets: list[Rank], *, whole: bool) -> list[int]:
+        """Draw the places of targets in a part."""
+        if not targets:
+            return []
+        middle = len(targets) // 2
+        cut = targets[middle]
+        place = _draw_place(mass, part, cut, self.law.rate(cut.share, whole=whole) / (1 << TIE_BITS))
+        left = [_left_of(cut, target) for target in targets[:middle]]
+        right = [_right_of(cut, target) for target in targets[middle + 1 :]]
+        return [
+            *self._within(mass, Range(part.first, place, place), left, whole=False),
+            place,
+            *self._within(mass, Range(place, part.last, part.end), right, whole=False),
+        ]
+
+
+class Mass:
+    """The counts of cells, spread over their places. Sensitive."""
+
+    __slots__ = ("_before", "_cells", "_counts", "_tie_bits")
+
+    def __init__(self, table: Integers, tie_bits: int) -> None:
+        occupied = np.flatnonzero(table)
+        self._cells: list[int] = occupied.tolist()
+        self._counts: list[int] = table[occupied].tolist()
+        # What lies in the occupied cells before each one, and in all of them.
+        self._before: list[int] = list(accumulate(self._counts, initial=0))
+        self._tie_bits = tie_bits
+
+    def below(self, place: int) -> int:
+        """Return the mass below a place."""
+        cell, inside = place >> self._tie_bits, place & ((1 << self._tie_bits) - 1)
+        at = bisect_left(self._cells, cell)
+        mass = self._before[at] << self._tie_bits
+        if at < len(self._cells) and self._cells[at] == cell:
+            mass += inside * self._counts[at]
+        return mass
+
+    def first_reaching(self, mass: int) -> int | None:
+        """Return the first place below which there is at least so much mass; None where no place has that."""
+        if mass <= 0:
+            return 0
+        at = bisect_right(self._before, (mass - 1) >> self._tie_bits) - 1
+        if at == len(self._cells):
+            return None
+        missing = mass - (self._before[at] << self._tie_bits)
+        return (self._cells[at] << self._tie_bits) + -(-missing // self._counts[at])
+
+    def last_within(self, mass: int) -> int | None:
+        """Return the last place below which there is at most so much mass, 0 or more; None where every place is."""
+        at = bisect_right(self._before, mass >> self._tie_bits) - 1
+        if at == len(self._cells):
+            return None
+        spare = mass - (self._before[at] << self._tie_bits)
+        return (self._cells[at] << self._tie_bits) + spare // self._counts[at]
+
+
+def _left_of(cut: Rank, target: Rank) -> Rank:
     """Restate a target for what lies below a cut."""
     share = target.share / cut.share
-    return Target(share, target.shift - share * cut.shift)
+    return Rank(share, target.shift - share * cut.shift)
 
 
-def _right_of(cut: Target, target: Target) -> Target:
+def _right_of(cut: Rank, target: Rank) -> Rank:
     """Restate a target for what lies above a cut."""
     share = (target.share - cut.share) / (1 - cut.share)
-    return Target(share, target.shift - (1 - share) * cut.shift)
+    return Rank(share, target.shift - (1 - share) * cut.shift)
 
 
-def _draw_place(mass: Mass, part: Range, target: Target, rate: Fraction) -> int:
+def _draw_place(mass: Mass, part: Range, target: Rank, rate: Fraction) -> int:
     """Draw a place of a part in proportion to e^(−γN), where γN is ``rate`` times the rank's distance in mass."""
     base = mass.below(part.first)
     total = mass.below(part.end) - base
