@@ -167,7 +167,7 @@ def left_out(users: Integers, items: Integers, spec: CountSketchSpec) -> tuple[I
     Every key has the weight 1.
     """
     bounds = {"max_keys": spec.unit.max_keys, "max_units": 1, "seed": spec.seed}
-    kept = bound(users, fingerprint(items, "int"), spec.weight_grid.one, user_type=None, **bounds)
+    kept = bound(users, fingerprint(items, "int"), spec.weight_grid.one, **bounds)
     buckets, signs = cells(kept.fingerprints, row_keys(spec.seed, spec.rows), spec.width)
     lengths, counted = np.diff(kept.starts), np.ones(len(kept.fingerprints), bool)
     norms, sharing = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), bool)

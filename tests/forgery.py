@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +63,87 @@ def envelope_for(**arrays: tuple[list[int], str]) -> dict[str, Any]:
     """Make a header that describes arrays by shape and type."""
     described = {name: {"shape": shape, "dtype": dtype} for name, (shape, dtype) in arrays.items()}
     return {"arrays": described, "format_version": 1, "header": {}, "kind": "counts", "sensitive": False}
+
+
+# What a forger does to the header of a release, or of a state that was paid for: a name, and the header changed.
+
+
+def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Change what a header says of a receipt, one thing at a time; none of it is what was drawn, asked and promised."""
+
+    def changed(what: str, change: Callable[[dict[str, Any]], object]) -> tuple[str, dict[str, Any]]:
+        header = copy.deepcopy(original)
+        change(header)
+        return what, header
+
+    for place in range(len(_receipts(original))):
+        asked = _receipts(original)[place]["asked"]
+        name = "rho" if asked["rho"] is not None else "epsilon"
+        yield changed(f"a smaller {name}", lambda h, i=place, n=name: _scale(_receipts(h)[i]["asked"], n, 0.9))
+        yield changed("no law", lambda h, i=place: _receipts(h)[i].update(laws=[]))
+        yield changed("a law twice", lambda h, i=place: _receipts(h)[i]["laws"].append(_receipts(h)[i]["laws"][0]))
+        yield changed("one law less", lambda h, i=place: _receipts(h)[i]["laws"].pop())
+        for number, law in enumerate(_receipts(original)[place]["laws"]):
+
+            def of(header: dict[str, Any], i: int = place, j: int = number) -> dict[str, Any]:
+                found: dict[str, Any] = _receipts(header)[i]["laws"][j]
+                return found
+
+            other = {"add_remove": "replace", "replace": "add_remove"}[law["neighbours"]]
+            yield changed("another relation", lambda h, of=of, other=other: of(h).update(neighbours=other))
+            yield changed("a cost", lambda h, of=of: of(h).update(costs=[]))
+            yield changed("a law of another class", lambda h, of=of: of(h).update(type="Unit"))
+            for field in law:
+                yield changed(f"{law['type']} without {field}", lambda h, of=of, field=field: of(h).pop(field))
+            for path, kind in _noises(law):
+                field, factor = ("sigma", 0.9) if kind == "RoundedGaussian" else ("epsilon", 1.1)
+                yield changed(
+                    f"less noise at {path}", lambda h, of=of, p=path, f=field, x=factor: _scale(_at(of(h), p), f, x)
+                )
+            for path in _moves(law):
+                for field in ("l1", "squared", "cells", "most"):
+                    if _at(law, path)[field] > 1:
+                        words = f"a smaller {field} at {path}"
+                        yield changed(words, lambda h, of=of, p=path, f=field: _at(of(h), p).update({f: 1}))
+    if isinstance(original.get("guarantee"), dict):
+        yield changed("a smaller stated epsilon", lambda h: _scale(h["guarantee"], "epsilon", 0.9))
+        yield changed(
+            "a smaller stated cost", lambda h: h["guarantee"].update(costs=[{"kind": "pure", "epsilon": 0.001}])
+        )
+        yield changed("no guarantee", lambda h: h.pop("guarantee"))
+    if "receipts" in original:
+        yield changed("no receipt", lambda h: h.update(receipts=[]))
+
+
+def _receipts(header: dict[str, Any]) -> list[dict[str, Any]]:
+    return header["receipts"] if "receipts" in header else [header["receipt"]]
+
+
+def _scale(values: dict[str, Any], name: str, factor: float) -> None:
+    values[name] *= factor
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _typed(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Every value with a class below this one, by where it is."""
+    if isinstance(value, dict):
+        if path and "type" in value:
+            yield path, value["type"]
+        for name, each in value.items():
+            yield from _typed(each, (*path, name))
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _typed(each, (*path, place))
+
+
+def _noises(law: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], str]]:
+    return (found for found in _typed(law) if found[1] in ("RoundedGaussian", "DiscreteLaplace"))
+
+
+def _moves(law: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    return (path for path, kind in _typed(law) if kind == "Move")

@@ -23,8 +23,13 @@ def parts_of(release: Any) -> Parts:
 
 
 def numbers_of(release: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the numbers of each part, flat."""
-    return {name: np.asarray(table, np.float64).ravel() for name, (table, _) in parts_of(release).items()}
+    """Return the numbers of each part that is a table, flat; also of those that were computed from several draws."""
+    if hasattr(release, "drawn"):
+        tables = {name: part.arrays.get("table") for name, part in release.drawn.parts.items()}
+    else:
+        tables = {name: table for name, (table, _) in _not_moved(release).items()}
+    numbers = {name: np.asarray(table).ravel() for name, table in tables.items() if isinstance(table, np.ndarray)}
+    return {name: each.astype(np.float64) for name, each in numbers.items() if each.size and each.dtype.kind in "if"}
 
 
 def _drawn(release: Any) -> Parts:

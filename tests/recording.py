@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.distinct.mergeable import Flips
+from dpsketch.sketches.distinct.mergeable import Coins
 from dpsketch.sketches.moment.law import Lift
 from dpsketch.sketches.sparse.law import SparseLaw
 from second_opinion import Draw, Record
@@ -20,7 +20,7 @@ def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
             return Draw("gaussian", {"sigma": sigma}, data[0])
         case DiscreteLaplace(epsilon, sensitivity):
             return Draw("laplace", {"scale": sensitivity / epsilon}, data[0])
-        case Flips(threshold):
+        case Coins(threshold):
             return Draw("flips", {"threshold": threshold})
         case SparseLaw(projection=projection, survival=survival):
             numbers: dict[str, Any] = {"alpha": projection.alpha, "scale": projection.scale, "rule": None}
@@ -53,7 +53,7 @@ def recording() -> Iterator[list[Draw]]:
         return draw
 
     patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
-    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Flips, SparseLaw, Lift)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Coins, SparseLaw, Lift)]
     for each in patches:
         each.start()
     try:

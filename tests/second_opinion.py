@@ -172,19 +172,22 @@ def _continual(record: Record, promise: Promise) -> Spent:
 
 
 def _heavy(record: Record, promise: Promise) -> Spent:
-    total, dense, inner, leaf = record.draws
+    total, dense, *inner, leaf = record.draws
     spec, units, times = record.spec, _units(promise, record.spec), 2 if promise.replaced else 1
     cells, most = spec["rows"] * spec["width"], promise.keys * _units(promise, record.spec)
     _whole(total, 1)
     _whole(leaf, cells)
-    tables = inner.size // cells
-    _whole(inner, tables * cells)
     bound = _table(spec["rows"], spec["width"], promise, units)
     spent = additive(total, most, most)
-    spent += additive(dense, times * most, units * math.sqrt(times * promise.keys))
+    # The only cell of a level of one prefix moves from one count to another one.
+    both = 1 if dense.size == 1 else times
+    spent += additive(dense, both * most, units * math.sqrt(both * promise.keys))
     spent += additive(leaf, *bound)
-    for _ in range(tables):
-        spent += additive(inner, *bound)
+    for above in inner:
+        tables = above.size // cells
+        _whole(above, tables * cells)
+        for _ in range(tables):
+            spent += additive(above, *bound)
     return spent
 
 

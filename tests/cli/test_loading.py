@@ -14,8 +14,8 @@ LIBRARIES = (
     "pandas", "duckdb", "dp_accounting", "scipy", "matplotlib", "pydantic", "pyarrow.parquet", "sqlalchemy", "psycopg",
 )  # fmt: skip
 NEVER = ("numba", "llvmlite", *LIBRARIES)
-# What a question has no use for: it reads a file, does some arithmetic and prints a table.
-UNASKED = (*NEVER, "mpmath", "pyarrow.compute", "pyarrow.csv")
+# What a question has no use for: it reads a file, computes its guarantee and its answer, and prints a table.
+UNASKED = (*NEVER, "pyarrow.compute", "pyarrow.csv")
 CODE = """
 import sys
 from dpsketch.cli import main

@@ -78,6 +78,9 @@ class Wrong(Additive):
                 return {"table": handle.add(table, "noise", member=3)}
             case "not at all":
                 return {"table": table}
+            case "for nothing":
+                handle.add(table, "noise")
+                return {"table": table}
         return {"table": handle.add(table, "noise")}
 
 
@@ -190,6 +193,19 @@ def test_a_law_that_draws_nothing_promises_nothing() -> None:
     law = wrong("not at all")
     with pytest.raises(ReleaseRefused, match="not drawn"):
         paid(law).draw_all(STATE)
+
+
+def test_noise_that_is_drawn_and_discarded_is_seen() -> None:
+    """The core cannot prevent it. ``test_noise_is_published`` asks the same of every kind."""
+    small = Budget(1e-6, 0)
+    left, right = KIND.laws(small)
+    assert isinstance(left, Additive)
+    wrong = Wrong(left.table, left.neighbours, left.noise, "for nothing")
+    with seeded_noise_for_tests_only(3):
+        honest = [paid(left, right, asked=small).draw_all(STATE) for _ in range(2)]
+        exact = [paid(wrong, right, asked=small).draw_all(STATE) for _ in range(2)]
+    assert not np.any(honest[0].table("left") == honest[1].table("left"))
+    assert np.all(exact[0].table("left") == exact[1].table("left"))
 
 
 def test_a_forgotten_part_promises_nothing() -> None:

@@ -488,10 +488,10 @@ INTERVALS = [
     ),
     Mutant(
         "counted-users-for-user-days",
-        "sketches/continual/series.py",
-        'return "day" if unit.level == "user" and calendar.limits[0] > 1 else None',
+        "Published.counted_again",
+        'return "day" if self.days > 1 else None',
         "return None",
-        _COUNTED,
+        "tests/contract/test_counted.py",
         "a sum of days says that it counts users",
     ),
     Mutant(

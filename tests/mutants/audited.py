@@ -92,19 +92,11 @@ AUDITED = [
         "an audit compares noise with the budget that was spent, not with the one that was claimed",
     ),
     Mutant(
-        "audited-local-report",
-        "sketches/countsketch/local_model.py",
-        "return table + self.noise.sample(table.size).reshape(table.shape)",
-        "return table + (4 * self.noise.sample(table.size).reshape(table.shape)) // 5",
-        f"{_POWER}␣counts-local",
-        "a person's report has four fifths of the noise that is due",
-    ),
-    Mutant(
         "audited-count-min",
-        "sketches/comparison.py",
-        "noisy = permit.add_noise(self._table, COUNTERS)",
-        "noisy = (self._table + 3 * permit.add_noise(self._table, COUNTERS)) // 4",
-        f"{_POWER}␣count-min-gaussian-record-add",
+        "CountMinForComparison.release",
+        "table, noise = drawn.table(COUNTERS), drawn.noise(COUNTERS)",
+        "table, noise = (self._table + 3 * drawn.table(COUNTERS)) // 4, drawn.noise(COUNTERS)",
+        "tests/privacy/test_audit_power.py -k test_a_fifth_less_noise_is_noticed␣and␣count-min-gaussian-record-add",
         "the Count-Min for comparison has three quarters of its noise",
     ),
     Mutant(

@@ -41,11 +41,11 @@ PERMITS = [
     ),
     Mutant(
         "counts-draw-before-charge",
-        "sketches/countsketch/sketch.py",
-        "        permit = self._obtain(spec.calibrate(budget), account)",
-        "        spec.calibrate(budget).law(COUNTERS).sample(self._table.size)\n"
-        "        permit = self._obtain(spec.calibrate(budget), account)",
-        _PERMIT,
+        "CountSketch.release",
+        "permit = self._pay(spec, spec.laws(budget), budget, account)",
+        "spec.laws(budget)[0].noise.sample(self._table.size)\n"
+        "permit = self._pay(spec, spec.laws(budget), budget, account)",
+        "tests/unit/test_permit.py",
         "noise is drawn before it is paid for",
     ),
     Mutant(
@@ -133,7 +133,7 @@ PERMITS = [
     ),
     Mutant(
         "combined-costs-of-one",
-        "release.py",
+        "drawn:combined",
         "costs = first.costs + second.costs",
         "costs = first.costs",
         "tests/unit/test_countsketch.py tests/unit/test_distinct.py",

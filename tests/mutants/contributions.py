@@ -315,10 +315,10 @@ PARTIALS = [
     ),
     Mutant(
         "partials-part-forgotten",
-        "sketches/documents.py",
-        'part, charge = document.header.get("part"), read_charge(document)',
-        "part, charge = None, read_charge(document)",
-        f"{_CONTRACT_PARTS} restart",
+        "read_prepaid",
+        'part = document.header.get("part")',
+        "part = None",
+        "tests/contract/test_parts.py -k restart",
         "a stream that is read from a file forgets the part that it was charged as",
     ),
     Mutant(
@@ -355,10 +355,10 @@ PARTIALS = [
     ),
     Mutant(
         "shares-merged-twice",
-        "sketches/countsketch/parties.py",
-        "    if len({one.name for one in known}) < len(known):\n",
-        "    if False:\n",
-        _PARTIALS,
+        "_agreed",
+        "if len({release.party for release in releases}) < len(releases):",
+        "if False:",
+        "tests/contract/test_partials.py",
         "one party's share is merged twice",
     ),
     Mutant(

@@ -25,19 +25,11 @@ STATEMENTS = [
     ),
     Mutant(
         "release-without-its-charge",
-        "sketches/distinct/exact.py",
-        "guarantee=permit.guarantee(), charge=permit.charge)",
-        "guarantee=permit.guarantee())",
-        _STATEMENTS,
+        "Permit.receipt",
+        "not self._for_tests, self.charge)",
+        "not self._for_tests, None)",
+        "tests/contract/test_statements.py",
         "a release that was paid for does not say so",
-    ),
-    Mutant(
-        "release-restated-before-it-is-drawn",
-        "sketches/distinct/exact.py",
-        "guarantee=permit.guarantee(), charge=permit.charge)",
-        "guarantee=self.spec.calibrate(Budget(0.1, 0.0)).guarantee(spec.unit), charge=permit.charge)",
-        _STATEMENTS,
-        "a release promises what another budget would have bought",
     ),
     Mutant(
         "file-without-its-charge",

@@ -16,20 +16,21 @@ _SEIZED = "tests/privacy/test_seized_stream.py -k"
 DESIGNS = [
     Mutant(
         "stream-half-noise",
-        f"{_CONTINUAL}/stream.py",
-        "self._tables.append(self._permit.add_noise(table, PUBLICATIONS, piece))",
-        "self._tables.append((table + self._permit.add_noise(table, PUBLICATIONS, piece)) // 2)",
-        _PARTS,
+        "Published.draw",
+        "handle.add(table, slot, piece=piece)",
+        "(table + handle.add(table, slot, piece=piece)) // 2",
+        "tests/contract/test_promise_parts.py -k test_every_publication",
         "what a stream publishes has half of its noise",
     ),
     Mutant(
         "stream-draw-reused",
-        f"{_CONTINUAL}/stream.py",
-        "            self._tables.append(self._permit.add_noise(table, PUBLICATIONS, piece))\n",
-        "            noisy = self._permit.add_noise(table, PUBLICATIONS, piece)\n"
-        "            self._drawn = noisy - table if self._day % 2 else getattr(self, '_drawn', noisy - table)\n"
-        "            self._tables.append(table + self._drawn)\n",
-        f"{_PARTS}␣and␣recurrence␣and␣add_remove",
+        "Stream.end_day",
+        "self._tables += self._drawn([(PUBLICATIONS, piece, table) for piece, table in steps])",
+        "pieces = [(PUBLICATIONS, piece, table) for piece, table in steps]\n"
+        "fresh = [noisy - piece[2] for noisy, piece in zip(self._drawn(pieces), pieces, strict=True)]\n"
+        "type(self).held = fresh if self._day % 2 else type(self).held\n"
+        "self._tables += [piece[2] + noise for piece, noise in zip(pieces, type(self).held, strict=True)]",
+        "tests/contract/test_promise_parts.py -k test_every_publication␣and␣recurrence␣and␣add_remove",
         "two days share one draw",
         top=True,
     ),
@@ -74,22 +75,6 @@ DESIGNS = [
         "a user's days are taken to be twice as far apart as they may be",
     ),
     Mutant(
-        "design-replace-as-add",
-        f"{_CONTINUAL}/designs.py",
-        "return 2 if self.replaced else 1",
-        "return 1",
-        f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
-        "a replaced unit of a stream is taken for an added one",
-    ),
-    Mutant(
-        "tables-replaced-as-added",
-        f"{_CONTINUAL}/portions.py",
-        "(times if replaced else 1)",
-        "1",
-        f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
-        "what a replaced unit moves is taken for what an added one does",
-    ),
-    Mutant(
         "blocks-level-forgotten",
         f"{_CONTINUAL}/blocks.py",
         "for size in self.sizes)\n        l1",
@@ -110,10 +95,11 @@ DESIGNS = [
 SEIZED = [
     Mutant(
         "seized-state-without-noise",
-        f"{_CONTINUAL}/stream.py",
-        "self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)",
-        "0 * self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)",
-        f"{_SEIZED} no_adversary",
+        "SeizableStream._await",
+        "(self._state[place],) = self._drawn([(STATE, day, np.zeros(self._state.shape[1:], np.int64))])",
+        "(state,) = self._drawn([(STATE, day, np.zeros(self._state.shape[1:], np.int64))])\n"
+        "self._state[place] = 0 * state",
+        "tests/privacy/test_seized_stream.py -k no_adversary",
         "the sums for coming days begin at zero, so that a seized state is exact",
     ),
     Mutant(
@@ -169,19 +155,19 @@ SEIZED = [
 STATE = [
     Mutant(
         "stream-forgets-what-was-drawn",
-        f"{_CONTINUAL}/stored.py",
-        "drawn=stream.drawn(design, published),",
-        "drawn=[],",
-        f"{_STREAM} never_drawn_again",
+        "StoredStream._from_document",
+        "stored_law(receipt).drawn_by(published)",
+        "[]",
+        "tests/unit/test_continual.py -k never_drawn_again",
         "a stream that was loaded may draw a day again",
     ),
     Mutant(
         "stream-believes-its-file",
-        f"{_CONTINUAL}/stream.py",
-        "        if not found.sound:\n",
-        "        if False:\n",
-        f"{_STREAM} does_not_pay",
-        "a state is taken at its word that its noise pays for its promise",
+        "promise",
+        "if not _within(costs, asked.epsilon, None if asked.epsilon is None else delta, asked.rho):",
+        "if False:",
+        "tests/contract/test_core.py tests/contract/test_forged_guarantees.py -k forged_state␣or␣less␣or␣costs",
+        "laws that cost more than was asked for are drawn, and read from files",
     ),
     Mutant(
         "stream-shared-noise-forgotten",
@@ -298,10 +284,10 @@ STATE = [
     ),
     Mutant(
         "design-without-room",
-        f"{_CONTINUAL}/choice.py",
-        "if design.limit >= _HEAVY_RECORDS * _step(contribution)",
+        "continual.choice:",
+        "if design.limit >= _HEAVY_RECORDS * contribution.step",
         "if True",
-        f"{_STREAM} fine_grid",
+        "tests/unit/test_continual.py -k fine_grid",
         "a design is chosen that has no room for a day of heavy records, which are then not counted",
     ),
 ]
@@ -309,10 +295,10 @@ STATE = [
 KINDS = [
     Mutant(
         "range-values-share-no-node",
-        "sketches/ranges/continual.py",
-        "dense * most, dense * most**2, dense * keys, dense)",
-        "dense * most, dense * most**2 // keys, dense * keys, dense)",
-        f"{_KINDS} a_user_of_several_days␣and␣ranges␣and␣banded",
+        "RangeSketchSpec.shares",
+        "level = Move.heaped(keys, most)",
+        "level = Move(most, max(1, most**2 // keys), keys, most)",
+        "tests/unit/test_continual_kinds.py -k a_user_of_several_days␣and␣ranges␣and␣banded",
         "a user's values are taken to lie apart at every level of a tree",
     ),
     Mutant(
@@ -325,10 +311,10 @@ KINDS = [
     ),
     Mutant(
         "heavy-total-unpaid",
-        "sketches/heavy/continual.py",
-        "keys * weight, (keys * weight) ** 2, 1, TOTAL_SHARE",
-        "1, 1, 1, TOTAL_SHARE",
-        f"{_KINDS} moves_all_publications␣and␣heavy␣and␣banded",
+        "HeavyHittersSpec.shares",
+        "Move.heaped(1, keys * weight)",
+        "Move.heaped(1, 1)",
+        "tests/unit/test_continual_kinds.py -k moves_all_publications␣and␣heavy␣and␣banded",
         "the total of a stream of trees has no noise for heavy records",
     ),
     Mutant(
@@ -341,18 +327,18 @@ KINDS = [
     ),
     Mutant(
         "signed-tables-cancel",
-        f"{_CONTINUAL}/portions.py",
-        "4 if each.signed else 2) for each",
-        "2) for each",
-        f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
+        "Move.between",
+        "(4 if self.signed else 2) * self.squared",
+        "2 * self.squared",
+        "tests/unit/test_continual_kinds.py -k a_record_moves␣and␣counts␣and␣replace",
         "a replaced record of a table with signs is taken for one that counts upwards only",
     ),
     Mutant(
         "tables-enter-unpaid",
-        f"{_CONTINUAL}/portions.py",
-        "(scale**2 * each.squared, 4",
-        "(each.squared, 4",
-        f"{_KINDS} a_record_moves␣and␣density␣and␣daily",
+        "Vector.contribution",
+        "table.move.between(self.neighbours).scaled(scale)",
+        "table.move.between(self.neighbours)",
+        "tests/unit/test_continual_kinds.py -k a_record_moves␣and␣heavy␣and␣daily",
         "a table that enters many times is paid for once",
     ),
     Mutant(
@@ -365,19 +351,11 @@ KINDS = [
     ),
     Mutant(
         "names-half-noise",
-        f"{_CONTINUAL}/names.py",
-        "row += self.noise.sample(len(row))",
-        "row += self.noise.sample(len(row)) // 2",
+        "Found.draw",
+        "[add(row) for row in",
+        "[row + (add(row) - row) // 2 for row in",
         "tests/privacy/test_discovered_noise.py",
         "keys that are found day by day have half of their noise",
-    ),
-    Mutant(
-        "names-half-calibrated",
-        f"{_CONTINUAL}/names.py",
-        ".l2 / mu * _MARGIN",
-        ".l2 / mu / 2",
-        "tests/privacy/test_discovered_noise.py",
-        "half of the noise that found keys' budget asks for is stated and drawn",
     ),
     Mutant(
         "names-by-appearance",
@@ -389,18 +367,18 @@ KINDS = [
     ),
     Mutant(
         "names-without-a-unit",
-        f"{_CONTINUAL}/names.py",
-        "held.most * held.days)",
-        "0)",
-        _NAMES,
+        "Found.threshold",
+        "return (most + rounding",
+        "return (rounding",
+        "tests/privacy/test_discovered_names.py",
         "thresholds leave out what one unit adds by itself",
     ),
     Mutant(
         "names-looked-at-for-free",
-        f"{_CONTINUAL}/names.py",
-        "looks = names / (held.times * horizon * touched)",
-        "looks = 9 * names",
-        _NAMES,
+        "Found._looks",
+        "self.names / (self.horizon * held.distance.cells * held.days)",
+        "9 * self.names",
+        "tests/privacy/test_discovered_names.py",
         "of all looks at a name only one is paid for",
     ),
     Mutant(

@@ -23,7 +23,7 @@ from dpsketch.local import PROTOCOLS
 CONFIDENCE = 1 - 1e-6
 # A run of these takes a millisecond or more.
 SLOW = {
-    "continual-counts", "counts-local", "distinct-mergeable", "moment-0.5-approximate", "moment-1-pure",
+    "continual-counts", "distinct-mergeable", "moment-0.5-approximate", "moment-1-pure",
     "moment-profile", "pan-private-after", "pan-private-before", "sparse-alone", "sparse-large", "sparse-small",
 }  # fmt: skip
 # Half the noise is seen in 4,000 quick trials, except where the worst pair moves less than the bound allows. Where a

@@ -18,7 +18,7 @@ RELEASES = {
     "distinct": 1800, "distinct-set": 1800, "classifier-centre": 900, "classifier-sums": 450, "heavy": 450,
     "classifier-parts": 900,
     "counts": 300, "density-waves": 900, "density-vectors": 900, "counts-rho": 300,
-    "counts-local": 300, "shares": 300, "shares-merged": 300, "pan-private": 300, "pan-private-after": 300,
+    "shares": 300, "shares-merged": 300, "pan-private": 300, "pan-private-after": 300,
 }  # fmt: skip
 OTHERS = 120
 LONG = 2000

@@ -18,6 +18,7 @@ from dpsketch.audit.mechanism import Finding, printed_promise
 from dpsketch.audit.names import FORMS, NAMED
 from dpsketch.audit.rows import Row
 from dpsketch.audit.table import ROWS
+from dpsketch.core.move import Distance, Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record
@@ -126,7 +127,7 @@ def test_every_kind_is_in_the_table() -> None:
     kinds |= {"distinct-set"}
     more = {"ranges-tables", "classifier-centre", "classifier-sums", "density-one-row", "histogram-list"}
     more |= {"density-waves", "density-vectors", "classifier-parts", "classifier-passes"}
-    forms = {"counts-rho", "counts-local", "count-min", "shares-merged", "pan-private-after"}
+    forms = {"counts-rho", "count-min", "shares-merged", "pan-private-after"}
     designs = {"continual-bands", "continual-recurrence", "continual-daily"}
     assert {grid.kind for grid in GRID.values()} == kinds | more | forms | designs
     assert {row.form for row in NAMED.values()} == set(FORMS)
@@ -150,23 +151,23 @@ class TestMistakes:
     """Each was in the library once, on purpose, and must be found by the table."""
 
     def test_replace_taken_for_add(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        bound = property_of(CountSketchSpec, "sensitivity")
+        between = Move.between
 
-        def added(spec: CountSketchSpec) -> Any:
-            return bound(replace(spec, unit=replace(spec.unit, neighbours="add_remove")))
+        def added(move: Move, neighbours: str, *, one_cell: bool = False) -> Distance:
+            return between(move, "add_remove", one_cell=one_cell)
 
-        monkeypatch.setattr(CountSketchSpec, "sensitivity", property(added))
+        monkeypatch.setattr(Move, "between", added)
         assert violated(GRID["table-counts-gaussian-record-replace"])
         assert not violated(GRID["table-counts-gaussian-record-add"])
 
     def test_forgotten_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        bound = property_of(CountSketchSpec, "sensitivity")
+        tables = CountSketchSpec.tables
 
-        def forgotten(spec: CountSketchSpec) -> Any:
-            found = bound(spec)
-            return replace(found, l1=found.l1 // spec.unit.max_keys)
+        def forgotten(spec: CountSketchSpec) -> tuple[Table]:
+            (table,) = tables(spec)
+            return (replace(table, move=replace(table.move, l1=table.move.l1 // spec.unit.max_keys)),)
 
-        monkeypatch.setattr(CountSketchSpec, "sensitivity", property(forgotten))
+        monkeypatch.setattr(CountSketchSpec, "tables", forgotten)
         assert violated(GRID["table-counts-laplace-user-add"])
 
     def test_noise_shared_by_two_releases(self, monkeypatch: pytest.MonkeyPatch) -> None:

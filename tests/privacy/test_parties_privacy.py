@@ -12,13 +12,12 @@ from scipy.special import ndtr
 import dpsketch as dps
 from dpsketch import accounting, audit, noise
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.parties import merge_releases
-from dpsketch.sketches.countsketch.shares import Share, SharedNoise, sum_gap
-from dpsketch.sketches.countsketch.spec import COUNTERS
-from dpsketch.sketches.specs import Sensitivity
+from dpsketch.sketches.countsketch.shares import MergedShares, OneShare, Share, sum_gap
 
 
 def rounded_gaussian(sigma: float, reach: int) -> np.ndarray:
@@ -106,24 +105,23 @@ def test_very_small_shares_would_not_do() -> None:
 @pytest.mark.parametrize(("parties", "honest"), [(10, 1.0), (10, 0.5), (3, 1.0)])
 def test_the_released_shares_keep_the_promise_exactly(epsilon: float, parties: int, honest: float) -> None:
     """One row, one counter: the honest shares' sum, enumerated in their finer steps, has at most δ; fewer have more."""
-    calibration = SharedNoise.of(Budget(epsilon, 1e-6), Share(parties, honest), Sensitivity(1, 1.0))
-    law = calibration.alone().law(COUNTERS)
-    assert isinstance(law, noise.RoundedGaussian)
+    stated = Table("counters", (1, 2), Move.each(1, 1, signed=True)), "add_remove", Share(parties, honest)
+    one = OneShare(*stated, Budget(epsilon, 1e-6))
+    law, finer = one.noise, one.shared.finer
     sure = Share(parties, honest).honest_parties
     reach = math.ceil(12 * law.sigma * math.sqrt(sure))
 
     def delta(shares: int, at: float) -> float:
-        return delta_of(law_of_sum([law.sigma] * shares, reach), calibration.finer, at)
+        return delta_of(law_of_sum([law.sigma] * shares, reach), finer, at)
 
     assert 0.8e-6 < delta(sure, epsilon) <= 1e-6
     assert delta(sure - 1, epsilon) > 1.2e-6
     # With a party missing the promise is weaker, and kept.
-    together = calibration.together(parties - 1)
-    assert together.epsilon > epsilon
-    assert 0.8e-6 < delta(sure - 1, together.epsilon) <= 1e-6
+    together = MergedShares(*stated, Budget(epsilon, 1e-6), parties - 1).asked.epsilon
+    assert together > epsilon
+    assert 0.8e-6 < delta(sure - 1, together) <= 1e-6
     # A share by itself keeps its own.
-    alone = calibration.alone()
-    assert 0.8e-6 < delta(1, alone.epsilon) <= 1e-6
+    assert 0.8e-6 < delta(1, one.asked.epsilon) <= 1e-6
 
 
 def test_the_public_path_audited() -> None:

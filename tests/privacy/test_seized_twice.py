@@ -85,9 +85,8 @@ def test_a_series_promises_in_words_what_its_noise_pays_for() -> None:
     less, seized, silent, fewer = (copy.deepcopy(document.header) for _ in range(4))
     less["limits"] = fewer["limits"] = [1, 1]
     fewer["receipt"]["laws"][0] |= {"days": 1, "apart": 1}
-    for stated in (seized["guarantee"], seized["receipt"]):
-        stated["caveat"] += " It holds against one seizure of the state."
-    silent["guarantee"]["caveat"] = silent["receipt"]["caveat"] = None
+    seized["guarantee"]["caveat"] += " It holds against one seizure of the state."
+    silent["guarantee"]["caveat"] = None
     for header in (less, seized, silent, fewer):
         with pytest.raises(FileRefused, match="guarantee"):
             load(files.encode(replace(document, header=header)))

@@ -307,5 +307,5 @@ def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tm
     if largest < 2**63:
         assert dps.load(tmp_path / "b.dps").table.max() == largest
     else:
-        with pytest.raises(FileRefused, match="64 bits"):
+        with pytest.raises(FileRefused, match="arrays"):
             dps.load(tmp_path / "b.dps")

@@ -120,7 +120,6 @@ def test_local_protocols_speak_of_what_one_holds() -> None:
         local.OptimalLocalHashing(epsilon=1.0),
         local.SampledBit(epsilon=1.0, width=16),
         local.SVIM(epsilon=1.0, top=4),
-        dps.LocalCountSketch(rows=3, width=16, max_keys=2, key_type="text", epsilon=1.0, delta=1e-6),
     ]
     for protocol in protocols:
         assert "which of two things any one" in str(protocol.guarantee)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +40,23 @@ def test_a_sketch_is_written_again(path: Path) -> None:
     sketch = dps.load_sensitive(path)
     secret = {"include_secret": True} if path.stem.startswith("moment") else {}
     assert sketch.to_sensitive_bytes(**secret) == path.read_bytes()
+
+
+def test_a_file_is_read_where_no_other_was(tmp_path: Path) -> None:
+    """Each in a process of its own: vectors, windows of streams of every kind and design, sums and merges."""
+    unit = dps.per_record()
+    made: dict[str, Any] = {}
+    counted = [dps.RangeSketch(bits=6, unit=unit), dps.HeavyHitters(rows=3, width=8, key_bits=16, unit=unit)]
+    for sketch, design in itertools.product(counted, ("recurrence", "banded", "blocks", "pan-private")):
+        stream = dps.ContinualSketch(sketch, days=4, epsilon=1.0, delta=1e-6, design=design)  # type: ignore[arg-type]
+        made[f"{design} {sketch.kind}"] = stream.publish_day()
+        made[f"{design} {sketch.kind} series"] = stream.series()
+    counts = [dps.CountSketch(rows=3, width=8, unit=unit).release(epsilon=1.0, delta=1e-6) for _ in range(2)]
+    bitmaps = [dps.DistinctSketch(buckets=16, unit=unit).release_mergeable(epsilon=1.0) for _ in range(2)]
+    made |= {"sum": counts[0] + counts[1], "merged bitmaps": bitmaps[0].merge(bitmaps[1])}
+    for name, release in made.items():
+        release.save(tmp_path / f"{name}.dps")
+    paths = [*RELEASES, *SKETCHES, *tmp_path.iterdir()]
+    script = Path(__file__).parents[1] / "alone.py"
+    done = subprocess.run([sys.executable, script, *paths], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -52,7 +52,7 @@ def test_nobody_may_change_a_table(counts: tuple[dps.PrivateCountSketch, Path]) 
         assert isinstance(release, dps.PrivateCountSketch)
         with pytest.raises(ValueError, match="read-only"):
             release.table[0, 0] = 1
-        with pytest.raises(AttributeError):
+        with pytest.raises((AttributeError, TypeError)):
             release.table = release.table.copy()  # type: ignore[misc]
 
 
@@ -94,6 +94,8 @@ def test_a_tree_is_read_in_the_same_way(tmp_path: Path) -> None:
 def test_tables_of_another_shape_or_type_are_refused(table: files.Array, tmp_path: Path) -> None:
     release = dps.CountSketch(rows=3, width=64, unit=dps.per_record()).release(epsilon=1.0, delta=1e-6)
     document = release.to_document()
-    files.write(tmp_path / "forged.dps", files.Document(document.kind, False, document.header, {"table": table}))
-    with pytest.raises(FileRefused, match="shape"):
+    files.write(
+        tmp_path / "forged.dps", files.Document(document.kind, False, document.header, {"counters__table": table})
+    )
+    with pytest.raises(FileRefused, match="arrays"):
         dps.load(tmp_path / "forged.dps")

@@ -35,10 +35,6 @@ _SEARCHED = 200_000
 Law = Literal["gaussian", "laplace"]
 
 
-def _parts(release: PrivateCountSketch) -> Parts:
-    return [(release.table, release.noise[0])]
-
-
 def _signed_cells(spec: CountSketchSpec, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return where each key falls, and with which sign: ±(cell + 1), keys × rows."""
     marked = np.tile(np.arange(1, spec.width + 1), (spec.rows, 1))
@@ -73,7 +69,7 @@ def record(law: Law, noise: float = 1.0) -> Mechanism:
     budget = Budget.gaussian(noise) if law == "gaussian" else Budget.pure(noise)
     rows = ROWS if law == "gaussian" else 3
     sketches = _records([1, 2], rows=rows), _records([1, 2, 7], rows=rows)
-    return additive(f"counts-{law}", "a record added", sketches, _parts, budget)
+    return additive(f"counts-{law}", "a record added", sketches, budget)
 
 
 def record_rho(noise: float = 1.0) -> Mechanism:
@@ -101,7 +97,7 @@ def replaced(law: Law, noise: float = 1.0) -> Mechanism:
     (opposite,) = worst_user_keys(one.spec, 1, opposite_to=7)
     sketches = one, _records([1, 2, opposite], "replace", 3, 2)
     name = f"counts-replace-{law}"
-    return additive(name, "a record replaced by one in its cells, with opposite signs", sketches, _parts, budget)
+    return additive(name, "a record replaced by one in its cells, with opposite signs", sketches, budget)
 
 
 def _users(keys: list[int], rows: int, width: int, max_keys: int) -> CountSketch:
@@ -116,14 +112,14 @@ def user(noise: float = 1.0) -> Mechanism:
     empty = _users([], 3, WIDTH, MAX_KEYS)
     sketches = empty, _users(worst_user_keys(empty.spec, 2 * MAX_KEYS), 3, WIDTH, MAX_KEYS)
     words = "a user added, all of whose keys share cells"
-    return additive("counts-user", words, sketches, _parts, Budget.gaussian(noise))
+    return additive("counts-user", words, sketches, Budget.gaussian(noise))
 
 
 def user_pure(noise: float = 1.0) -> Mechanism:
     """One user added whose keys share no cell, which is worst for L1."""
     sketches = _users([], 1, 64, 3), _users([100, 101, 102], 1, 64, 3)
     words = "a user added, whose keys share no cell"
-    return additive("counts-user-laplace", words, sketches, _parts, Budget.pure(noise))
+    return additive("counts-user-laplace", words, sketches, Budget.pure(noise))
 
 
 def record_user_as_record(noise: float = 1.0) -> Mechanism:
@@ -131,9 +127,7 @@ def record_user_as_record(noise: float = 1.0) -> Mechanism:
     empty = _records([1, 2], rows=3)
     keys = worst_user_keys(empty.spec, MAX_KEYS)
     sketches = empty, _records([1, 2, *keys], rows=3)
-    return additive(
-        "counts-user-taken-as-record", "a user added, as if a record", sketches, _parts, Budget.gaussian(noise)
-    )
+    return additive("counts-user-taken-as-record", "a user added, as if a record", sketches, Budget.gaussian(noise))
 
 
 def count_min(noise: float = 1.0) -> Mechanism:
@@ -147,7 +141,7 @@ def count_min(noise: float = 1.0) -> Mechanism:
     def parts(release: PrivateCountMinForComparison) -> Parts:
         return [(release.table, release.noise)]
 
-    return additive("count-min", "a record added", (sketch([1, 2]), sketch([1, 2, 7])), parts, Budget.gaussian(noise))
+    return additive("count-min", "a record added", (sketch([1, 2]), sketch([1, 2, 7])), Budget.gaussian(noise), parts)
 
 
 def pan_private(place: str, noise: float = 1.0) -> Mechanism:

@@ -38,7 +38,7 @@ def every_row(law: Literal["gaussian", "laplace"], noise: float = 1.0) -> Mechan
 
     sketches = sketch_of(_POINTS), sketch_of([*_POINTS, _ADDED])
     budget = Budget.gaussian(noise) if law == "gaussian" else Budget.pure(noise)
-    return additive(f"density-{law}", "a point added", sketches, parts, budget)
+    return additive(f"density-{law}", "a point added", sketches, budget, parts)
 
 
 def one_row(noise: float = 1.0) -> Mechanism:

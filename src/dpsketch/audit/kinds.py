@@ -67,7 +67,7 @@ def _table(unit: Unit, records: Records) -> CountSketch:
 
 
 def _counts(unit: Unit, records: Records) -> Release:
-    return released(_table(unit, records), lambda made: [(made.table, made.noise[0])])
+    return released(_table(unit, records))
 
 
 def _zero_concentrated(unit: Unit, records: Records) -> Release:
@@ -116,15 +116,7 @@ def _heavy(unit: Unit, records: Records) -> Release:
     sketch = HeavyHitters(rows=1, width=4, key_bits=9, unit=unit, seed=SEED)
     keys, given = columns_of(unit, records)
     sketch.update([None if key is None else key * 197 % 512 for key in keys], **given)  # far apart in every level
-    return released(
-        sketch,
-        lambda made: [
-            (made.total, made.noise.total),
-            (made.dense, made.noise.dense),
-            (made.tables[:-1], made.noise.inner),
-            (made.tables[-1], made.noise.leaf),
-        ],
-    )
+    return released(sketch)
 
 
 def _ranges(bits: int, unit: Unit, records: Records) -> Release:
@@ -135,28 +127,21 @@ def _ranges(bits: int, unit: Unit, records: Records) -> Release:
     if sketched:
         keys = [None if key is None else key // 4 * ((1 << 19) + (1 << 9)) + key % 4 for key in keys]
     sketch.update(keys, **given)
-    return released(
-        sketch,
-        lambda made: [
-            (made.dense[:1], made.noise.total),
-            (made.dense[1:], made.noise.dense),
-            (made.tables, made.noise.leaf),
-        ],
-    )
+    return released(sketch)
 
 
 def _distinct(unit: Unit, records: Records) -> Release:
     sketch = DistinctSketch(buckets=64, unit=unit, seed=SEED)
     keys, given = columns_of(unit, records, weighted=False)
     sketch.update(keys, **given)
-    return released(sketch, lambda made: [(made.ones, made.noise)])
+    return released(sketch)
 
 
 def _distinct_set(unit: Unit, records: Records) -> Release:
     sketch = DistinctSet(unit=unit)
     keys, given = columns_of(unit, records, weighted=False)
     sketch.update(keys, **given)
-    return released(sketch, lambda made: [(made.count, made.noise)])
+    return released(sketch)
 
 
 def _continual(design: DesignName, unit: Unit, records: Records) -> Release:

@@ -21,7 +21,7 @@ from dpsketch.privacy import GaussianCost, Guarantee, MomentCost
 
 __all__ = [
     "DELTA", "Asked", "Budget", "Claim", "Finding", "Mechanism", "Method", "Parts", "additive", "claim_of",
-    "printed_promise", "repeated",
+    "parts_of", "printed_promise", "repeated",
 ]  # fmt: skip
 
 # What composes at every δ (Gaussian noise, moments) is restated at this one, where few trials see the most.
@@ -239,12 +239,17 @@ def repeated(run: Callable[[], npt.NDArray[Any]]) -> Callable[[int], Outputs]:
     return lambda trials: np.array([run() for _ in range(trials)], dtype=np.float64)
 
 
+def parts_of(release: Any) -> Parts:
+    """Return the tables of a release, each with the noise that its law states."""
+    return [(part.arrays["table"], part.law.noise) for part in release.drawn.parts.values()]
+
+
 def additive(
     name: str,
     neighbours: str,
     sketches: tuple[Any, Any],
-    parts: Callable[[Any], Parts],
     budget: Budget,
+    parts: Callable[[Any], Parts] = parts_of,
 ) -> Mechanism:
     """Describe a sketch that is released with additive noise.
 
@@ -254,10 +259,10 @@ def additive(
         Name and pair in words.
     sketches : pair
         The sensitive sketches of the two datasets.
-    parts : callable
-        What of a release is public, with its noise.
     budget : Budget
         The budget of each release.
+    parts : callable
+        What of a release is public, with its noise.
     """
     without, within = sketches
     claimed: _Release = without.release(**budget.claimed)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import accounting
+from dpsketch.audit.mechanism import parts_of
 from dpsketch.privacy import Guarantee, Unit
 
 __all__ = ["SEED", "Records", "Release", "Shown", "columns_of", "mu_of", "released", "shown"]
@@ -49,7 +50,7 @@ def shown(promise: Guarantee, *parts: tuple[Any, Any]) -> Shown:
     return Shown(numbers, promise, [(np.size(part), math.sqrt(law.variance)) for part, law in parts if np.size(part)])
 
 
-def released(sketch: Any, parts: Callable[[Any], Iterable[tuple[Any, Any]]], **more: Any) -> Release:
+def released(sketch: Any, parts: Callable[[Any], Iterable[tuple[Any, Any]]] = parts_of, **more: Any) -> Release:
     """Return what publishes a filled sketch, with ``more`` arguments of its release, and shows the parts of each."""
 
     def release(asked: Any) -> Shown:

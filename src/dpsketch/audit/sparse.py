@@ -76,9 +76,7 @@ def distinct(noise: float = 1.0) -> Mechanism:
 
     sketches = sketch([]), sketch([10, 11, 12])
     words = "a user added, with three keys that nobody else has"
-    return additive(
-        "distinct", words, sketches, lambda release: [(np.array([release.ones]), release.noise)], Budget.pure(noise)
-    )
+    return additive("distinct", words, sketches, Budget.pure(noise))
 
 
 def distinct_mergeable(noise: float = 1.0) -> Mechanism:

@@ -75,7 +75,6 @@ BY_LAW: dict[str, str] = {
     "counts-replace-laplace": "table-counts-laplace-record-replace",
     "counts-user": "table-counts-gaussian-user-add",
     "counts-user-laplace": "table-counts-laplace-user-add",
-    "counts-local": "table-counts-local-gaussian-user-replace",
     "count-min": "table-count-min-gaussian-record-add",
     "pan-private-before": "table-pan-private-gaussian-record-add",
     "pan-private-after": "table-pan-private-after-gaussian-record-add",

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from dpsketch.audit.mechanism import Budget, Mechanism, Parts, additive
+from dpsketch.audit.mechanism import Budget, Mechanism, additive
 from dpsketch.privacy import per_record, per_user
-from dpsketch.sketches.heavy import HeavyHitters, PrivateHeavyHitters
-from dpsketch.sketches.ranges import PrivateRanges, RangeSketch
+from dpsketch.sketches.heavy import HeavyHitters
+from dpsketch.sketches.ranges import RangeSketch
 
 __all__ = ["heavy", "heavy_user", "ranges"]
 
@@ -18,12 +18,6 @@ Law = Literal["gaussian", "laplace"]
 
 def _budget(law: Law, noise: float) -> Budget:
     return Budget.gaussian(noise) if law == "gaussian" else Budget.pure(noise)
-
-
-def _heavy_parts(release: PrivateHeavyHitters) -> Parts:
-    laws = release.noise
-    inner, leaf = release.tables[:-1], release.tables[-1]
-    return [(release.total, laws.total), (release.dense, laws.dense), (inner, laws.inner), (leaf, laws.leaf)]
 
 
 def heavy(law: Law, noise: float = 1.0) -> Mechanism:
@@ -35,7 +29,7 @@ def heavy(law: Law, noise: float = 1.0) -> Mechanism:
         return built
 
     sketches = sketch([0, 1]), sketch([0, 1, 300])
-    return additive(f"heavy-{law}", "a record added", sketches, _heavy_parts, _budget(law, noise))
+    return additive(f"heavy-{law}", "a record added", sketches, _budget(law, noise))
 
 
 def heavy_user(noise: float = 1.0) -> Mechanism:
@@ -49,7 +43,7 @@ def heavy_user(noise: float = 1.0) -> Mechanism:
 
     sketches = sketch([]), sketch(_colliding())
     words = "a user added, all of whose keys share their prefix"
-    return additive("heavy-user", words, sketches, _heavy_parts, Budget.gaussian(noise))
+    return additive("heavy-user", words, sketches, Budget.gaussian(noise))
 
 
 def _colliding() -> list[int]:
@@ -73,9 +67,5 @@ def ranges(law: Law, noise: float = 1.0) -> Mechanism:
         built.update(values)
         return built
 
-    def parts(release: PrivateRanges) -> Parts:
-        laws = release.noise
-        return [(release.dense[:1], laws.total), (release.dense[1:], laws.dense), (release.tables, laws.leaf)]
-
     sketches = sketch([1, 2]), sketch([1, 2, 9])
-    return additive(f"ranges-{law}", "a record added", sketches, parts, _budget(law, noise))
+    return additive(f"ranges-{law}", "a record added", sketches, _budget(law, noise))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpsketch import accounting
 from dpsketch.arrays import Integers
@@ -29,9 +28,11 @@ from dpsketch.sketches.continual.recurrence import Recurrence
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector", "Windowed", "are_finite"]
+__all__ = ["DESIGNS", "PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector", "Windowed", "are_finite"]
 
 PUBLICATIONS, STATE = "publications", "state"
+# The designs that the file of a law may hold: a class is known to the codec once its module is imported.
+DESIGNS: tuple[type[Design], ...] = (Banded, Blocks, PanPrivate, Recurrence)
 
 _SEIZURE = (
     "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
@@ -306,6 +307,8 @@ class Found(Published):
 
     def threshold(self, day: int) -> float:
         """Return the total from which a key's name is shown on a day."""
+        from scipy.special import ndtri
+
         assert isinstance(self.design, Filter)
         assert isinstance(self.noise, RoundedGaussian)
         weights, held = self.design.weights(1, day), self.contribution.within(self.horizon)

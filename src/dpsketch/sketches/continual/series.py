@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
-from dpsketch.core.drawn import Receipt, promise, receipt_from_json, receipt_to_json, refuse_other_promise
+from dpsketch.core.drawn import (
+    Receipt,
+    promise,
+    receipt_from_json,
+    receipt_to_json,
+    refuse_other_promise,
+    stated_promise,
+)
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import probability, whole_number
@@ -262,7 +269,7 @@ class PrivateSeries(Release):
             "of": self.counts_kind,
             "options": self.adapter.options(),
             "receipt": receipt_to_json(self.receipt),
-            "guarantee": self.guarantee.to_json(),
+            "guarantee": stated_promise(self.guarantee),
             "days": calendar.days,
             "limits": list(calendar.limits),
             "published": published.day,

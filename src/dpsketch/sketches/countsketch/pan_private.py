@@ -10,8 +10,6 @@ Dwork, Naor, Pitassi, Rothblum and Yekhanin, *Pan-private streaming algorithms* 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -19,15 +17,12 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
-from dpsketch.core.codec import stored
 from dpsketch.core.drawn import receipt_from_json, receipt_to_json
-from dpsketch.core.laws import Additive, Arrays
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
-from dpsketch.noise import Noise
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.countsketch.private import PrivateCountSketch
+from dpsketch.sketches.countsketch.private import PUBLICATION, STATE, PrivateCountSketch, SeizableCounts
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, prepaid_header, read_prepaid
@@ -37,53 +32,11 @@ from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, record_units
 
 if TYPE_CHECKING:
-    from dpsketch.core.permit import Handle
     from dpsketch.ledger import Ledger
 
 __all__ = ["PanPrivateCountSketch"]
 
 KIND = "counts-pan-private"
-_STATE, _PUBLICATION = "state", "publication"
-
-_CAVEAT = (
-    "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
-    "covered."
-)
-
-
-@stored
-@dataclass(frozen=True, slots=True)
-class SeizableCounts(Additive):
-    """Noise on the state of a pan-private sketch and, afresh, on its publication.
-
-    Privacy
-    -------
-    A record is in one of the two only: it came before the seizure or after it. Both have the same noise, so that the
-    dearer of them costs what one does.
-    """
-
-    def slots(self) -> Mapping[str, Any]:
-        """Return the noise of the state and of the publication."""
-        return {_STATE: self.noise, _PUBLICATION: self.noise}
-
-    @property
-    def at_once(self) -> bool:
-        """Say that state and publication are drawn at times of their own."""
-        return False
-
-    def caveat(self, unit: Unit) -> str:
-        """Return how many seizures are covered."""
-        return _CAVEAT
-
-    @property
-    def noises(self) -> tuple[Noise, ...]:
-        """The noise in a published counter: that of the state, and its own."""
-        return (self.noise, self.noise)
-
-    def draw(self, state: Any, handle: Handle) -> Arrays:
-        """Return a table with noise of one of the two slots."""
-        slot, table = state
-        return {"table": handle.add(table, slot)}
 
 
 class PanPrivateCountSketch(Partial):
@@ -151,7 +104,7 @@ class PanPrivateCountSketch(Partial):
         self._prepaid = account.prepaid(self._permit.charge)
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
-        self._table: npt.NDArray[np.int64] | None = self._drawn(_STATE, np.zeros((spec.rows, spec.width), np.int64))
+        self._table: npt.NDArray[np.int64] | None = self._drawn(STATE, np.zeros((spec.rows, spec.width), np.int64))
 
     @property
     def spec(self) -> CountSketchSpec:
@@ -221,7 +174,7 @@ class PanPrivateCountSketch(Partial):
         table, permit = self._open(), self._permit
         self._begin_change()
         self._table = None
-        published = self._drawn(_PUBLICATION, table)
+        published = self._drawn(PUBLICATION, table)
         return PrivateCountSketch(self._spec, permit.drawn({COUNTERS: {"table": published}}))
 
     def _drawn(self, slot: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -241,7 +194,7 @@ class PanPrivateCountSketch(Partial):
             raise FileRefused("the file's law is not that of a PanPrivateCountSketch.")
         sketch = cls.__new__(cls)
         try:
-            sketch._permit = Permit.restored(spec, receipt, [(COUNTERS, _STATE, None)])
+            sketch._permit = Permit.restored(spec, receipt, [(COUNTERS, STATE, None)])
         except ReleaseRefused:
             raise FileRefused("the file's guarantee is not that of a PanPrivateCountSketch with its noise.") from None
         sketch._prepaid = read_prepaid(document, receipt.charge)

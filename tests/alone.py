@@ -1,0 +1,44 @@
+"""Read files one by one, each in a process that has read no other: run by ``test_kind_vectors``.
+
+A class is known to the codec once its module is imported, so that another file may have imported what this one needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numba  # noqa: F401  what is not dpsketch is imported once
+import numpy  # noqa: F401
+import pyarrow  # noqa: F401
+import scipy.special  # noqa: F401
+
+import dpsketch as dps
+
+
+def read(path: Path) -> None:
+    if path.suffix == ".sketch":
+        dps.load_sensitive(path)
+    else:
+        dps.load(path)
+
+
+def main() -> None:
+    refused = []
+    for name in sys.argv[1:]:
+        child = os.fork()
+        if child == 0:
+            try:
+                read(Path(name))
+            except BaseException as error:
+                print(f"{name}: {error!r}", file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            refused.append(name)
+    sys.exit(len(refused))
+
+
+if __name__ == "__main__":
+    main()
