@@ -241,8 +241,8 @@ USERS = [
     Mutant(
         "users-of-a-part-lost",
         "sketches/countsketch/clipping.py",
-        "            table += own",
-        "            table += 0 * own",
+        "            array += own",
+        "            array += 0 * own",
         "tests/unit/test_threads.py -k clips_users_alike",
         "of users on several threads only the first are counted",
     ),

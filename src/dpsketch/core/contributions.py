@@ -102,8 +102,8 @@ def checked(table: Table, given: Cells) -> Cells:
     )
     if found != kernels.FINE:
         raise ReleaseRefused(
-            f"the table {table.name!r}: a unit {_WRONG[found]}. This is an error of the kind, not of the records; "
-            "nothing of the unit was added."
+            f"the table {table.name!r}: a unit {_WRONG[found]}. This is an error of the kind, not of the records; they "
+            "were not added."
         )
     return given
 
@@ -131,13 +131,13 @@ def sampled(
         places = np.arange(min(n, FIRST))
         return places, np.full(len(places), amounts), None
     if starts is None:
-        places = np.append(np.arange(min(n, FIRST)), [np.argmax(amounts)] if n else [])
-    elif n:
-        last = max(1, int(np.searchsorted(starts, FIRST, "right")) - 1)
-        heaviest = int(np.argmax(np.add.reduceat(amounts, starts[:-1])))
-        places = np.append(np.arange(starts[last]), np.arange(starts[heaviest], starts[heaviest + 1]))
-        starts = np.append(starts[: last + 1], len(places))
-    else:
-        places = np.arange(0)
-    places = places.astype(np.int64, copy=False)
-    return places, amounts[places], starts
+        places = np.arange(min(n, FIRST))
+        if n > FIRST and (heaviest := int(np.argmax(amounts))) >= FIRST:
+            places = np.append(places, heaviest)
+        return places, amounts[places], None
+    last = min(max(1, int(np.searchsorted(starts, FIRST, "right")) - 1), len(starts) - 1)
+    places, edges = np.arange(starts[last]), starts[: last + 1]
+    if n > len(places) and (heaviest := int(np.argmax(np.add.reduceat(amounts, starts[:-1])))) >= last:
+        places = np.append(places, np.arange(starts[heaviest], starts[heaviest + 1]))
+        edges = np.append(edges, len(places))
+    return places, amounts[places], edges
