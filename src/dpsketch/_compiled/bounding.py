@@ -27,7 +27,7 @@ SHORT = 32
 GROUP_SECONDS = 50e-9
 RANK_SECONDS = 400e-9
 USER_SECONDS = 100e-9
-CELL_SECONDS = 3e-6
+CELL_SECONDS = 2.5e-6
 
 
 def _group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
