@@ -18,23 +18,18 @@ Parts = dict[str, tuple["np.ndarray[Any, Any]", Any]]
 
 def parts_of(release: Any) -> Parts:
     """Return every part that has noise added to it; parts of no number are left out."""
-    found = _drawn(release) if hasattr(release, "drawn") else {}
-    return {name: (table, noise) for name, (table, noise) in found.items() if table.size}
+    found = {}
+    for name, part in release.drawn.parts.items():
+        if hasattr(part.law, "noise") and part.arrays["table"].size:
+            found[name] = part.arrays["table"], part.law.noise
+    return found
 
 
 def numbers_of(release: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return the numbers of each part that is a table, flat; also of those that were computed from several draws."""
-    if hasattr(release, "drawn"):
-        tables = {name: part.arrays.get("table") for name, part in release.drawn.parts.items()}
-    else:
-        tables = {name: table for name, (table, _) in _not_moved(release).items()}
+    tables = {name: part.arrays.get("table") for name, part in release.drawn.parts.items()}
     numbers = {name: np.asarray(table).ravel() for name, table in tables.items() if isinstance(table, np.ndarray)}
     return {name: each.astype(np.float64) for name, each in numbers.items() if each.size and each.dtype.kind in "if"}
-
-
-def _drawn(release: Any) -> Parts:
-    parts = release.drawn.parts.items()
-    return {name: (part.arrays["table"], part.law.noise) for name, part in parts if hasattr(part.law, "noise")}
 
 
 def bounds_of(spec: Any) -> dict[str, Any]:

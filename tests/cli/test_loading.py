@@ -28,9 +28,6 @@ print([name for name in {heavy} if name in sys.modules], file=sys.stderr)
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "--overwrite"]
 RUN = {
     "counts": ["run", "counts", "visits.csv", "--key", "page", "-o", "counts.dps"],
-    "counts of users": [
-        "run", "counts", "visits.csv", "--key", "page", "--user", "visitor", "--max-keys", "5", "-o", "counts.dps"
-    ],
     "counts in few cells": ["run", "counts", "visits.csv", "--key", "page", "--width", "256", "-o", "few.dps"],
     "histogram": ["run", "histogram", "visits.csv", "--key", "page", "-o", "histogram.dps"],
     "distinct": ["run", "distinct", "visits.csv", "--key", "page", "-o", "distinct.dps"],

@@ -201,14 +201,14 @@ def test_an_interrupted_kernel_leaves_nobody_to_be_counted_twice(monkeypatch: py
     Tried again on a sketch that had not remembered its users, a user would move the table twice as far as the noise
     allows for: ε = 1 would be 2.12.
     """
-    whole = clipping.add_clipped
+    whole = clipping.clip
 
     def interrupted_after(*given: Any) -> int:
         whole(*given)
         raise KeyboardInterrupt
 
     sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2))
-    monkeypatch.setattr(clipping, "add_clipped", interrupted_after)
+    monkeypatch.setattr(clipping, "clip", interrupted_after)
     with pytest.raises(KeyboardInterrupt):
         sketch.update(["a"], users=["ann"])
     monkeypatch.undo()
@@ -242,7 +242,7 @@ def test_an_interrupt_while_threads_count_users_ends_the_sketch(monkeypatch: pyt
     """Whichever thread it strikes: some users may be in the table, and all are remembered."""
     monkeypatch.setenv("DPSKETCH_THREADS", "2")
     monkeypatch.setattr(clipping, "_SMALLEST_PART", 100)
-    whole = clipping.add_clipped
+    whole = clipping.clip
     for struck in (True, False):
 
         def interrupted_in_one(*given: Any, struck: bool = struck) -> int:
@@ -251,11 +251,11 @@ def test_an_interrupt_while_threads_count_users_ends_the_sketch(monkeypatch: pyt
                 raise KeyboardInterrupt
             return clipped
 
-        monkeypatch.setattr(clipping, "add_clipped", interrupted_in_one)
+        monkeypatch.setattr(clipping, "clip", interrupted_in_one)
         sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2))
         with pytest.raises(KeyboardInterrupt):
             sketch.update(range(1000), users=range(1000))
-        monkeypatch.setattr(clipping, "add_clipped", whole)
+        monkeypatch.setattr(clipping, "clip", whole)
         for action in (
             sketch.to_sensitive_bytes,
             lambda sketch=sketch: sketch.update([1], users=[2000]),

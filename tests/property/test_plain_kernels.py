@@ -150,12 +150,11 @@ def test_tables_hold_the_same_counters(seed: int, keys: int, rows: int, width: i
     st.integers(1, 40),
     st.sampled_from([1, 3, 1 << 20]),
     st.booleans(),
-    st.sampled_from([1, 3, 1 << 12]),
 )
 def test_users_are_bounded_in_the_same_way(
-    seed: int, records: int, users: int, max_keys: int, max_units: int, weighed: bool, block: int
+    seed: int, records: int, users: int, max_keys: int, max_units: int, weighed: bool
 ) -> None:
-    """Grouped, cut to their first keys and clipped, a block at a time: users who repeat keys, have none, or many."""
+    """Grouped, cut to their first keys and clipped: users who repeat keys, have none, or many."""
     rng = np.random.default_rng(seed)
     codes = (rng.integers(0, users, records) * rng.integers(0, 2, records)).astype(np.int32)
     prints = rng.integers(0, 60, records).astype(np.uint64)
@@ -176,11 +175,10 @@ def test_users_are_bounded_in_the_same_way(
         left_out = keep(starts, order, names, prints, units, np.uint64(9), max_keys, max_units, kept_starts, rows, kept)
         end = kept_starts[-1]
         keys = prints[rows[:end]]  # which record names a key is free
-        table = np.zeros((3, 8), np.int64)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bounding, "USERS", block)
-            clipped = getattr(bounding.add_clipped, way)(table, kept_starts, keys, kept[:end], row_keys, limit, 1)
-        found.append([starts, order, left_out, kept_starts, keys, kept[:end], table, clipped])
+        edges, cells, amounts = (np.zeros(size, np.int64) for size in (users + 1, 3 * end, 3 * end))
+        own = (kept_starts, keys, kept[:end], row_keys, 8, limit, 1, edges, cells, amounts)
+        clipped = getattr(bounding.clip, way)(*own)
+        found.append([starts, order, left_out, kept_starts, keys, kept[:end], edges, cells, amounts, clipped])
     for plain, compiled in zip(*found, strict=True):
         np.testing.assert_array_equal(plain, compiled)
 

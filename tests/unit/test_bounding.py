@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from dpsketch.bounding import Bounded, CountedUsers, bound, point_fingerprints
 from dpsketch.core.move import sqrt_up
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.sketches.countsketch import clipping
 from dpsketch.sketches.countsketch.clipping import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
@@ -78,8 +80,7 @@ def test_clipping_equals_oracle(width: int, shift: int, limit: int) -> None:
     prints = rng.integers(0, 2**64, starts[-1], np.uint64)
     units = rng.integers(1, 12, starts[-1])
     keys = row_keys(1, 3)
-    table = np.zeros((3, width), np.int64)
-    clipped = kernels.add_clipped(table, starts, prints, units, keys, limit, shift)
+    clipped, table = clipped_table(starts, prints, units, keys, width, limit, shift)
     pairs = list(zip(prints.tolist(), units.tolist(), strict=True))
     runs = [pairs[a:b] for a, b in pairwise(starts)]
     wanted, count = oracle.table(runs, keys.tolist(), width, limit, shift)
@@ -87,17 +88,29 @@ def test_clipping_equals_oracle(width: int, shift: int, limit: int) -> None:
     assert clipped == count
 
 
-def test_clipping_across_blocks_equals_oracle() -> None:
+def clipped_table(
+    starts: Any, prints: Any, units: Any, keys: Any, width: int, limit: int, shift: int
+) -> tuple[int, np.ndarray]:
+    """Return how many users had a key left out, and the sum of all users' own sketches."""
+    edges, cells, amounts = (np.empty(size, np.int64) for size in (len(starts), *[len(keys) * len(prints)] * 2))
+    clipped = kernels.clip(starts, prints, units, keys, width, limit, shift, edges, cells, amounts)
+    table = np.zeros((len(keys), width), np.int64)
+    np.add.at(table.reshape(-1), cells[: edges[-1]], amounts[: edges[-1]])
+    assert all(len(set(cells[a:b].tolist())) == b - a for a, b in pairwise(edges))
+    return clipped, table
+
+
+def test_clipping_in_blocks_equals_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """More keys than a block, and one user with more than a block by itself."""
-    rng = np.random.default_rng(1)
-    starts = np.array([0, 3, kernels.BLOCK - 1, kernels.BLOCK + 2, 2 * kernels.BLOCK + 99])
-    prints = rng.integers(0, 2**64, starts[-1], np.uint64)
-    keys = row_keys(1, 1)
-    table = np.zeros((1, 8), np.int64)
-    kernels.add_clipped(table, starts, prints, np.ones(starts[-1], np.int64), keys, 2**60, 0)
-    wanted = [[0] * 8]
-    hashing_oracle.add(wanted, prints.tolist(), keys.tolist(), [1] * len(prints))
-    assert table.tolist() == wanted
+    monkeypatch.setattr(clipping, "_BLOCK", 30)
+    keys = np.random.default_rng(1).integers(0, 2**60, 99)
+    users = np.repeat([0, 1, 2, 3, 4], [3, 5, 50, 1, 40])
+    found, whole = sketch(max_keys=50, rows=3, width=8), sketch(max_keys=50, rows=3, width=8)
+    found.update(keys, users=users)
+    monkeypatch.undo()
+    whole.update(keys, users=users)
+    assert np.array_equal(content(found), content(whole))
+    assert found.clipped_users == whole.clipped_users
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 300])

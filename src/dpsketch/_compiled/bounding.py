@@ -9,8 +9,6 @@ Large arrays come from the caller: NumPy asks the system for large pages and num
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -19,21 +17,17 @@ from dpsketch._compiled.kernel import kernel, plain_kernel
 from dpsketch._compiled.splitmix import mix
 from dpsketch.arrays import Integers, Words
 
-__all__ = ["add_clipped", "by_owner_and_rank", "group", "keep_first", "share", "unite"]
+__all__ = ["by_owner_and_rank", "clip", "group", "keep_first", "share", "unite"]
 
 
 # So many records are sorted by insertion.
 SHORT = 32
-# Keys a block while adding: their buckets and signs stay in the second-level cache.
-BLOCK = 4_096
-# Users a block without the compiler, for the same reason.
-USERS = 4096
 # About how long it takes without the compiler: to sort a record by user, to order it among the user's keys, to unite or
-# look for a user, and to compare two of a user's keys in one row.
+# look for a user, and to add a key to one row of its user's own sketch.
 GROUP_SECONDS = 50e-9
 RANK_SECONDS = 400e-9
 USER_SECONDS = 100e-9
-PAIR_SECONDS = 30e-9
+CELL_SECONDS = 2.5e-6
 
 
 def _group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
@@ -217,121 +211,70 @@ def keep_first(
     return left_out
 
 
-def _add_clipped(
-    table: Integers, starts: Integers, prints: Words, units: Integers, row_keys: Words, limit: int, shift: int
+@plain_kernel(lambda starts, prints, units, row_keys, *rest: CELL_SECONDS * len(prints) * len(row_keys))
+def clip(
+    starts: Integers,
+    prints: Words,
+    units: Integers,
+    row_keys: Words,
+    width: int,
+    limit: int,
+    shift: int,
+    kept_starts: Integers,
+    kept_cells: Integers,
+    kept_amounts: Integers,
 ) -> int:
-    clipped = 0
-    for first in range(0, len(starts) - 1, USERS):
-        own = starts[first : first + USERS + 1]
-        keys = slice(own[0], own[-1])
-        clipped += _add_some(table, own - own[0], prints[keys], units[keys], row_keys, limit, shift)
-    return clipped
+    """Fill in each user's own sketch, leaving out a key that carries its norm past the limit.
 
-
-def _add_some(
-    table: Integers, starts: Integers, prints: Words, units: Integers, row_keys: Words, limit: int, shift: int
-) -> int:
-    """Take every user's first key, then every user's second, and so on: one user's keys never meet another's."""
-    up = (1 << shift) - 1
-    counts = np.diff(starts)
-    users = np.argsort(-counts, kind="stable")  # those with a further key are always the first
-    squared = np.zeros(len(counts), np.int64)
-    whole = np.ones(len(counts), np.bool_)
-    found, signs = cells(prints, row_keys, table.shape[1])
-    buckets = np.ascontiguousarray(found.T)
-    changes = np.multiply(signs.T, units, order="C")  # of the keys that were left out, none
-    earlier: list[tuple[Any, Integers]] = []
-    for turn in range(int(counts.max(initial=0))):
-        active = int(np.count_nonzero(counts > turn))
-        keys = starts[users[:active]] + turn
-        places, moves = buckets.take(keys, axis=1), changes.take(keys, axis=1)
-        counters = np.zeros_like(moves)
-        for their_places, their_moves in earlier:
-            met = np.nonzero(their_places[:, :active] == places)
-            counters[met] += their_moves[met]
-        old = (np.abs(counters) + up) >> shift
-        new = (np.abs(counters + moves) + up) >> shift
-        gain = (new * new - old * old).sum(axis=0)
-        over = squared[:active] + gain > limit
-        squared[:active] += np.where(over, 0, gain)
-        whole[:active] &= ~over
-        changes[:, keys[over]] = moves[:, over] = 0
-        earlier.append((places, moves))
-    for row, own_buckets, own_changes in zip(table, buckets, changes, strict=True):
-        np.add.at(row, own_buckets, own_changes)
-    return int(len(whole) - np.count_nonzero(whole))
-
-
-def _pair_seconds(starts: Integers, rows: int) -> float:
-    counts = np.diff(starts).astype(np.float64)
-    return PAIR_SECONDS * rows * float((counts * (counts + 6)).sum() / 2)
-
-
-@plain_kernel(
-    lambda table, starts, prints, units, row_keys, limit, shift: _pair_seconds(starts, len(row_keys)), _add_clipped
-)
-def add_clipped(
-    table: Integers, starts: Integers, prints: Words, units: Integers, row_keys: Words, limit: int, shift: int
-) -> int:
-    """Add each user's keys in turn to the table, leaving out a key that carries the user's own norm past the limit.
-
-    User u has the keys ``starts[u]`` to ``starts[u + 1]``. The norm is that of the user's own sketch, each counter's
-    magnitude counted in steps of 2^shift and rounded up, and ``limit`` bounds its square. Returns how many users had a
-    key left out.
+    User u has the keys ``starts[u]`` to ``starts[u + 1]``, taken in turn, and the entries ``kept_starts[u]`` to
+    ``kept_starts[u + 1]``, with a cell each, counted through all rows. Norms count each counter's magnitude in steps of
+    2^shift, rounded up, and ``limit`` bounds their square. Returns how many users had a key left out.
     """
-    rows, width = table.shape
-    users = len(starts) - 1
-    longest = 0
+    rows, users, longest = len(row_keys), len(starts) - 1, 0
     for u in range(users):
         longest = max(longest, starts[u + 1] - starts[u])
-    # The user's own sketch, a small hash table for each row. It never holds more counters than keys, or than buckets.
+    # For each row a hash table of the user's own entries, by place: one before the first belongs to an earlier user. At
+    # most a quarter of it is full, or it has a slot for each bucket.
     size = 1
-    while size < min(2 * longest, width):
+    while size < min(4 * longest, width):
         size *= 2
-    owner = np.full((rows, size), -1, np.int64)
-    bucket_in = np.empty((rows, size), np.int32)
-    counter = np.empty((rows, size), np.int64)
-    slots = np.empty(rows, np.int64)
-    mask = size - 1
-    up = (1 << shift) - 1
-    clipped = 0
-    first = 0
-    while first < users:
-        stop = first + 1
-        while stop < users and starts[stop + 1] - starts[first] <= BLOCK:
-            stop += 1
-        offset = starts[first]
-        buckets, signs = cells(prints[offset : starts[stop]], row_keys, width)
-        for u in range(first, stop):
-            squared = 0
-            whole = True
-            for key in range(starts[u], starts[u + 1]):
-                weight = units[key]
-                gain = 0
-                for r in range(rows):
-                    bucket = buckets[key - offset, r]
-                    slot = bucket & mask
-                    while owner[r, slot] == u and bucket_in[r, slot] != bucket:
-                        slot = (slot + 1) & mask
-                    if owner[r, slot] != u:
-                        owner[r, slot] = u
-                        bucket_in[r, slot] = bucket
-                        counter[r, slot] = 0
-                    slots[r] = slot
-                    before = (abs(counter[r, slot]) + up) >> shift
-                    after = (abs(counter[r, slot] + signs[key - offset, r] * weight) + up) >> shift
-                    gain += after * after - before * before
-                if squared + gain > limit:
-                    whole = False
-                    continue
-                squared += gain
-                for r in range(rows):
-                    change = signs[key - offset, r] * weight
-                    counter[r, slots[r]] += change
-                    table[r, buckets[key - offset, r]] += change
-            if not whole:
-                clipped += 1
-        first = stop
+    entries, mask = np.full((rows, size), -1, np.int64), size - 1
+    slots, places = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    buckets, signs = cells(prints, row_keys, width)
+    up, clipped, end = (1 << shift) - 1, 0, 0
+    kept_starts[0] = 0
+    for u in range(users):
+        first, squared, whole = end, 0, True
+        for key in range(starts[u], starts[u + 1]):
+            weight, own, own_signs = units[key], buckets[key], signs[key]
+            alone = ((weight + up) >> shift) ** 2
+            gain = rows * alone
+            for r in range(rows):
+                row, slot = entries[r], np.int64(own[r]) & mask
+                place = row[np.uint64(slot)]
+                while place >= first and kept_cells[np.uint64(place)] != r * width + own[r]:
+                    slot = (slot + 1) & mask
+                    place = row[np.uint64(slot)]
+                slots[r], places[r] = slot, place
+                if place >= first:
+                    held = kept_amounts[place]
+                    before, after = (abs(held) + up) >> shift, (abs(held + own_signs[r] * weight) + up) >> shift
+                    gain += after * after - before * before - alone
+            if squared + gain > limit:
+                whole = False
+                continue
+            squared += gain
+            for r in range(rows):
+                change = own_signs[r] * weight
+                if places[r] >= first:
+                    kept_amounts[places[r]] += change
+                else:
+                    entries[r, np.uint64(slots[r])] = end
+                    kept_cells[np.uint64(end)] = r * width + own[r]
+                    kept_amounts[np.uint64(end)] = change
+                    end += 1
+        clipped += not whole
+        kept_starts[u + 1] = end
     return clipped
 
 

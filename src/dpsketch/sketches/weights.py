@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from dpsketch.privacy import Unit
 
 __all__ = [
     "COUNTER_LIMIT",
+    "Amounts",
     "GridSpec",
     "OnceSpec",
     "WeightGrid",
@@ -25,6 +26,7 @@ __all__ = [
     "real_numbers",
     "record_amounts",
     "record_units",
+    "weighed",
     "whole_counts",
 ]
 
@@ -133,19 +135,39 @@ class OnceSpec:
         return WeightGrid(1, 1)
 
 
-def record_amounts(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
-    """Return what each kept record of a batch adds: its weight in grid units, times how often it is repeated.
+class Amounts(NamedTuple):
+    """What each kept record of a batch adds.
 
-    One number where it is the same for all, as it is without weights and counts.
+    Attributes
+    ----------
+    units : numpy.ndarray of int64, or int
+        The weight of each in grid units, or the weight of all.
+    added : numpy.ndarray of int64, or int
+        The same, times how often the record is repeated.
     """
+
+    units: npt.NDArray[np.int64] | int
+    added: npt.NDArray[np.int64] | int
+
+
+def weighed(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> Amounts:
+    """Return what each kept record of a batch adds; one number where it is the same for all."""
     n = len(batch.fingerprints) + batch.skipped
     units: npt.NDArray[np.int64] | int = grid.one if weights is None else grid.units(weights, n)
-    if counts is not None:
-        repeated = whole_counts(counts, n)
-        if int(np.max(units, initial=0)) * int(np.max(repeated, initial=0)) > COUNTER_LIMIT:
-            raise CounterOverflow("a record's weight times its count passes 2**62; nothing was added.")
-        units = units * repeated
-    return units if isinstance(units, int) or batch.kept is None else units[batch.kept]
+    if not isinstance(units, int) and batch.kept is not None:
+        units = units[batch.kept]
+    if counts is None:
+        return Amounts(units, units)
+    repeated = whole_counts(counts, n)
+    repeated = repeated if batch.kept is None else repeated[batch.kept]
+    if int(np.max(units, initial=0)) * int(np.max(repeated, initial=0)) > COUNTER_LIMIT:
+        raise CounterOverflow("a record's weight times its count passes 2**62; nothing was added.")
+    return Amounts(units, units * repeated)
+
+
+def record_amounts(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
+    """Return what each kept record of a batch adds, repetitions included."""
+    return weighed(grid, batch, weights, counts).added
 
 
 def record_units(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64]:

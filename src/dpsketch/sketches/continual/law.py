@@ -43,9 +43,6 @@ _NAMES_SHARE = 0.1
 # A hair more noise, and a hair higher thresholds, than all roundings here come to.
 _MARGIN = 1 + 1e-9
 
-# All designs are imported, so that a file with a stream's law can be read.
-DESIGNS: tuple[type[Design], ...] = (Banded, Blocks, PanPrivate, Recurrence)
-
 # What is drawn as one: the slot, the name of the piece, and the exact table.
 Piece = tuple[str, Hashable, Integers]
 

@@ -11,13 +11,40 @@ import pyarrow as pa
 
 from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
+from dpsketch.arrays import Integers, Words
+from dpsketch.core.contributions import Cells, checked, sampled
+from dpsketch.core.move import Table
 from dpsketch.errors import CounterOverflow
 from dpsketch.hashing import hash_array
 
-__all__ = ["add_batch", "add_column", "largest_size", "sum_of_tables"]
+__all__ = ["SHORT", "add_batch", "add_column", "check_records", "largest_size", "spread", "sum_of_tables"]
 
 _SMALLEST_PART = 1 << 18
+SHORT = 1 << 14  # keys that are hashed all at once
 _PIECE = 1 << 18  # keys that are hashed before they are added; eight for each of a row's counters, if that is more
+
+
+def spread(
+    levels: Sequence[tuple[Words, Integers]], row_keys: Words, width: int, starts: Integers | None = None
+) -> Cells:
+    """Return the contributions of keys to tables of counters that are kept as one, each with the keys of its rows.
+
+    A level has a fingerprint and units for each key, which moves one cell of each row by that, up or down. Each key is
+    a unit, or unit u has the keys from ``starts[u]`` to ``starts[u + 1]``.
+    """
+    cells, amounts, rows = [], [], row_keys.shape[1]
+    for level, (prints, units) in enumerate(levels):
+        buckets, signs = kernels.cells(prints, row_keys[level], width)
+        cells.append(buckets + width * np.arange(level * rows, (level + 1) * rows))
+        amounts.append(signs * units[:, np.newaxis])
+    return Cells.of(np.concatenate(cells, axis=1), np.concatenate(amounts, axis=1), starts)
+
+
+def check_records(table: Table, prints: Words, row_keys: Words, units: Integers | int) -> None:
+    """Refuse a batch if one of its first records, or the heaviest, moves a table further than stated."""
+    assert table.shape is not None
+    places, amounts, _ = sampled(len(prints), units)
+    checked(table, spread([(prints[places], amounts)], row_keys[np.newaxis], table.shape[-1]))
 
 
 def add_batch(

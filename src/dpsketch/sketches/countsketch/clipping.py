@@ -19,19 +19,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch import threads
-from dpsketch._compiled.bounding import add_clipped
+from dpsketch._compiled.bounding import clip
+from dpsketch.arrays import Integers, Words
 from dpsketch.bounding import Bounded, user_parts
+from dpsketch.core.contributions import Cells, added, checked
+from dpsketch.core.move import Table
 from dpsketch.numbers import hold_whole
 
 __all__ = ["Clip"]
 
 # Norms are counted in steps of a power of two that keeps them below this many bits, and squares below 64.
 _NORM_BITS = 30
+_BLOCK = 1 << 16  # entries of users who are clipped, checked and added together: they stay in a cache
 _SMALLEST_PART = 1 << 18  # keys that are worth a thread and, beside a large table, one of its own
 
 
@@ -68,12 +72,12 @@ class Clip:
         """The squared norm of a user all of whose keys share their cells: w²m²k. Nobody has more."""
         return self.max_units**2 * self.rows * self.max_keys**2
 
-    def add(self, table: npt.NDArray[np.int64], batch: Bounded, row_keys: npt.NDArray[np.uint64]) -> int:
-        """Add bounded users to a table in place; return how many had a key left out.
+    def add(self, array: Integers, table: Table, batch: Bounded, row_keys: Words) -> int:
+        """Add bounded users to the counters of a table in place; return how many users had a key left out.
 
         Privacy
         -------
-        A user's part of the table depends on that user alone, and its L2 norm is at most the root of :attr:`squared`.
+        A user's part of the table depends on that user alone. It is held to the table's move before it is added.
         """
         reach = math.isqrt(self.squared) + self.max_units * (math.isqrt(self.rows) + 1)
         shift = max(0, reach.bit_length() - _NORM_BITS)
@@ -81,16 +85,27 @@ class Clip:
         if self.squared == self.worst_squared:
             # No user passes that, so that counting norms in coarse steps must not clip anybody either.
             limit = 2**63 - 1
-        parts = user_parts(batch.starts, max(_SMALLEST_PART, table.size))
-        tables = [table, *(np.zeros_like(table) for _ in parts[1:])]
+        parts = user_parts(batch.starts, max(_SMALLEST_PART, array.size))
+        tables = [array, *(np.zeros_like(array) for _ in parts[1:])]
 
-        def add(own: npt.NDArray[np.int64], part: slice) -> int:
-            starts = batch.starts[part.start : part.stop + 1]
-            keys = slice(starts[0], starts[-1])
-            prints, units = batch.fingerprints[keys], batch.units[keys]
-            return add_clipped(own, starts - starts[0], prints, units, row_keys, limit, shift)
+        def add(own: Integers, part: slice) -> int:
+            blocks = [part.start]
+            while blocks[-1] < part.stop:
+                end = np.searchsorted(batch.starts, batch.starts[blocks[-1]] + _BLOCK // self.rows, "right") - 1
+                blocks.append(min(max(int(end), blocks[-1] + 1), part.stop))
+            most = self.rows * int(np.diff(batch.starts[blocks]).max(initial=0))
+            cells, amounts, clipped = np.empty(most, np.int64), np.empty(most, np.int64), 0
+            for first, last in pairwise(blocks):
+                starts = batch.starts[first : last + 1]
+                keys, edges = slice(starts[0], starts[-1]), np.empty(len(starts), np.int64)
+                prints, units = batch.fingerprints[keys], batch.units[keys]
+                clipped += clip(
+                    starts - starts[0], prints, units, row_keys, self.width, limit, shift, edges, cells, amounts
+                )
+                added(own, checked(table, Cells(edges, cells[: edges[-1]], amounts[: edges[-1]])))
+            return clipped
 
         clipped = threads.run([partial(add, own, part) for own, part in zip(tables, parts, strict=True)])
         for own in tables[1:]:
-            table += own
+            array += own
         return sum(clipped)

@@ -22,6 +22,7 @@ from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.countsketch.addition import check_records
 from dpsketch.sketches.countsketch.private import PUBLICATION, STATE, PrivateCountSketch, SeizableCounts
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
@@ -29,7 +30,7 @@ from dpsketch.sketches.documents import integer_array, prepaid_header, read_prep
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, record_units
+from dpsketch.sketches.weights import checked_total, weighed
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -120,10 +121,13 @@ class PanPrivateCountSketch(Partial):
         """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
         table = self._open()
         batch = fingerprint(keys, self._spec.key_type)
-        units = record_units(self._spec.weight_grid, batch, weights, counts)
+        amounts = weighed(self._spec.weight_grid, batch, weights, counts)
+        check_records(self._permit.laws[0].tables[0], batch.fingerprints, self._row_keys, amounts.units)
         # The noisy table stands in for the exact mass, which a seizure must not find.
-        checked_total(int(np.abs(table).max()), units, 1, len(units))
+        checked_total(int(np.abs(table).max()), amounts.added, 1, len(batch.fingerprints))
         self._begin_change()
+        # On one thread: another thread's own table would be exact.
+        units = np.ascontiguousarray(np.broadcast_to(amounts.added, batch.fingerprints.shape))
         kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
 
     def merge(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:

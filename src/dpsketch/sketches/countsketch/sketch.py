@@ -11,10 +11,11 @@ import pyarrow as pa
 from dpsketch import files
 from dpsketch.canonical import is_canonical
 from dpsketch.columns import valid_rows
+from dpsketch.core.contributions import FIRST
 from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import agreed_spec
-from dpsketch.sketches.countsketch.addition import add_batch, add_column
+from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column, check_records
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.shares import Share
@@ -22,7 +23,7 @@ from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSket
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.keyed import TableSketch
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, record_amounts
+from dpsketch.sketches.weights import checked_total, weighed
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -87,6 +88,7 @@ class CountSketch(TableSketch[CountSketchSpec]):
         self._spec = spec
         self._row_keys = row_keys(spec.seed, spec.rows)
         self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
+        (self._stated,) = spec.tables()
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -98,7 +100,10 @@ class CountSketch(TableSketch[CountSketchSpec]):
         if alone and _repeats(keys):
             keys, counts, nulls = _tally(keys)
         column, found, declared = typed_column(keys, self._key_type)  # once: a stream can be read once
-        if alone and counts is None and self._spec.weight_grid.one == 1 and not pa.types.is_dictionary(column.type):
+        plain = counts is None and len(column) > SHORT and not pa.types.is_dictionary(column.type)
+        if alone and plain and self._spec.weight_grid.one == 1:
+            first = fingerprint(column.slice(0, FIRST), found or self._key_type).fingerprints
+            check_records(self._stated, first, self._row_keys, 1)
             self._admit(len(column) - column.null_count, column.null_count)
             add_column(self._table, column, self._row_keys)
             self._note_type(found or self._key_type, declared)
@@ -107,12 +112,13 @@ class CountSketch(TableSketch[CountSketchSpec]):
         if protects_users:
             bounded = self._bounded(batch, users, weights)
             self._admit_users(bounded, weights, disjoint_users)
-            self._clipped += self._spec.user_clip.add(self._table, bounded, self._row_keys)
+            self._clipped += self._spec.user_clip.add(self._table, self._stated, bounded, self._row_keys)
         else:
-            amounts = record_amounts(self._spec.weight_grid, batch, weights, counts)
-            self._admit_records(batch, amounts, weights, counts)
+            amounts = weighed(self._spec.weight_grid, batch, weights, counts)
+            check_records(self._stated, batch.fingerprints, self._row_keys, amounts.units)
+            self._admit_records(batch, amounts.added, weights, counts)
             self._skipped += nulls
-            add_batch(self._table, batch.fingerprints, self._row_keys, amounts)
+            add_batch(self._table, batch.fingerprints, self._row_keys, amounts.added)
         self._note_type(batch.key_type, declared)  # not the batch's: a column has a type, a list none
 
     def _absorb(self, other: Self) -> None:

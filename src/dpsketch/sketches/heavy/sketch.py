@@ -15,9 +15,11 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.bounding import Bounded, codes_of
 from dpsketch.core.account import Account
+from dpsketch.core.contributions import Cells, added, checked, hold, sampled
 from dpsketch.hashing import dictionary_codes, fingerprint, to_arrow
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import PlainSketch
+from dpsketch.sketches.countsketch.addition import spread
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
@@ -25,7 +27,7 @@ from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec
 from dpsketch.sketches.keyed import TableSketch
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import record_amounts
+from dpsketch.sketches.weights import weighed
 
 __all__ = ["HeavyHitters"]
 
@@ -97,6 +99,7 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
         self._row_keys = level_keys(spec)
         self._dense = np.zeros(spec.space.dense_cells, dtype=np.int64)
         self._tables = np.zeros((spec.sketched, spec.rows, spec.width), dtype=np.int64)
+        self._stated = {table.name: table for table in spec.tables()}
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -109,18 +112,36 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
         records = self._spec.space.parse(column)
         if self._protects_users(users, disjoint_users, counts):
             bounded = self._bounded(batch, users, weights)
+            sums = np.add.reduceat(bounded.units, bounded.starts[:-1]) if len(bounded.units) else bounded.units
+            checked(self._stated[TOTAL], Cells.of(np.zeros((len(sums), 1), np.int64), sums))
             self._admit_users(bounded, weights, disjoint_users)
             self._add_users(records.take(bounded.rows), bounded)
         else:
-            amounts = record_amounts(self._spec.weight_grid, batch, weights, counts)
-            summed = _summed(column, batch.kept, amounts)
-            units = amounts if summed is None else summed[1]
-            if summed is not None:
-                records = self._spec.space.parse(summed[0])
-            elif batch.kept is not None:
+            amounts = weighed(self._spec.weight_grid, batch, weights, counts)
+            if batch.kept is not None:
                 records = records.take(np.flatnonzero(batch.kept))
-            self._admit_records(batch, amounts, weights, counts)
-            self._add_records(records, units)
+            places, units, _ = sampled(len(records), amounts.units)
+            hold(self._stated.values(), self._spread(records.take(places), units))
+            summed = _summed(column, batch.kept, amounts.added)
+            self._admit_records(batch, amounts.added, weights, counts)
+            if summed is None:
+                self._add_records(records, amounts.added)
+            else:
+                self._add_records(self._spec.space.parse(summed[0]), summed[1])
+
+    def _spread(self, records: Keys, units: Units) -> dict[str, Cells]:
+        """Return the contributions of records to every table, as :meth:`_add_block` adds them."""
+        width, keys = self._spec.width, self._row_keys
+        levels = [
+            (prefixes.prints(), units if present is None else units * present)
+            for prefixes, present in self._levels(records)
+        ]
+        found = {
+            TOTAL: Cells.of(np.zeros((len(units), 1), np.int64), units),
+            DENSE: Cells.of(self._dense_cells(records)[:, np.newaxis], units),
+            LEAF: spread(levels[-1:], keys[-1:], width),
+        }
+        return found | ({INNER: spread(levels[:-1], keys[:-1], width)} if INNER in self._stated else {})
 
     def _add_records(self, records: Keys, amounts: Units | int) -> None:
         units = np.atleast_1d(np.asarray(amounts, dtype=np.int64))
@@ -145,12 +166,14 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
 
     def _add_users(self, records: Keys, bounded: Bounded) -> None:
         """Add bounded records to every level, each user once at each place of it."""
-        clip = self._spec.leaf.user_clip
+        clip, above = self._spec.leaf.user_clip, self._spec.sketched - 1
         cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)
-        add_units(self._dense, cells.fingerprints.view(np.int64), cells.units)
+        dense = Cells(cells.starts, cells.fingerprints.view(np.int64), cells.units)
+        added(self._dense, checked(self._stated[DENSE], dense))
         for level, (prefixes, present) in enumerate(self._levels(records)):
+            table = self._stated[LEAF] if level == above else self._stated[INNER].part(above)
             once = _once_a_user(bounded, prefixes.prints(), present)
-            clipped = clip.add(self._tables[level], once, self._row_keys[level])
+            clipped = clip.add(self._tables[level], table, once, self._row_keys[level])
         self._clipped += clipped
 
     def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
+from dpsketch.core.contributions import Cells, hold, sampled
+from dpsketch.core.move import Table
 from dpsketch.hashing import KeyType, fingerprint, to_arrow
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.keyed import WeighedSketch, WeighedSpec
 from dpsketch.sketches.ranges.domain import Domain
-from dpsketch.sketches.weights import record_units
+from dpsketch.sketches.weights import weighed
 
 __all__ = ["Offsets", "OrderedSketch", "Units"]
 
@@ -38,9 +40,20 @@ ReleaseT = TypeVar("ReleaseT")
 class OrderedSketch(WeighedSketch[SpecT], PlainSketch[SpecT, ReleaseT]):
     """A sensitive sketch of whole numbers from a public domain."""
 
+    _stated: tuple[Table, ...] = ()
+
     @abstractmethod
     def _add(self, offsets: Offsets, units: Units) -> None:
         """Count values, given as their distances from the domain's start, with their weights in grid units."""
+
+    def _spread(self, offsets: Offsets, units: Units, starts: Units | None) -> dict[str, Cells]:
+        """Return the contributions of values to every table of the kind; none if it has no tables."""
+        return {}
+
+    def _hold(self, offsets: Offsets, units: Units | int, starts: Units | None = None) -> None:
+        """Refuse a batch if one of its first units, or the heaviest, moves a table further than stated."""
+        places, amounts, own_starts = sampled(len(offsets), units, starts)
+        hold(self._stated, self._spread(offsets[places], amounts, own_starts))
 
     @property
     def source_key_type(self) -> KeyType | None:
@@ -53,12 +66,16 @@ class OrderedSketch(WeighedSketch[SpecT], PlainSketch[SpecT, ReleaseT]):
         offsets = self._spec.domain.offsets(column)
         if self._protects_users(users, disjoint_users, counts):
             bounded = self._bounded(batch, users, weights)
+            offsets = offsets[bounded.rows]
+            self._hold(offsets, bounded.units, bounded.starts)
             self._admit_users(bounded, weights, disjoint_users)
-            self._add(offsets[bounded.rows], bounded.units)
+            self._add(offsets, bounded.units)
         else:
-            units = record_units(self._spec.weight_grid, batch, weights, counts)
-            self._admit_records(batch, units, weights, counts)
-            self._add(offsets if batch.kept is None else offsets[batch.kept], units)
+            offsets = offsets if batch.kept is None else offsets[batch.kept]
+            units, amounts = weighed(self._spec.weight_grid, batch, weights, counts)
+            self._hold(offsets, units)
+            self._admit_records(batch, amounts, weights, counts)
+            self._add(offsets, np.ascontiguousarray(np.broadcast_to(amounts, len(offsets))))
 
     def _document(self, counted: Mapping[str, files.Array]) -> files.Document:
         """Return the sketch as a document of the file format, with what it has counted."""

@@ -13,8 +13,10 @@ from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
 from dpsketch.core.account import Account
+from dpsketch.core.contributions import Cells
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.countsketch.addition import spread
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.ranges.domain import Outside
@@ -112,6 +114,7 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         # Of the levels kept cell by cell only the lowest is counted: the others are its sums.
         self._cells = np.zeros(1 << spec.dense_depths[-1], dtype=np.int64)
         self._tables = np.zeros((spec.sketched, spec.rows, spec.width), dtype=np.int64)
+        self._stated = spec.tables()
 
     def __repr__(self) -> str:
         return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -126,6 +129,21 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
             for table, depth, keys in zip(self._tables, spec.table_depths, self._row_keys, strict=True):
                 prints = prefix_prints(block >> np.uint64(spec.bits - depth))
                 kernels.add_weighted(table, prints, keys, amounts)
+
+    def _spread(self, offsets: Offsets, units: Units, starts: Units | None) -> dict[str, Cells]:
+        """Return the contributions of values to every level, of which :meth:`_add` adds the lowest dense one only."""
+        spec = self._spec
+        depths = np.array(spec.dense_depths[1:], np.uint64)
+        nodes = (offsets[:, np.newaxis] >> (np.uint64(spec.bits) - depths)).astype(np.int64)
+        above = np.cumsum(np.uint64(1) << depths) - (np.uint64(1) << depths)
+        found = {
+            TOTAL: Cells.of(np.zeros((len(units), 1), np.int64), units, starts),
+            DENSE: Cells.of(nodes + above.astype(np.int64), units, starts),
+        }
+        if spec.sketched:
+            levels = [(prefix_prints(offsets >> np.uint64(spec.bits - depth)), units) for depth in spec.table_depths]
+            found[TABLES] = spread(levels, self._row_keys, spec.width, starts)
+        return found
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
