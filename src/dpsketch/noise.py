@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import shake_128
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,6 @@ __all__ = [
     "Noise",
     "RoundedGaussian",
     "SeededSourceForTestsOnly",
-    "noise_from_json",
     "noise_is_for_tests",
     "random_below",
     "random_bytes",
@@ -233,10 +232,6 @@ class RoundedGaussian:
         """The law in a phrase."""
         return f"rounded Gaussian noise, σ = {self.sigma:.4g}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the law as JSON-ready values."""
-        return {"kind": "rounded_gaussian", "sigma": self.sigma}
-
     def _position(self, leading: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         y = upper_quantiles(np.multiply(leading, 2.0**-64), near_quantiles)  # half of U: the tail on one side
         y *= self.sigma
@@ -310,10 +305,6 @@ class DiscreteLaplace:
         """The law in a phrase."""
         return f"discrete Laplace noise, scale = {self._scale:.4g}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the law as JSON-ready values."""
-        return {"kind": "discrete_laplace", "epsilon": self.epsilon, "sensitivity": self.sensitivity}
-
     @property
     def _scale(self) -> float:
         return self.sensitivity / self.epsilon
@@ -340,23 +331,6 @@ class DiscreteLaplace:
 
 
 Noise = RoundedGaussian | DiscreteLaplace
-
-
-def noise_from_json(value: dict[str, Any]) -> Noise:
-    """Rebuild a law from its ``to_json``.
-
-    Examples
-    --------
-    >>> noise_from_json(RoundedGaussian(2.5).to_json())
-    RoundedGaussian(sigma=2.5)
-    """
-    match value:
-        case {"kind": "rounded_gaussian", "sigma": sigma, **rest} if not rest:
-            return RoundedGaussian(sigma)
-        case {"kind": "discrete_laplace", "epsilon": epsilon, "sensitivity": sensitivity, **rest} if not rest:
-            return DiscreteLaplace(epsilon, sensitivity)
-        case _:
-            raise InvalidInput("not a noise law: expected the values that to_json() of one returns.")
 
 
 # Certified inversion; the module's docstring has the proof.

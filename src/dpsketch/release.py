@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answering",
-    "DrawnRelease",
     "KeyedRelease",
     "NumberRelease",
     "Release",
@@ -201,16 +200,6 @@ class SketchRelease(Release):
         return self.drawn.parts.keys() == names and all(
             hasattr(part.law, "noise") for part in self.drawn.parts.values()
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class DrawnRelease(Release):
-    """A release that a sketch drew: it carries what was promised and paid for it."""
-
-    guarantee: Guarantee
-    """What was promised; print it."""
-    charge: Charge | None = None
-    """The ledger's row, where a ledger was charged."""
 
 
 class NumberRelease(Release):

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.core.codec import stored
-from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace, Noise, noise_from_json, random_below
+from dpsketch.noise import DiscreteLaplace, Noise, random_below
 from dpsketch.numbers import hold_whole
 
-__all__ = ["Law", "TruncatedLaplace", "law_from_json"]
+__all__ = ["Law", "TruncatedLaplace"]
 
 
 @stored
@@ -121,26 +119,5 @@ class TruncatedLaplace:
         """The law in a phrase."""
         return f"truncated discrete Laplace noise, scale = {1 / self.epsilon:.4g}, at most {self.bound}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the law as JSON-ready values."""
-        return {"kind": "truncated_laplace", "epsilon": self.epsilon, "bound": self.bound}
-
 
 Law = Noise | TruncatedLaplace
-
-
-def law_from_json(value: dict[str, Any]) -> Law:
-    """Rebuild any law from its ``to_json``.
-
-    Examples
-    --------
-    >>> law_from_json(TruncatedLaplace(0.5, 20).to_json())
-    TruncatedLaplace(epsilon=0.5, bound=20)
-    """
-    match value:
-        case {"kind": "truncated_laplace", "epsilon": epsilon, "bound": bound, **rest} if not rest:
-            return TruncatedLaplace(epsilon, bound)
-        case {"kind": "truncated_laplace"}:
-            raise InvalidInput("not a noise law: expected the values that to_json() of one returns.")
-        case _:
-            return noise_from_json(value)

@@ -19,10 +19,9 @@ import numpy as np
 import dpsketch as dps
 from dpsketch import local
 from dpsketch.core.account import Account
+from dpsketch.core.permit import Permit
 from dpsketch.errors import DpsketchError, ReleaseRefused
 from dpsketch.privacy import Budget
-from dpsketch.sketches.permit import Share, additive, obtain
-from dpsketch.sketches.specs import Sensitivity
 from sensitive import ROWS, Row
 
 Outcomes = dict[str, str]
@@ -107,11 +106,11 @@ def of_a_client_with_a_file() -> dict[str, Any]:
 
 
 def of_a_permit() -> dict[str, Any]:
-    unit = dps.per_record()
-    permit = obtain(additive(Budget(1.0, 0), Share("the counters", Sensitivity(1, 1.0))), unit, Account(), note="test")
-    table = np.zeros(3, np.int64)
-    child = in_child(lambda: {"add_noise": outcome(lambda: permit.add_noise(table, "the counters"))})
-    return {"child": child, "parent": outcome(lambda: permit.add_noise(table, "the counters"))}
+    spec, budget = dps.CountSketch(rows=3, width=8, unit=dps.per_record()).spec, Budget(1.0, 0)
+    permit = Permit.pay(spec, spec.laws(budget), budget, Account(), note="test")
+    table = {"counters": np.zeros((3, 8), np.int64)}
+    child = in_child(lambda: {"draw_all": outcome(lambda: permit.draw_all(table))})
+    return {"child": child, "parent": outcome(lambda: permit.draw_all(table))}
 
 
 def of_a_classifier() -> dict[str, Any]:

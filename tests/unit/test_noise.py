@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from dpsketch.errors import InvalidInput
 from dpsketch.noise import (
     DiscreteLaplace,
     RoundedGaussian,
-    noise_from_json,
     noise_is_for_tests,
     random_below,
     random_bytes,
@@ -244,29 +242,6 @@ def test_variance_of_the_rounded_gaussian(sigma):
 @pytest.mark.parametrize("law", [*LAPLACES[:5], DiscreteLaplace(0.01, 1)], ids=repr)
 def test_variance_of_the_discrete_laplace(law):
     assert law.variance == pytest.approx(exact_variance(law), rel=1e-12)
-
-
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_json_round_trip(law):
-    assert noise_from_json(json.loads(json.dumps(law.to_json()))) == law
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"kind": "gaussian", "sigma": 1.0},
-        {"kind": "rounded_gaussian"},
-        {"kind": "rounded_gaussian", "sigma": -1.0},
-        {"kind": "rounded_gaussian", "sigma": "3"},
-        {"kind": "rounded_gaussian", "sigma": 3.0, "seed": 1},
-        {"kind": "discrete_laplace", "epsilon": 1.0, "sensitivity": 1.5},
-        [],
-    ],
-)
-def test_bad_json_is_refused(value):
-    with pytest.raises(InvalidInput):
-        noise_from_json(value)
 
 
 def test_words():

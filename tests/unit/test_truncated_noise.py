@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 
 import numpy as np
@@ -11,13 +9,8 @@ import pytest
 from mpmath import mp, mpf
 from scipy.stats import chisquare
 
-import dpsketch as dps
-from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian, noise_from_json, seeded_noise_for_tests_only
-from dpsketch.privacy import PureCost
-from dpsketch.sketches.permit import Calibration, Part, Permit
-from dpsketch.sketches.specs import Sensitivity
-from dpsketch.truncated import TruncatedLaplace, law_from_json
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.truncated import TruncatedLaplace
 
 LAWS = [TruncatedLaplace(rate, bound) for rate, bound in ((1.0, 14), (0.1, 109), (0.5, 1), (0.01, 5), (5.0, 3))]
 
@@ -75,37 +68,3 @@ def test_variance_of_wide_noise(reach: float) -> None:
     z = np.arange(1.0, bound + 1)
     masses = np.exp(-law.epsilon * z)
     assert law.variance == pytest.approx(2 * (z * z * masses).sum() / (1 + 2 * masses.sum()), rel=1e-11)
-
-
-@pytest.mark.parametrize("law", [*LAWS, RoundedGaussian(2.0), DiscreteLaplace(0.5, 3)], ids=repr)
-def test_json_round_trip(law: Any) -> None:
-    assert law_from_json(json.loads(json.dumps(law.to_json()))) == law
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"kind": "truncated_laplace", "epsilon": 1.0},
-        {"kind": "truncated_laplace", "epsilon": 1.0, "bound": 0},
-        {"kind": "truncated_laplace", "epsilon": 1.0, "bound": 2.5},
-        {"kind": "truncated_laplace", "epsilon": math.nan, "bound": 2},
-        {"kind": "truncated_laplace", "epsilon": 2.0**-51, "bound": 2},
-        {"kind": "truncated_laplace", "epsilon": 1.0, "bound": 2, "seed": 1},
-        {},
-    ],
-)
-def test_bad_json_is_refused(value: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput):
-        law_from_json(value)
-
-
-def test_it_is_no_additive_noise() -> None:
-    law = TruncatedLaplace(1.0, 14)
-    with pytest.raises(InvalidInput):
-        noise_from_json(law.to_json())
-    part = Part("a", law, Sensitivity(1, 1.0))  # type: ignore[arg-type]
-    calibration = Calibration((part,), (PureCost(1.0),), 1.0, 0.0, None, "unpaid ends")
-    with pytest.raises(InvalidInput, match="no part with additive noise"):
-        calibration.law("a")
-    with pytest.raises(InvalidInput, match="no part with additive noise"):
-        Permit(calibration, dps.per_record(), None).add_noise(np.zeros(3, np.int64), "a")

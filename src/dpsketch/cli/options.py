@@ -252,7 +252,7 @@ class Budget:
         epsilon = self.epsilon or 0.0
         if self.rho is not None:
             from dpsketch import accounting
-            from dpsketch.sketches.permit import DELTA_FOR_RHO
+            from dpsketch.core.drawn import DELTA_FOR_RHO
 
             epsilon = accounting.gaussian_epsilon(accounting.zcdp_mu(self.rho), DELTA_FOR_RHO)
         if epsilon >= _CARELESS:

@@ -14,7 +14,7 @@ from dpsketch.numbers import typed_number
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.permit import ReleasePreview
+    from dpsketch.sketches.specs import ReleasePreview
 
 DEFAULT_KEYS = 10_000
 

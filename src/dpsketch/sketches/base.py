@@ -11,12 +11,11 @@ from dpsketch import files
 from dpsketch.bounding import CountedUsers, Cut
 from dpsketch.core.account import Account
 from dpsketch.core.laws import Law
-from dpsketch.core.permit import Permit as PaidPermit
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.privacy import Budget
 from dpsketch.sketches.partials import Partial
-from dpsketch.sketches.permit import Calibration, Permit, obtain
 from dpsketch.sketches.specs import UnitSpec, fingerprint_of, refuse_choice, refuse_mismatch, with_key_columns
 
 if TYPE_CHECKING:
@@ -163,17 +162,10 @@ class Accumulator(Partial, Generic[SpecT]):
         self._seen = self._seen or other._seen
         self._spec = spec
 
-    def _obtain(self, calibration: Calibration, account: Account) -> Permit:
-        """Charge a release of this sketch, and return the permit to draw its parts."""
-        spec = self._published
-        return obtain(
-            calibration, spec.unit, account, note=f"{self.kind} {fingerprint_of(spec)}", for_tests=self._for_tests
-        )
-
-    def _pay(self, spec: Any, laws: Sequence[Law], asked: Budget, account: Account) -> PaidPermit:
+    def _pay(self, spec: Any, laws: Sequence[Law], asked: Budget, account: Account) -> Permit:
         """Charge a release of this sketch, whose published spec is given, and return the permit to draw its laws."""
         note = f"{self.kind} {fingerprint_of(spec)}"
-        return PaidPermit.pay(spec, laws, asked, account, note=note, for_tests=self._for_tests)
+        return Permit.pay(spec, laws, asked, account, note=note, for_tests=self._for_tests)
 
     def _completed(self, document: files.Document) -> files.Document:
         document = super()._completed(document)

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats
-from dpsketch.errors import FileRefused, ReleaseRefused
-from dpsketch.files import Array, Document
-from dpsketch.noise import Noise, noise_from_json
-from dpsketch.sketches.documents import real_array
+from dpsketch.errors import ReleaseRefused
+from dpsketch.noise import Noise
 
-__all__ = ["Stretch", "combined", "read_stretches", "stretch_arrays"]
+__all__ = ["Stretch", "combined"]
 
 Marks = npt.NDArray[np.uint64]
 
@@ -79,41 +76,3 @@ def combined(ours: Iterable[Stretch], theirs: Iterable[Stretch], sign: int) -> t
         nothing = Stretch(each.stream, each.law, np.zeros(0))
         found[each.stream] = found.get(each.stream, nothing).plus(each, sign)
     return tuple(found.values())
-
-
-def stretch_arrays(stretches: Iterable[Stretch]) -> tuple[list[dict[str, Any]], dict[str, Array]]:
-    """Return stretches as they are written: what a header has of them, and arrays."""
-    header: list[dict[str, Any]] = []
-    arrays: dict[str, Array] = {}
-    for i, each in enumerate(stretches):
-        header.append({"stream": each.stream, "noise": each.law.to_json()})
-        arrays[f"weights{i}"] = each.weights
-        if len(each.marks):
-            arrays[f"marks{i}"] = each.marks
-    return header, arrays
-
-
-def read_stretches(document: Document) -> tuple[Stretch, ...]:
-    """Read the stretches of a release; a file may have been written by anyone."""
-    stored = document.header.get("stretches", [])
-    if not isinstance(stored, list):
-        raise _not_ours()
-    found = []
-    for i, each in enumerate(stored):
-        stored_weights = document.arrays.get(f"weights{i}")
-        if not isinstance(stored_weights, np.ndarray) or stored_weights.ndim != 1:
-            raise _not_ours()
-        weights = real_array(document, f"weights{i}", (len(stored_weights),))
-        if not isinstance(each, dict) or not isinstance(each.get("stream"), str):
-            raise _not_ours()
-        marks = document.arrays.get(f"marks{i}", np.zeros(0, np.uint64))
-        if not isinstance(marks, np.ndarray) or marks.dtype != np.uint64 or marks.ndim != 1:
-            raise _not_ours()
-        found.append(Stretch(each["stream"], noise_from_json(each["noise"]), weights, marks))
-    if len({each.stream for each in found}) < len(found):
-        raise _not_ours()
-    return tuple(found)
-
-
-def _not_ours() -> FileRefused:
-    return FileRefused("the file's record of the days that it is made of is not one that dpsketch writes.")
