@@ -18,14 +18,14 @@ from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real
-from dpsketch.privacy import ApproximateCost, Budget, Cost, MomentCost, Neighbours, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, MomentCost, Neighbours, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale, pivot_variance
 from dpsketch.sketches.moment.secret import Secret
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["Floor", "Lift", "Weights", "caveat_of", "floors_for", "significant"]
+__all__ = ["Floor", "Lift", "Weights", "floors_for", "significant"]
 
 # More than the rounding of a few products, powers and quotients.
 _ROOM = 2.0**-46
@@ -166,6 +166,10 @@ class Floor(Law):
         least = self.height + self.table.least_moment
         return math.inf if least == 0 else 1 + self.table.largest_change(self.neighbours) / least * (1 + _ROOM)
 
+    def caveat(self, unit: Unit) -> str:
+        """Return that the guarantee relies on a cipher."""
+        return _COMPUTATIONAL
+
     def slots(self) -> Mapping[str, Any]:
         """Return the secret draw of the floor."""
         return {"floor": Lift(self.table.p, self.height)}
@@ -210,11 +214,6 @@ class Lift:
         finally:
             fresh.destroy()
         return lifted
-
-
-def caveat_of(users: str | None) -> str:
-    """Return what every release of moments must say, and what this one must of its users."""
-    return _COMPUTATIONAL if users is None else f"{_COMPUTATIONAL} {users}"
 
 
 def significant(value: float, digits: int) -> float:

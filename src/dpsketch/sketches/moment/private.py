@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["PrivateMoment", "PrivateMomentProfile"]
 
 
+class _FloorRelease(SketchRelease):
+    """A release that floors drew, one for each table of the spec."""
+
+    __slots__ = ()
+
+    def _is_complete(self) -> bool:
+        names = {table.name for table in self.spec.tables()}
+        return self.drawn.parts.keys() == names and all(isinstance(p.law, Floor) for p in self.drawn.parts.values())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateMoment(NumberRelease, SketchRelease):
+class PrivateMoment(NumberRelease, _FloorRelease):
     """A released moment."""
 
     kind: ClassVar[str] = "moment"
@@ -105,7 +115,7 @@ class PrivateMoment(NumberRelease, SketchRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PrivateMomentProfile(SketchRelease):
+class PrivateMomentProfile(_FloorRelease):
     """Moments released together: F_p against p, under one guarantee. Iterating gives one after the other."""
 
     kind: ClassVar[str] = "moments"

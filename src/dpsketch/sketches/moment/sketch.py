@@ -26,7 +26,6 @@ from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
 from dpsketch.sketches.keyed import KeyedPartial
 from dpsketch.sketches.moment.batches import of_records, of_users
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
-from dpsketch.sketches.moment.law import caveat_of
 from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
 from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentProfileSpec, MomentSpec, Stream
@@ -222,7 +221,7 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
         """
         self._refuse_release()
         budget, account, spec = Budget(epsilon, delta, rho), self._account(ledger, dataset, part), self._plan
-        laws, caveat = spec.laws(budget, estimator), caveat_of(self._counted.caveat)
+        laws, caveat = spec.laws(budget, estimator), self._counted.caveat
         note = f"{self.kind} {fingerprint_of(spec)}"
         permit = Permit.pay(spec, laws, budget, account, note=note, once=self._once(), for_tests=self._for_tests)
         self._begin_change()
@@ -462,6 +461,6 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
         """Say what a release at this budget would promise, and the error that each moment's floor would leave."""
         budget, spec = Budget(epsilon, delta, rho), self._plan
         laws = spec.laws(budget)
-        stated = promise(spec, Receipt(budget, laws, caveat_of(None)))
+        stated = promise(spec, Receipt(budget, laws))
         errors = [law.height * math.sqrt(pivot_variance(law.table.p, law.table.sums, "mle")) for law in laws]
         return [ReleasePreview(stated, error, error) for error in errors]

@@ -16,7 +16,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
-from dpsketch.sketches.moment.law import Floor, Weights, caveat_of, floors_for
+from dpsketch.sketches.moment.law import Floor, Weights, floors_for
 from dpsketch.sketches.specs import ReleasePreview, StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 
@@ -149,7 +149,7 @@ class MomentSpec(StoredSpec):
         moment, budget = real_number("moment", moment), Budget(epsilon, delta, rho)
         (law,) = self.laws(budget, estimator)
         spread = math.sqrt(pivot_variance(self.p, self.size, estimator))
-        stated = promise(self, Receipt(budget, (law,), caveat_of(None)))
+        stated = promise(self, Receipt(budget, (law,)))
         return ReleasePreview(stated, law.height * spread, (moment + law.height) * spread)
 
 

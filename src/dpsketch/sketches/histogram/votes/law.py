@@ -30,7 +30,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, Cost, Neighbours, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, Neighbours, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.histogram.joint import chance_of_any, gaussian_excess, least_whole, log_hidden, part_of
 from dpsketch.sketches.histogram.named import stored_names
 from dpsketch.truncated import Law as NoiseOfNames
@@ -123,6 +123,10 @@ class Votes(Law):
     def tables(self) -> tuple[Table, ...]:
         """The buckets."""
         return (self.table,)
+
+    def caveat(self, unit: Unit) -> str:
+        """Return that neighbours are streams: what votes leave depends on the order of the records, and on partials."""
+        return "Neighbours are streams: all other records keep their order, and the partial that they are counted in."
 
     def slots(self) -> Mapping[str, Any]:
         """Return the noise of both loads, or of the majorities."""

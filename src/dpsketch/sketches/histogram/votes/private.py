@@ -49,8 +49,12 @@ class PrivateVoteHistogram(NamedCounts, SketchRelease):
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "found", read_names(self._part.arrays["found"], self.spec))
-        object.__setattr__(self, "_places", places_of(self.found))
+        found = read_names(self._part.arrays["found"], self.spec) if self._is_complete() else []
+        object.__setattr__(self, "found", found)
+        object.__setattr__(self, "_places", places_of(found))
+
+    def _is_complete(self) -> bool:
+        return self.drawn.parts.keys() == {BUCKETS} and isinstance(self._part.law, Votes)
 
     @property
     def _part(self) -> Part:

@@ -25,11 +25,7 @@ from dpsketch.sketches.weights import checked_total, whole_counts
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["STREAMS", "VoteHistogram"]
-
-
-# What votes leave depends on the order of the records and on how they were parted, so that neighbours must share it.
-STREAMS = "Neighbours are streams: all other records keep their order, and the partial that they are counted in."
+__all__ = ["VoteHistogram"]
 
 
 class VoteHistogram(Accumulator[VoteHistogramSpec]):
@@ -183,8 +179,8 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         """
         spec, budget = self._spec, Budget(epsilon, delta, rho)
         permit = self._pay(spec, spec.laws(budget, form), budget, self._account(ledger, dataset, part))
-        caveat = " ".join(filter(None, [STREAMS, self._counted.caveat]))
-        return PrivateVoteHistogram(spec, permit.draw_all((self._table, self._key_type), caveat=caveat))
+        drawn = permit.draw_all((self._table, self._key_type), caveat=self._counted.caveat)
+        return PrivateVoteHistogram(spec, drawn)
 
     def _to_document(self) -> files.Document:
         arrays: dict[str, files.Array] = dict(self._table.to_arrays())
