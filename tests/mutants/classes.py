@@ -12,7 +12,7 @@ _FEATURES = "tests/unit/test_density_features.py -k"
 CLASSES = [
     Mutant(
         "class-length-plain",
-        _SUMS,
+        "_length_weights",
         "weights = np.sqrt(squares / (squares + noise))",
         "weights = np.ones(len(squares))",
         f"{_TESTS} blur",
@@ -76,10 +76,9 @@ CLASSES = [
     ),
     Mutant(
         "class-moments-half-noise",
-        _SUMS,
+        "PrivateClassSums.moments",
         "moments[triangle] = noisy / weights / COARSE**2",
-        "exact = weights * held.squares[triangle]\n"
-        "        moments[triangle] = (exact + noisy) / 2 / weights / COARSE**2",
+        ("exact = weights * held.squares[triangle]\nmoments[triangle] = (exact + noisy) / 2 / weights / COARSE**2"),
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the second moments",
     ),
@@ -101,7 +100,7 @@ CLASSES = [
     ),
     Mutant(
         "class-waves-length",
-        "sketches/density/class_waves.py",
+        "Waves.add",
         "own = vectors[codes == code]",
         "own = np.repeat(vectors[codes == code], 2, axis=0)",
         f"{_TESTS} one_record_moves␣and␣moments",
@@ -117,7 +116,7 @@ CLASSES = [
     ),
     Mutant(
         "class-moments-weights",
-        _SUMS,
+        "class_spec:",
         "DIAGONAL, OTHERS = 5, 7",
         "DIAGONAL, OTHERS = 5, 14",
         f"{_TESTS} one_record_moves␣and␣moments",
@@ -125,7 +124,7 @@ CLASSES = [
     ),
     Mutant(
         "vectors-unclipped",
-        "_compiled/vectors.py",
+        "whole_vectors",
         "if square > 0 and (unit_length or largest > 1.0 or square > FINE * FINE):",
         "if square > 0 and unit_length:",
         f"{_TESTS} integers_are_those",
@@ -133,7 +132,7 @@ CLASSES = [
     ),
     Mutant(
         "vectors-no-number",
-        "_compiled/vectors.py",
+        "whole_vectors",
         "np.int64(value * FINE) if abs(value) <= 1.0 else 0",
         "np.int64(value * FINE)",
         f"{_TESTS} no_number",
@@ -141,7 +140,7 @@ CLASSES = [
     ),
     Mutant(
         "bounds-beyond-doubles",
-        "sketches/density/spec.py",
+        "read_bounds",
         "0 < (high - low) / 2 < math.inf and math.isfinite(low + high)",
         "True",
         f"{_TESTS} cannot_measure",
@@ -149,7 +148,7 @@ CLASSES = [
     ),
     Mutant(
         "vectors-size-limit",
-        "_compiled/vectors.py",
+        "_hold",
         "if sizes > 0 and total > sizes:",
         "if False:",
         f"{_TESTS} one_record_moves␣and␣pure",
@@ -157,7 +156,7 @@ CLASSES = [
     ),
     Mutant(
         "embedding-products-in-floats",
-        "sketches/density/embedding.py",
+        "EmbeddingMap.integers",
         "fine = _whole(points, _FINE) - self.mean",
         "fine = points * _FINE - self.mean / 3",
         f"{_TESTS} multiplied_exactly",
@@ -165,7 +164,7 @@ CLASSES = [
     ),
     Mutant(
         "features-length",
-        "_compiled/vectors.py",
+        "_hold",
         "while square > squares:",
         "while False:",
         f"{_FEATURES} held_on_the_integers",
@@ -173,7 +172,7 @@ CLASSES = [
     ),
     Mutant(
         "features-rounded-away",
-        "_compiled/vectors.py",
+        "add_features",
         "vector[j] = np.int64(value * steps) if abs(value) <= 2.0 else 0",
         "vector[j] = np.int64(np.floor(value * steps + 0.5)) if abs(value) <= 2.0 else 0",
         f"{_FEATURES} held_on_the_integers",
@@ -181,11 +180,13 @@ CLASSES = [
     ),
     Mutant(
         "features-by-batch",
-        "sketches/density/features.py",
+        "FeatureMap.values",
         "return compiled.wave_features(_scaled(points, self.shape), self.matrix, self.sizes)",
-        "angles = np.pi * (_scaled(points, self.shape) @ self.matrix)\n"
-        "                waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
-        "                return np.ascontiguousarray(waves.reshape(len(points), -1))",
+        (
+            "angles = np.pi * (_scaled(points, self.shape) @ self.matrix)\n"
+            "waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
+            "return np.ascontiguousarray(waves.reshape(len(points), -1))"
+        ),
         "tests/property/test_batch_independence.py -k no_matrix_product",
         "a product over the batch: a record's features follow the others'",
     ),
@@ -207,7 +208,7 @@ CLASSES = [
     ),
     Mutant(
         "features-sizes",
-        "sketches/density/features.py",
+        "Shape.contribution",
         "return Contribution(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))",
         "return Contribution(STEPS**2, STEPS)",
         f"{_FEATURES} laplace_noise_is",
@@ -215,7 +216,7 @@ CLASSES = [
     ),
     Mutant(
         "features-landmarks-left",
-        "sketches/density/private.py",
+        "PrivateDensity._summed",
         "left = features[:, -1] * max(0.0, sums[-1] + deviation)",
         "left = 0.0 * features[:, -1]",
         f"{_FEATURES} landmarks_that_are_far",
@@ -255,9 +256,9 @@ CLASSES = [
     ),
     Mutant(
         "class-residuals-long",
-        "_compiled/vectors.py",
-        "        _hold(whole, steps * steps, 0)\n        for c in range(classes):\n            out[i, c] = whole[c]",
-        "        for c in range(classes):\n            out[i, c] = 2 * whole[c]",
+        "residuals",
+        ("_hold(whole, steps * steps, 0)\nfor c in range(classes):\n    out[i, c] = whole[c]"),
+        ("for c in range(classes):\n    out[i, c] = 2 * whole[c]"),
         "tests/unit/test_class_passes.py -k no_record_moves",
         "a record's residual counts for more than is paid",
     ),
