@@ -45,7 +45,7 @@ def main() -> int:
     if not left:
         write_table(PAGE, verdicts, [mutant.name for mutant in MUTANTS])
     for verdict in left:
-        print(f"{verdict.outcome}: {verdict.mutant.name} ({verdict.mutant.file}): {verdict.mutant.breaks}")
+        print(f"{verdict.outcome}: {verdict.mutant.name} ({verdict.mutant.where}): {verdict.mutant.breaks}")
     print(f"{len(verdicts) - len(left)} of {len(verdicts)} mutants were killed")
     return int(bool(left))
 

@@ -12,7 +12,7 @@ _NAMES = "tests/contract/test_promise_names.py -k"
 AUDITED = [
     Mutant(
         "audited-histogram-threshold",
-        "sketches/histogram/entries.py",
+        "Entries._one_stage",
         "passed = noisy >= threshold.cutoff",
         "passed = noisy >= threshold.cutoff - 1",
         f"{_HOLDS}␣histogram-truncated-record-add",
@@ -20,7 +20,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-histogram-total",
-        "sketches/histogram/mechanism.py",
+        "Mechanism._of_unknown",
         "total = DiscreteLaplace(epsilon * _TOTAL_SHARE * (1 - 1e-12), reach.sensitivity.l1)",
         "total = DiscreteLaplace(epsilon * _TOTAL_SHARE * 8, reach.sensitivity.l1)",
         f"{_HOLDS}␣histogram-others",
@@ -28,7 +28,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-votes-threshold",
-        "sketches/histogram/votes/mechanism.py",
+        "VoteRelease.draw",
         "listed = upper - lower >= self.threshold.cutoff",
         "listed = upper - lower >= self.threshold.cutoff - 1",
         f"{_HOLDS}␣votes-loads",
@@ -36,7 +36,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-votes-replaced",
-        "sketches/histogram/vote_thresholds.py",
+        "vote",
         "reach = math.sqrt(keys) * (2 if replace else 1)",
         "reach = math.sqrt(keys) * (math.sqrt(2) if replace else 1)",
         f"{_HOLDS}␣votes-gaussian-record-replace",
@@ -44,7 +44,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-quantile-sensitivity",
-        "sketches/quantiles/mechanism.py",
+        "Recursion.span",
         "return 2 * max(share, 1 - share)",
         "return max(share, 1 - share)",
         f"{_HOLDS}␣quantiles-median",
@@ -52,16 +52,18 @@ AUDITED = [
     ),
     Mutant(
         "audited-classifier-centre",
-        "sketches/density/centre.py",
+        "private_centre",
         "noisy, noise = permit.add_noise(centre_vector(scaled), CENTRE), permit.calibration.law(CENTRE)",
-        "permit.add_noise(centre_vector(scaled), CENTRE)\n"
-        "    noisy, noise = centre_vector(scaled), permit.calibration.law(CENTRE)",
+        (
+            "permit.add_noise(centre_vector(scaled), CENTRE)\n"
+            "noisy, noise = centre_vector(scaled), permit.calibration.law(CENTRE)"
+        ),
         f"{_TABLE} test_a_private_centre_holds",
         "the private centre of a classifier is the exact mean",
     ),
     Mutant(
         "audited-svim-report",
-        "local/comparison/rivals.py",
+        "SVIM.last_phase",
         "return SubsetDirect(self.epsilon, max_items=length",
         "return SubsetDirect(2 * self.epsilon, max_items=length",
         "tests/privacy/test_audit.py -k test_what_is_shipped_holds␣and␣svim-direct",
@@ -69,7 +71,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-moment-total",
-        "sketches/moment/spec.py",
+        "MomentSpec.least_moment",
         "return math.pow(self.public_total, self.p) * (1 - _ROOM)",
         "return 2 * math.pow(self.public_total, self.p) * (1 - _ROOM)",
         f"{_HOLDS}␣moment-1-total",
@@ -77,23 +79,23 @@ AUDITED = [
     ),
     Mutant(
         "audited-drawn-noise",
-        "audit/lattice.py",
-        "        return math.sqrt(square / float(chdtri(draws, confidence)))",
-        "        return math.sqrt(square / float(chdtri(draws, 1 - confidence)))",
+        "least_spread",
+        "return math.sqrt(square / float(chdtri(draws, confidence)))",
+        "return math.sqrt(square / float(chdtri(draws, 1 - confidence)))",
         f"{_POWER}␣counts-gaussian-record-add",
         "an audit takes the other end of an interval, and finds whole noise too small",
     ),
     Mutant(
         "audited-stated-noise",
-        "audit/grid.py",
-        "        return release(budget.claimed), noise",
-        "        return release(budget.spent), noise",
+        "Grid._drawn",
+        "return release(budget.claimed), noise",
+        "return release(budget.spent), noise",
         f"{_POWER}␣counts-gaussian-record-add",
         "an audit compares noise with the budget that was spent, not with the one that was claimed",
     ),
     Mutant(
         "audited-local-report",
-        "sketches/countsketch/local_model.py",
+        "LocalCountSketch.report",
         "return table + self.noise.sample(table.size).reshape(table.shape)",
         "return table + (4 * self.noise.sample(table.size).reshape(table.shape)) // 5",
         f"{_POWER}␣counts-local",
@@ -101,7 +103,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-count-min",
-        "sketches/comparison.py",
+        "CountMinForComparison.release",
         "noisy = permit.add_noise(self._table, COUNTERS)",
         "noisy = (self._table + 3 * permit.add_noise(self._table, COUNTERS)) // 4",
         f"{_POWER}␣count-min-gaussian-record-add",
@@ -109,7 +111,7 @@ AUDITED = [
     ),
     Mutant(
         "drawn-list-others",
-        "sketches/histogram/entries.py",
+        "Entries._counts",
         "others = rest + int(self.others.sample(1)[0])",
         "others = rest + int(self.others.sample(1)[0]) // 2",
         f"{_NAMES} test_counts_beside_names␣and␣list",
@@ -117,7 +119,7 @@ AUDITED = [
     ),
     Mutant(
         "drawn-threshold-one-draw",
-        "sketches/histogram/entries.py",
+        "Entries._one_stage",
         "noisy = block.sums[~on_list] + threshold.law.sample(len(there))",
         "noisy = block.sums[~on_list] + threshold.law.sample(1)[0]",
         f"{_NAMES} test_counts_beside_names␣and␣gaussian",
@@ -125,7 +127,7 @@ AUDITED = [
     ),
     Mutant(
         "drawn-votes-one-draw",
-        "sketches/histogram/votes/mechanism.py",
+        "VoteRelease.draw",
         "noisy = c + law.sample(len(held))",
         "noisy = c + law.sample(1)[0]",
         f"{_NAMES} test_votes",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.gate import Mutant
 
-_SUMS = "sketches/density/class_sums.py"
-_PASSES = "sketches/density/class_passes.py"
 _TESTS = "tests/unit/test_class_sums.py -k"
 _FEATURES = "tests/unit/test_density_features.py -k"
 
 CLASSES = [
     Mutant(
         "class-length-plain",
-        _SUMS,
+        "_length_weights",
         "weights = np.sqrt(squares / (squares + noise))",
         "weights = np.ones(len(squares))",
         f"{_TESTS} blur",
@@ -20,7 +18,7 @@ CLASSES = [
     ),
     Mutant(
         "class-file-noise",
-        "sketches/density/class_files.py",
+        "_deviation",
         "if not 0 <= number <= _LARGEST:",
         "if not 0 <= number < math.inf:",
         "tests/unit/test_class_partials.py -k forged␣and␣noise",
@@ -28,7 +26,7 @@ CLASSES = [
     ),
     Mutant(
         "landmarks-of-files",
-        "sketches/density/features.py",
+        "unpacked",
         "return _read_landmarks(values, dim)",
         "return fitting_landmarks(values, dim)",
         f"{_FEATURES} more_landmarks",
@@ -36,7 +34,7 @@ CLASSES = [
     ),
     Mutant(
         "class-passes-charged-and-refused",
-        "sketches/density/classifier.py",
+        "DensityClassifier._released",
         "if again is None and held.spec.extras.passes > 1:",
         "if False:",
         "tests/unit/test_class_passes.py -k before_anything",
@@ -44,7 +42,7 @@ CLASSES = [
     ),
     Mutant(
         "class-sums-replace",
-        _SUMS,
+        "calibrate",
         'vectors = unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
         "vectors = unit.max_keys",
         f"{_TESTS} one_record_moves␣and␣replace",
@@ -52,7 +50,7 @@ CLASSES = [
     ),
     Mutant(
         "class-sums-users",
-        _SUMS,
+        "calibrate",
         "vectors = unit.max_keys * (2",
         "vectors = 1 * (2",
         f"{_TESTS} a_user_moves",
@@ -60,7 +58,7 @@ CLASSES = [
     ),
     Mutant(
         "class-sums-half-noise",
-        _SUMS,
+        "PrivateClassSums.drawn",
         "sums = permit.add_noise(held.table, SUMS)",
         "sums = (held.table + permit.add_noise(held.table, SUMS)) // 2",
         f"{_TESTS} the_noise_is␣and␣plain",
@@ -68,7 +66,7 @@ CLASSES = [
     ),
     Mutant(
         "class-sums-one-draw",
-        _SUMS,
+        "PrivateClassSums.drawn",
         "sums = permit.add_noise(held.table, SUMS)",
         "sums = held.table + (permit.add_noise(held.table, SUMS) - held.table)[0]",
         f"{_TESTS} the_noise_is␣and␣plain",
@@ -76,16 +74,15 @@ CLASSES = [
     ),
     Mutant(
         "class-moments-half-noise",
-        _SUMS,
+        "PrivateClassSums.drawn",
         "moments[triangle] = noisy / weights / COARSE**2",
-        "exact = weights * held.squares[triangle]\n"
-        "        moments[triangle] = (exact + noisy) / 2 / weights / COARSE**2",
+        ("exact = weights * held.squares[triangle]\nmoments[triangle] = (exact + noisy) / 2 / weights / COARSE**2"),
         f"{_TESTS} the_noise_is␣and␣moments",
         "half the noise on the second moments",
     ),
     Mutant(
         "class-sizes-half-noise",
-        _SUMS,
+        "PrivateClassSums.drawn",
         "sizes = permit.add_noise(held.sizes, SIZES)",
         "sizes = (held.sizes + permit.add_noise(held.sizes, SIZES)) // 2",
         f"{_TESTS} the_noise_is␣and␣moments",
@@ -93,7 +90,7 @@ CLASSES = [
     ),
     Mutant(
         "class-waves-half-noise",
-        _SUMS,
+        "PrivateClassSums.drawn",
         "noisy = permit.add_noise(held.waves, WAVES)",
         "noisy = (held.waves + permit.add_noise(held.waves, WAVES)) // 2",
         f"{_TESTS} the_noise_is␣and␣moments",
@@ -101,7 +98,7 @@ CLASSES = [
     ),
     Mutant(
         "class-waves-length",
-        "sketches/density/class_waves.py",
+        "Waves.add",
         "own = vectors[codes == code]",
         "own = np.repeat(vectors[codes == code], 2, axis=0)",
         f"{_TESTS} one_record_moves␣and␣moments",
@@ -109,7 +106,7 @@ CLASSES = [
     ),
     Mutant(
         "class-waves-users",
-        "sketches/density/class_waves.py",
+        "Waves.sensitivity",
         "times = unit.max_keys * (2 if",
         "times = 1 * (2 if",
         f"{_TESTS} a_user_moves",
@@ -117,7 +114,7 @@ CLASSES = [
     ),
     Mutant(
         "class-moments-weights",
-        _SUMS,
+        "class_sums:",
         "DIAGONAL, OTHERS = 5, 7",
         "DIAGONAL, OTHERS = 5, 14",
         f"{_TESTS} one_record_moves␣and␣moments",
@@ -125,7 +122,7 @@ CLASSES = [
     ),
     Mutant(
         "vectors-unclipped",
-        "_compiled/vectors.py",
+        "whole_vectors",
         "if square > 0 and (unit_length or largest > 1.0 or square > FINE * FINE):",
         "if square > 0 and unit_length:",
         f"{_TESTS} integers_are_those",
@@ -133,7 +130,7 @@ CLASSES = [
     ),
     Mutant(
         "vectors-no-number",
-        "_compiled/vectors.py",
+        "whole_vectors",
         "np.int64(value * FINE) if abs(value) <= 1.0 else 0",
         "np.int64(value * FINE)",
         f"{_TESTS} no_number",
@@ -141,7 +138,7 @@ CLASSES = [
     ),
     Mutant(
         "bounds-beyond-doubles",
-        "sketches/density/spec.py",
+        "read_bounds",
         "0 < (high - low) / 2 < math.inf and math.isfinite(low + high)",
         "True",
         f"{_TESTS} cannot_measure",
@@ -149,7 +146,7 @@ CLASSES = [
     ),
     Mutant(
         "vectors-size-limit",
-        "_compiled/vectors.py",
+        "_hold",
         "if sizes > 0 and total > sizes:",
         "if False:",
         f"{_TESTS} one_record_moves␣and␣pure",
@@ -157,7 +154,7 @@ CLASSES = [
     ),
     Mutant(
         "embedding-products-in-floats",
-        "sketches/density/embedding.py",
+        "EmbeddingMap.integers",
         "fine = _whole(points, _FINE) - self.mean",
         "fine = points * _FINE - self.mean / 3",
         f"{_TESTS} multiplied_exactly",
@@ -165,7 +162,7 @@ CLASSES = [
     ),
     Mutant(
         "features-length",
-        "_compiled/vectors.py",
+        "_hold",
         "while square > squares:",
         "while False:",
         f"{_FEATURES} held_on_the_integers",
@@ -173,7 +170,7 @@ CLASSES = [
     ),
     Mutant(
         "features-rounded-away",
-        "_compiled/vectors.py",
+        "add_features",
         "vector[j] = np.int64(value * steps) if abs(value) <= 2.0 else 0",
         "vector[j] = np.int64(np.floor(value * steps + 0.5)) if abs(value) <= 2.0 else 0",
         f"{_FEATURES} held_on_the_integers",
@@ -181,17 +178,19 @@ CLASSES = [
     ),
     Mutant(
         "features-by-batch",
-        "sketches/density/features.py",
+        "FeatureMap.values",
         "return compiled.wave_features(_scaled(points, self.shape), self.matrix, self.sizes)",
-        "angles = np.pi * (_scaled(points, self.shape) @ self.matrix)\n"
-        "                waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
-        "                return np.ascontiguousarray(waves.reshape(len(points), -1))",
+        (
+            "angles = np.pi * (_scaled(points, self.shape) @ self.matrix)\n"
+            "waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
+            "return np.ascontiguousarray(waves.reshape(len(points), -1))"
+        ),
         "tests/property/test_batch_independence.py -k no_matrix_product",
         "a product over the batch: a record's features follow the others'",
     ),
     Mutant(
         "features-replace",
-        "sketches/density/spec.py",
+        "DensitySpec.sensitivity",
         "return Sensitivity(times * points * sizes, times * points * _root(squares))",
         "return Sensitivity(times * points * sizes, points * _root(squares))",
         f"{_FEATURES} no_unit_moves␣and␣linear",
@@ -199,7 +198,7 @@ CLASSES = [
     ),
     Mutant(
         "features-users",
-        "sketches/density/spec.py",
+        "DensitySpec.sensitivity",
         "return Sensitivity(times * points * sizes, times * points * _root(squares))",
         "return Sensitivity(times * sizes, times * _root(squares))",
         f"{_FEATURES} no_unit_moves␣and␣fourier",
@@ -207,7 +206,7 @@ CLASSES = [
     ),
     Mutant(
         "features-sizes",
-        "sketches/density/features.py",
+        "Shape.contribution",
         "return Contribution(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))",
         "return Contribution(STEPS**2, STEPS)",
         f"{_FEATURES} laplace_noise_is",
@@ -215,7 +214,7 @@ CLASSES = [
     ),
     Mutant(
         "features-landmarks-left",
-        "sketches/density/private.py",
+        "PrivateDensity._summed",
         "left = features[:, -1] * max(0.0, sums[-1] + deviation)",
         "left = 0.0 * features[:, -1]",
         f"{_FEATURES} landmarks_that_are_far",
@@ -223,7 +222,7 @@ CLASSES = [
     ),
     Mutant(
         "class-passes-half-noise",
-        _PASSES,
+        "correction_shares",
         "times = unit.max_keys * (2 if",
         "times = 0.5 * unit.max_keys * (2 if",
         "tests/privacy/test_class_privacy.py -k second_pass",
@@ -231,7 +230,7 @@ CLASSES = [
     ),
     Mutant(
         "class-passes-one-record",
-        _PASSES,
+        "correction_shares",
         "times = unit.max_keys * (2 if",
         "times = 1 * (2 if",
         "tests/unit/test_class_passes.py -k two_later_passes",
@@ -239,7 +238,7 @@ CLASSES = [
     ),
     Mutant(
         "class-passes-other-relation",
-        _PASSES,
+        "correction_shares",
         'unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
         "unit.max_keys",
         "tests/unit/test_class_passes.py -k two_later_passes",
@@ -247,7 +246,7 @@ CLASSES = [
     ),
     Mutant(
         "class-passes-all-records",
-        "sketches/density/classifier.py",
+        "DensityClassifier.fit",
         "return self._released(held, seen, (vectors[chosen], codes[chosen]))",
         "return self._released(held, seen, (vectors, codes))",
         "tests/unit/test_class_passes.py -k records_of_a_user",
@@ -255,9 +254,9 @@ CLASSES = [
     ),
     Mutant(
         "class-residuals-long",
-        "_compiled/vectors.py",
-        "        _hold(whole, steps * steps, 0)\n        for c in range(classes):\n            out[i, c] = whole[c]",
-        "        for c in range(classes):\n            out[i, c] = 2 * whole[c]",
+        "residuals",
+        ("_hold(whole, steps * steps, 0)\nfor c in range(classes):\n    out[i, c] = whole[c]"),
+        ("for c in range(classes):\n    out[i, c] = 2 * whole[c]"),
         "tests/unit/test_class_passes.py -k no_record_moves",
         "a record's residual counts for more than is paid",
     ),

@@ -17,6 +17,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
+from tests.mutants.place import Match, matched
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src"
 # A mutant may hang, as one without a lock may; that counts as noticed.
@@ -35,10 +37,10 @@ class Mutant:
     ----------
     name : str
         What it is called.
-    file : str
-        The file it changes, below ``src/dpsketch``.
+    where : str
+        The function, class or constant that it changes, by its qualified name (see :mod:`tests.mutants.place`).
     old, new : str
-        The text that is replaced, which must be there once, and what replaces it.
+        The code that is replaced, which must stand there once, and what replaces it.
     tests : str
         What must fail: files or tests, with ``-k`` if need be, as on pytest's command line.
     breaks : str
@@ -48,27 +50,16 @@ class Mutant:
     """
 
     name: str
-    file: str
+    where: str
     old: str
     new: str
     tests: str
     breaks: str
     top: bool = False
 
-    @property
-    def path(self) -> Path:
-        """The file that it changes."""
-        return SOURCES / "dpsketch" / self.file
-
-    def applied(self) -> str | None:
-        """The file's text with the change, or None where the text to be changed is not there just once."""
-        text = self.path.read_text()
-        return text.replace(self.old, self.new) if text.count(self.old) == 1 and self.old != self.new else None
-
-    @property
-    def compiled(self) -> bool:
-        """Whether it changes a compiled loop: then no machine code may be taken from before."""
-        return self.file.startswith("_compiled/")
+    def found(self) -> Match | None:
+        """Return where the old code stands; None if it does not stand in exactly one place."""
+        return matched(self.where, self.old) if self.old != self.new else None
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ class Verdict:
         """The verdict as JSON-ready values."""
         return {
             "name": self.mutant.name,
-            "file": self.mutant.file,
+            "where": self.mutant.where,
             "breaks": self.mutant.breaks,
             "outcome": self.outcome,
             "by": self.by,
@@ -102,19 +93,21 @@ class Copy:
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Try a mutant."""
-        changed = mutant.applied()
-        if changed is None:
+        found = mutant.found()
+        if found is None:
             return Verdict(mutant, "stale", "", 0.0)
-        path = self._sources / "dpsketch" / mutant.file
+        path = self._sources / found.path.relative_to(SOURCES)
+        # A compiled function is taken from the machine code of before unless that is forgotten.
+        compiled = found.path.is_relative_to(SOURCES / "dpsketch" / "_compiled")
         began = time.monotonic()
-        path.write_text(changed)
-        if mutant.compiled:
+        path.write_text(found.replaced(mutant.new))
+        if compiled:
             self._forget_machine_code()
         try:
             code, by = self.run(mutant.tests)
         finally:
-            shutil.copy2(mutant.path, path)
-            if mutant.compiled:
+            shutil.copy2(found.path, path)
+            if compiled:
                 self._forget_machine_code()
                 self._take_machine_code()
         outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"

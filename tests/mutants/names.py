@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.gate import Mutant
 
-_HISTOGRAM = "sketches/histogram"
 _PRIVACY = "tests/privacy/test_histogram_privacy.py -k"
 _THRESHOLDS = "tests/unit/test_histogram_thresholds.py"
 _VOTES = "tests/privacy/test_votes_privacy.py"
@@ -17,7 +16,7 @@ _BOUNDS = "tests/privacy/test_bounds_privacy.py -k"
 BOUNDS = [
     Mutant(
         "bound-chosen-unpaid",
-        f"{_HISTOGRAM}/choice.py",
+        "divided",
         "return epsilon * SHARE, epsilon * (1 - SHARE) * _LESS_EPSILON",
         "return epsilon * SHARE, epsilon",
         f"{_BOUNDS} every_bound",
@@ -25,7 +24,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-chosen-on-exact-numbers",
-        f"{_HISTOGRAM}/choice.py",
+        "Choosing.choose",
         "self._permit.add_noise(users, USERS),",
         "users + 0 * self._permit.add_noise(users, USERS),",
         f"{_BOUNDS} pays_for",
@@ -33,7 +32,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cells-half-noise",
-        f"{_HISTOGRAM}/choice.py",
+        "Choosing.choose",
         "self._permit.add_noise(spread, SPREAD),",
         "spread + (self._permit.add_noise(spread, SPREAD) - spread) // 2,",
         f"{_BOUNDS} pays_for",
@@ -41,17 +40,18 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cells-reuse-noise",
-        f"{_HISTOGRAM}/choice.py",
-        """            self._permit.add_noise(users, USERS),
-            self._permit.add_noise(spread, SPREAD),""",
-        """            (noisy := self._permit.add_noise(users, USERS)),
-            0 * self._permit.add_noise(spread, SPREAD) + spread + np.resize(noisy - users, spread.shape),""",
+        "Choosing.choose",
+        ("self._permit.add_noise(users, USERS),\nself._permit.add_noise(spread, SPREAD),"),
+        (
+            "(noisy := self._permit.add_noise(users, USERS)),\n"
+            "0 * self._permit.add_noise(spread, SPREAD) + spread + np.resize(noisy - users, spread.shape),"
+        ),
         f"{_BOUNDS} pays_for",
         "both tables of the choice carry one draw",
     ),
     Mutant(
         "bound-noise-not-widened",
-        f"{_HISTOGRAM}/mechanism.py",
+        "Mechanism.settled",
         "noise=bound.law(counted), counted=counted",
         "noise=bound.law(1), counted=counted",
         f"{_BOUNDS} carry_the_noise",
@@ -59,7 +59,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-chosen-by-nobody",
-        "sketches/permit.py",
+        "obtain",
         "if unit.chosen is not calibration.chooses:",
         "if False:",
         "tests/unit/test_bounds.py -k chooses_none",
@@ -67,7 +67,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-last-law-pays",
-        "sketches/histogram/choice.py",
+        "AutoBound.costs",
         "max(delta, float(gaussian_excess(self.rest, mu)))",
         "float(gaussian_excess(self.rest, mu))",
         "tests/unit/test_bounds.py -k two_laws",
@@ -75,7 +75,7 @@ BOUNDS = [
     ),
     Mutant(
         "gaussian-ruled-out-too-soon",
-        f"{_HISTOGRAM}/thresholds.py",
+        "_names_alone_pass",
         "return keys * math.log1p(-beyond) < math.log1p(-delta) * (1 + 1e-9)",
         "return keys * math.log1p(-beyond) < math.log1p(-delta) * 1e-2",
         "tests/unit/test_histogram_thresholds.py -k could_be_forced",
@@ -83,7 +83,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-not-applied",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._counts",
         "sums, rest = content.sums(asked, self.counted)",
         "sums, rest = content.sums(asked, 1 << 20)",
         f"{_BOUNDS} than_were_chosen",
@@ -91,17 +91,18 @@ BOUNDS = [
     ),
     Mutant(
         "bound-replace-moves-one",
-        "sketches/bounds.py",
-        """def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:
-    moved = 2 if replace else 1""",
-        """def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:
-    moved = 1""",
+        "_laws",
+        (
+            "def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:\n"
+            "    moved = 2 if replace else 1"
+        ),
+        ("def _laws(epsilon: float, replace: bool) -> tuple[DiscreteLaplace, DiscreteLaplace]:\n    moved = 1"),
         f"{_BOUNDS} pays_for",
         "one user in place of another is taken to move one range",
     ),
     Mutant(
         "bound-ranges-by-keys",
-        "sketches/bounds.py",
+        "tables",
         "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))",
         "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), held, minlength=len(EDGES))",
         f"{_BOUNDS} moves_each_table",
@@ -109,7 +110,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-on-disk-of-some-users",
-        f"{_HISTOGRAM}/disk.py",
+        "_PairsOnDisk.held",
         "*(pairs.held_by(asked, seed) for pairs in self._pairs())]",
         "*(pairs.held_by(asked, seed) for pairs in list(self._pairs())[:1])]",
         "tests/unit/test_histogram_disk.py -k release_from_disk␣and␣text",
@@ -117,7 +118,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-picks-the-first-key",
-        f"{_HISTOGRAM}/content.py",
+        "Pairs.held_by",
         "chosen = _capped(self.users, places, 1, self._words(seed))",
         "chosen = places[np.unique(self.users[places], return_index=True)[1]]",
         f"{_BOUNDS} depends_on_no_other",
@@ -125,7 +126,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cut-ends-the-last-range",
-        "sketches/bounds.py",
+        "Choice.cut",
         "min(int(stands[-1]) + 1, len(EDGES) - 1) if",
         "int(stands[-1]) + 1 if",
         "tests/unit/test_bounds.py -k last_range",
@@ -133,7 +134,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cut-without-noise",
-        "sketches/bounds.py",
+        "Choice.cut",
         "return max(0.0, float(weights @ users[:last]) + side * self._reach(weights, tail))",
         "return max(0.0, float(weights @ users[:last]))",
         "tests/unit/test_bounds.py -k in_its_interval",
@@ -144,7 +145,7 @@ BOUNDS = [
 HISTOGRAMS = [
     Mutant(
         "histogram-cutoff-one-less",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._one_stage",
         "passed = noisy >= threshold.cutoff",
         "passed = noisy >= threshold.cutoff - 1",
         f"{_NAMED}␣and␣record-truncated",
@@ -152,7 +153,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-half-noise",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._one_stage",
         "threshold.law.sample(len(there))",
         "threshold.law.sample(len(there)) // 2",
         f"{_PRIVACY} counts_carry",
@@ -160,7 +161,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-list-half-noise",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._listed",
         "return counts + self.noise.sample(len(listed))",
         "return counts + self.noise.sample(len(listed)) // 2",
         f"{_PRIVACY} public_list",
@@ -168,7 +169,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-one-draw-for-all",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._listed",
         "return counts + self.noise.sample(len(listed))",
         "return counts + self.noise.sample(1)",
         f"{_PRIVACY} public_list",
@@ -176,7 +177,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-others-without-noise",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._counts",
         "others = rest + int(self.others.sample(1)[0])",
         "others = rest",
         f"{_PRIVACY} public_list",
@@ -184,7 +185,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-rounds-cutoff-of-the-weight",
-        f"{_HISTOGRAM}/entries.py",
+        "_in_rounds",
         "passed.append(block.places[noisy >= cutoff])",
         "passed.append(block.places[noisy >= cutoff - (1 << 19)])",
         f"{_NAMED}␣and␣rounds",
@@ -192,7 +193,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-rounds-half-noise",
-        f"{_HISTOGRAM}/entries.py",
+        "_in_rounds",
         "noisy = block.sums + law.sample(len(block.places))",
         "noisy = block.sums + law.sample(len(block.places)) // 2",
         f"{_NAMED}␣and␣(weighted␣or␣rounds)",
@@ -200,7 +201,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-second-stage-half-noise",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._counts",
         "+ self.noise.sample(len(found))",
         "+ self.noise.sample(len(found)) // 2",
         f"{_PRIVACY} counts_carry␣and␣(weighted␣or␣rounds)",
@@ -208,7 +209,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-total-half-noise",
-        f"{_HISTOGRAM}/sketch.py",
+        "Histogram.release",
         "lambda total: int(permit.add_noise(np.array([total]), TOTAL)[0]),",
         "lambda total: (total + int(permit.add_noise(np.array([total]), TOTAL)[0])) // 2,",
         f"{_PRIVACY} total_of_other_keys",
@@ -216,7 +217,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-total-of-another-choice",
-        f"{_HISTOGRAM}/entries.py",
+        "Entries._one_stage",
         "add_noise_to_total(total)",
         "add_noise_to_total(sum(int(block.sums.sum()) for block in content.counts(self.counted)))",
         "tests/unit/test_histogram_sums.py -k total_counts_the_keys",
@@ -224,7 +225,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-uncapped",
-        f"{_HISTOGRAM}/content.py",
+        "_capped",
         "kept = crowded[order[ranks < limit]]",
         "kept = crowded[order[ranks < limit + 1]]",
         f"{_UNIT} so_many_keys",
@@ -232,7 +233,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-cap-by-order",
-        f"{_HISTOGRAM}/content.py",
+        "_capped",
         "order = np.lexsort((words(crowded), whose))",
         "order = np.arange(len(crowded))",
         f"{_UNIT} same_chance",
@@ -240,7 +241,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-weights-rounded-up",
-        f"{_HISTOGRAM}/rounds.py",
+        "unit_weights",
         "math.isqrt(WEIGHT_ONE**2 // d) for d",
         "math.isqrt(WEIGHT_ONE**2 // d) + 1 for d",
         "tests/unit/test_histogram_rounds.py",
@@ -248,23 +249,23 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-replace-as-add",
-        f"{_HISTOGRAM}/mechanism.py",
-        "        times = 2 if self.replace else 1\n        l2",
-        "        times = 1\n        l2",
+        "Reach.sensitivity",
+        ("times = 2 if self.replace else 1\nl2"),
+        ("times = 1\nl2"),
         f"{_PRIVACY} public_list␣and␣replace",
         "one unit in place of another is charged as one more",
     ),
     Mutant(
         "histogram-names-of-exact-order",
-        f"{_HISTOGRAM}/held.py",
-        "        order = self.keys.order()\n        ranks",
-        "        order = np.argsort(-self.keys.units, kind='stable')\n        ranks",
+        "Held.opened",
+        ("order = self.keys.order()\nranks"),
+        ("order = np.argsort(-self.keys.units, kind='stable')\nranks"),
         f"{_UNIT} order_of_names",
         "names are published in the order of exact counts",
     ),
     Mutant(
         "histogram-threshold-truncated",
-        f"{_HISTOGRAM}/thresholds.py",
+        "truncated_laplace",
         "_threshold(TruncatedLaplace(rate, bound), bound + 1,",
         "_threshold(TruncatedLaplace(rate, bound), bound,",
         _THRESHOLDS,
@@ -272,7 +273,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-threshold-of-weight-one",
-        f"{_HISTOGRAM}/thresholds.py",
+        "delta_of",
         "_laplace_delta(law, cutoff - weight, keys)",
         "_laplace_delta(law, cutoff - 1, keys)",
         _THRESHOLDS,
@@ -280,7 +281,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-threshold-rounding",
-        f"{_HISTOGRAM}/thresholds.py",
+        "delta_of",
         "log_hidden((cutoff - weight - 0.5) / sigma)",
         "log_hidden((cutoff - weight + 0.5) / sigma)",
         _THRESHOLDS,
@@ -288,7 +289,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-leak-forgotten",
-        f"{_HISTOGRAM}/joint.py",
+        "joint_delta",
         "there = shown + np.exp(-leaks)",
         "there = np.exp(-leaks)",
         _THRESHOLDS,
@@ -296,36 +297,36 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-mass-of-users-unchecked",
-        f"{_HISTOGRAM}/sketch.py",
-        "        mass = checked_total(self._mass, units, 1, n)\n        check_room",
-        "        mass = self._mass\n        check_room",
+        "Histogram._add_users",
+        ("mass = checked_total(self._mass, units, 1, n)\ncheck_room"),
+        ("mass = self._mass\ncheck_room"),
         f"{_UNIT} never_wrap",
         "counts by user may wrap, so that one user decides whether a key is listed",
     ),
     Mutant(
         "histogram-listed-names-share",
-        f"{_HISTOGRAM}/held.py",
-        "            return alone\n",
-        "            return found\n",
+        "Held.opened",
+        "return alone",
+        "return found",
         f"{_UNIT} never_share",
         "one record counts for two names of a list",
     ),
     Mutant(
         "histogram-fingerprint-unverified",
-        f"{_HISTOGRAM}/keyslots.py",
-        """                identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
-""",
-        """                from dpsketch._compiled.xxh64 import hash_slices
-
-                hash_slices(rows.data, edges, np.uint64(42), places[part])
-                ids[part, 0], ids[part, 1] = places[part], identity.HASHED
-""",
+        "KeySlots._group",
+        "identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])",
+        (
+            "from dpsketch._compiled.xxh64 import hash_slices\n"
+            "\n"
+            "hash_slices(rows.data, edges, np.uint64(42), places[part])\n"
+            "ids[part, 0], ids[part, 1] = places[part], identity.HASHED"
+        ),
         f"{_PRIVACY} share_a_fingerprint",
         "texts are told apart by a public fingerprint alone: a rare one lends its name to a frequent one",
     ),
     Mutant(
         "histogram-file-of-another-unit",
-        f"{_HISTOGRAM}/stored.py",
+        "_finding_from_json",
         "if (keys, weight) != (reach.keys, reach.units):",
         "if weight != reach.units:",
         f"{_UNIT} held_to_its_unit",
@@ -333,15 +334,15 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-disk-counts-twice",
-        f"{_HISTOGRAM}/sketch.py",
-        "        self._held = self._held.emptied()\n",
+        "Histogram._spill",
+        "self._held = self._held.emptied()",
         "",
         f"{_DISK} is_the_one_from_memory",
         "what went to disk still counts in memory",
     ),
     Mutant(
         "histogram-disk-without-bound",
-        f"{_HISTOGRAM}/disk.py",
+        "Disk._grouped",
         "least(sum(units), {self._most})::BIGINT",
         "sum(units)::BIGINT",
         f"{_DISK} is_the_one_from_memory",
@@ -349,9 +350,9 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-disk-users-in-halves",
-        f"{_HISTOGRAM}/disk.py",
-        "            end = int(np.searchsorted(people, people[-1]))\n",
-        "            end = len(people)\n",
+        "_PairsOnDisk._pairs",
+        "end = int(np.searchsorted(people, people[-1]))",
+        "end = len(people)",
         f"{_DISK} is_the_one_from_memory",
         "a user whose pairs come in two batches is bounded in each",
     ),
@@ -360,7 +361,7 @@ HISTOGRAMS = [
 VOTES = [
     Mutant(
         "votes-one-draw-for-two",
-        f"{_HISTOGRAM}/votes/mechanism.py",
+        "VoteRelease.draw",
         "lower = pairs + law.sample(len(held))",
         "lower = upper - c",
         _VOTES,
@@ -368,7 +369,7 @@ VOTES = [
     ),
     Mutant(
         "votes-half-noise",
-        f"{_HISTOGRAM}/votes/mechanism.py",
+        "VoteRelease.draw",
         "lower = pairs + law.sample(len(held))",
         "lower = pairs + law.sample(len(held)) // 2",
         _VOTES,
@@ -376,7 +377,7 @@ VOTES = [
     ),
     Mutant(
         "votes-cutoff-one-less",
-        f"{_HISTOGRAM}/votes/mechanism.py",
+        "VoteRelease.draw",
         "listed = upper - lower >= self.threshold.cutoff",
         "listed = upper - lower >= self.threshold.cutoff - 1",
         _VOTES,
@@ -384,7 +385,7 @@ VOTES = [
     ),
     Mutant(
         "votes-interval-of-the-majority",
-        f"{_HISTOGRAM}/votes/intervals.py",
+        "above_majority",
         "return low, np.full(len(majority), np.inf)",
         "return low, highest(majority, law, cutoff, tail / 2).astype(np.float64)",
         "tests/unit/test_vote_histogram.py -k true_count_where",
@@ -392,7 +393,7 @@ VOTES = [
     ),
     Mutant(
         "votes-empty-buckets",
-        f"{_HISTOGRAM}/votes/mechanism.py",
+        "VoteRelease.draw",
         "held = np.flatnonzero(votes >= 1)",
         "held = np.flatnonzero(votes >= 0)",
         _VOTES,
@@ -403,7 +404,7 @@ VOTES = [
 QUANTILES = [
     Mutant(
         "holes-of-another-slice",
-        "columns.py",
+        "valid_rows",
         "byte, first = divmod(array.offset, 8)",
         "byte, first = divmod(0 * array.offset, 8)",
         "tests/unit/test_hashing.py -k not_null",
@@ -411,7 +412,7 @@ QUANTILES = [
     ),
     Mutant(
         "names-in-the-order-of-records",
-        "sketches/histogram/keytable.py",
+        "KeyTable.order",
         "np.lexsort((high.byteswap(), low.byteswap()))",
         "np.lexsort(((high & np.uint64(2**56 - 1)).byteswap(), low.byteswap()))",
         "tests/unit/test_keytable.py -k ordered_by_their_bytes",
@@ -419,7 +420,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-sensitivity-of-the-median",
-        "sketches/quantiles/mechanism.py",
+        "Recursion.span",
         "return 2 * max(share, 1 - share)",
         "return Fraction(1)",
         "tests/privacy/test_quantiles_privacy.py",
@@ -427,7 +428,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-twice-the-rate",
-        "sketches/quantiles/mechanism.py",
+        "Recursion._draw_in",
         "rate = Fraction(self.epsilon) / (self.span(cut.share, whole=whole)",
         "rate = 2 * Fraction(self.epsilon) / (self.span(cut.share, whole=whole)",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -435,7 +436,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-ties-left",
-        "sketches/quantiles/mechanism.py",
+        "TIE_BITS",
         "TIE_BITS = 24",
         "TIE_BITS = 0",
         "tests/unit/test_quantiles.py -k equal_values",
@@ -443,7 +444,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-users-as-records",
-        "sketches/quantiles/mechanism.py",
+        "Recursion._draw_in",
         "(self.weight << TIE_BITS))",
         "(1 << TIE_BITS))",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -451,7 +452,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-share-of-a-double",
-        "sketches/quantiles/spec.py",
+        "as_fraction",
         "return Fraction(repr(number))",
         "return Fraction(number)",
         "tests/unit/test_quantiles.py -k fraction",

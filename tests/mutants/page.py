@@ -14,7 +14,7 @@ def line_of(verdict: Verdict) -> str:
     """One mutant's row of the table, in Markdown."""
     mutant = verdict.mutant
     by = verdict.by.removeprefix("tests/").partition("[")[0]
-    return f"| {mutant.name} | `{mutant.file}` | {mutant.breaks} | `{by}` |"
+    return f"| {mutant.name} | `{mutant.where}` | {mutant.breaks} | `{by}` |"
 
 
 def write_table(page: Path, verdicts: Sequence[Verdict], names: Sequence[str]) -> None:
@@ -24,5 +24,5 @@ def write_table(page: Path, verdicts: Sequence[Verdict], names: Sequence[str]) -
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()[3:] if line}
     lines |= {verdict.mutant.name: line_of(verdict) for verdict in verdicts}
     rows = [lines[name] for name in names if name in lines]
-    head = ["| mutant | file | what it breaks | noticed by |", "|---|---|---|---|"]
+    head = ["| mutant | where | what it breaks | noticed by |", "|---|---|---|---|"]
     page.write_text(f"{before}{_BEGIN}\n" + "\n".join([*head, *rows]) + f"\n\n{_END}{after}")

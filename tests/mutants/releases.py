@@ -11,7 +11,7 @@ _BITS = "tests/contract/test_promise_bits.py -k"
 COUNTS = [
     Mutant(
         "counts-half-noise",
-        "sketches/countsketch/sketch.py",
+        "CountSketch.release",
         "noisy = permit.add_noise(self._table, COUNTERS)",
         "noisy = (self._table + permit.add_noise(self._table, COUNTERS)) // 2",
         f"{_PROMISE}␣and␣counts-record-add",
@@ -20,7 +20,7 @@ COUNTS = [
     ),
     Mutant(
         "compiled-noise-halved",
-        "_compiled/normal.py",
+        "near_quantiles",
         "points[i] = tail if q[i] > _CENTRAL else centre",
         "points[i] = 0.5 * (tail if q[i] > _CENTRAL else centre)",
         f"{_PROMISE}␣and␣counts-record-add",
@@ -28,7 +28,7 @@ COUNTS = [
     ),
     Mutant(
         "compiled-noise-of-another-law",
-        "_compiled/normal.py",
+        "near_quantiles",
         "points[i] = tail if q[i] > _CENTRAL else centre",
         "points[i] = centre",
         "tests/unit/test_normal.py -k same_bits",
@@ -36,7 +36,7 @@ COUNTS = [
     ),
     Mutant(
         "counts-fifth-less-noise",
-        "noise.py",
+        "RoundedGaussian._position",
         "y *= self.sigma",
         "y *= 0.8 * self.sigma",
         f"{_PROMISE}␣and␣counts",
@@ -44,41 +44,43 @@ COUNTS = [
     ),
     Mutant(
         "counts-fifth-less-laplace",
-        "noise.py",
-        "        y *= self._scale\n",
-        "        y *= 0.8 * self._scale\n",
+        "DiscreteLaplace._position",
+        "y *= self._scale",
+        "y *= 0.8 * self._scale",
         f"{_PROMISE}␣and␣counts",
         "Laplace noise has four fifths of its scale",
     ),
     Mutant(
         "noise-without-sign",
-        "noise.py",
-        "        magnitude ^= sign\n        magnitude -= sign\n",
-        "        magnitude ^= sign & 0\n",
+        "_sample",
+        ("magnitude ^= sign\nmagnitude -= sign"),
+        "magnitude ^= sign & 0",
         f"{_PROMISE}␣and␣counts",
         "noise is never negative",
     ),
     Mutant(
         "noise-of-another-release",
-        "sketches/permit.py",
+        "Permit.add_noise",
         "noisy: Integers = table + law.sample(table.size).reshape(table.shape)",
-        "kept = vars(obtain).setdefault(f'{law}{table.size}{part}{piece}', law.sample(table.size))\n"
-        "        noisy: Integers = table + kept.reshape(table.shape)",
+        (
+            "kept = vars(obtain).setdefault(f'{law}{table.size}{part}{piece}', law.sample(table.size))\n"
+            "noisy: Integers = table + kept.reshape(table.shape)"
+        ),
         f"{_PROMISE}␣and␣counts-record-add",
         "two releases share their noise, so that their difference has none",
         top=True,
     ),
     Mutant(
         "noise-of-another-part",
-        "sketches/permit.py",
+        "Permit.add_noise",
         "noisy: Integers = table + law.sample(table.size).reshape(table.shape)",
-        "words = np.resize(law.sample(1), table.size)\n        noisy: Integers = table + words.reshape(table.shape)",
+        ("words = np.resize(law.sample(1), table.size)\nnoisy: Integers = table + words.reshape(table.shape)"),
         f"{_PROMISE}␣and␣counts-record-add",
         "one draw is added to all counters of a table",
     ),
     Mutant(
         "counts-replace-as-add",
-        "sketches/countsketch/spec.py",
+        "CountSketchSpec.sensitivity",
         'times = 2 if self.unit.neighbours == "replace" else 1',
         "times = 1",
         f"{_PROMISE}␣and␣counts-record-replace",
@@ -87,15 +89,15 @@ COUNTS = [
     ),
     Mutant(
         "counts-forgotten-keys",
-        "sketches/countsketch/spec.py",
-        "Sensitivity(times * weight * self.rows * self.unit.max_keys, ",
-        "Sensitivity(times * weight * self.rows, ",
+        "CountSketchSpec.sensitivity",
+        "Sensitivity(times * weight * self.rows * self.unit.max_keys,",
+        "Sensitivity(times * weight * self.rows,",
         f"{_PROMISE}␣and␣counts-user",
         "the keys of a user are forgotten in the L1 bound",
     ),
     Mutant(
         "counts-forgotten-rows",
-        "sketches/countsketch/spec.py",
+        "CountSketchSpec.sensitivity",
         "squared = weight**2 * self.rows if self.clip is None else self.clip.squared",
         "squared = weight**2 if self.clip is None else self.clip.squared",
         f"{_PROMISE}␣and␣counts-record",
@@ -103,7 +105,7 @@ COUNTS = [
     ),
     Mutant(
         "pan-private-quiet-state",
-        "sketches/countsketch/pan_private.py",
+        "PanPrivateCountSketch.__init__",
         "self._permit.add_noise(nothing, _STATE)",
         "self._permit.add_noise(nothing, _STATE) // 2",
         f"{_PARTS} test_the_seized_state",
@@ -111,7 +113,7 @@ COUNTS = [
     ),
     Mutant(
         "pan-private-no-fresh-noise",
-        "sketches/countsketch/pan_private.py",
+        "PanPrivateCountSketch.publish",
         "published = permit.add_noise(table, _PUBLICATION)",
         "published = table + 0 * permit.add_noise(table, _PUBLICATION)",
         f"{_PARTS} test_the_seized_state",
@@ -119,7 +121,7 @@ COUNTS = [
     ),
     Mutant(
         "share-half-noise",
-        "sketches/countsketch/parties.py",
+        "release_share",
         "noisy = permit.add_noise(table * calibration.finer, COUNTERS)",
         "noisy = (table * calibration.finer + permit.add_noise(table * calibration.finer, COUNTERS)) // 2",
         f"{_PARTS} test_the_shares",
@@ -127,7 +129,7 @@ COUNTS = [
     ),
     Mutant(
         "share-all-honest",
-        "sketches/countsketch/shares.py",
+        "Share.honest_parties",
         "return max(1, math.ceil(self.parties * self.honest - 1e-9))",
         "return self.parties",
         f"{_PARTS} test_the_shares",
@@ -135,7 +137,7 @@ COUNTS = [
     ),
     Mutant(
         "share-too-many-divisions",
-        "sketches/countsketch/shares.py",
+        "SharedNoise.of",
         "bound.l2 / (mu * math.sqrt(honest)) * (1 + 1e-12)",
         "bound.l2 / (mu * honest) * (1 + 1e-12)",
         f"{_PARTS} test_the_shares",
@@ -146,7 +148,7 @@ COUNTS = [
 TREES = [
     Mutant(
         "heavy-half-total",
-        "sketches/heavy/sketch.py",
+        "HeavyHitters._release",
         "total = permit.add_noise(np.array([self._mass], dtype=np.int64), TOTAL)",
         "total = (self._mass + permit.add_noise(np.array([self._mass], dtype=np.int64), TOTAL)) // 2",
         f"{_PROMISE}␣and␣heavy",
@@ -154,7 +156,7 @@ TREES = [
     ),
     Mutant(
         "heavy-half-dense",
-        "sketches/heavy/sketch.py",
+        "HeavyHitters._release",
         "dense = permit.add_noise(self._dense, DENSE)",
         "dense = (self._dense + permit.add_noise(self._dense, DENSE)) // 2",
         f"{_PROMISE}␣and␣heavy",
@@ -162,7 +164,7 @@ TREES = [
     ),
     Mutant(
         "heavy-half-leaf",
-        "sketches/heavy/sketch.py",
+        "HeavyHitters._release",
         "permit.add_noise(self._tables[-1:], LEAF)",
         "(self._tables[-1:] + permit.add_noise(self._tables[-1:], LEAF)) // 2",
         f"{_PROMISE}␣and␣heavy",
@@ -170,16 +172,16 @@ TREES = [
     ),
     Mutant(
         "heavy-same-inner-noise",
-        "sketches/heavy/sketch.py",
-        "inner, leaf = permit.add_noise(self._tables[:-1], INNER), ",
-        "inner, leaf = self._tables[:-1] + permit.add_noise(0 * self._tables[:1], INNER), ",
+        "HeavyHitters._release",
+        "inner, leaf = permit.add_noise(self._tables[:-1], INNER),",
+        "inner, leaf = self._tables[:-1] + permit.add_noise(0 * self._tables[:1], INNER),",
         f"{_PROMISE}␣and␣heavy-record-add",
         "all tables above the keys have the same noise",
         top=True,
     ),
     Mutant(
         "heavy-inner-not-counted",
-        "sketches/heavy/spec.py",
+        "HeavyHittersSpec.calibrate",
         "Share(INNER, bound.table, part, self.tables - 1),",
         "Share(INNER, bound.table, part * (self.tables - 1), 1),",
         f"{_PROMISE}␣and␣heavy",
@@ -187,7 +189,7 @@ TREES = [
     ),
     Mutant(
         "heavy-replace-as-add",
-        "sketches/heavy/spec.py",
+        "HeavyHittersSpec.sensitivity",
         'times = 2 if self.unit.neighbours == "replace" else 1',
         "times = 1",
         "tests/unit/test_second_opinion.py -k heavy",
@@ -195,7 +197,7 @@ TREES = [
     ),
     Mutant(
         "heavy-prefix-once-a-key",
-        "sketches/heavy/sketch.py",
+        "HeavyHitters._add_users",
         "cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)",
         "cells = replace(bounded, fingerprints=self._dense_cells(records).view(np.uint64))",
         "tests/unit/test_heavy.py tests/property/test_heavy_property.py",
@@ -203,7 +205,7 @@ TREES = [
     ),
     Mutant(
         "ranges-half-root",
-        "sketches/ranges/sketch.py",
+        "RangeSketch._release",
         "permit.add_noise(dense[:1], TOTAL)",
         "(dense[:1] + permit.add_noise(dense[:1], TOTAL)) // 2",
         f"{_PROMISE}␣and␣ranges-",
@@ -211,7 +213,7 @@ TREES = [
     ),
     Mutant(
         "ranges-half-dense",
-        "sketches/ranges/sketch.py",
+        "RangeSketch._release",
         "permit.add_noise(dense[1:], DENSE)",
         "(dense[1:] + permit.add_noise(dense[1:], DENSE)) // 2",
         f"{_PROMISE}␣and␣ranges-",
@@ -219,7 +221,7 @@ TREES = [
     ),
     Mutant(
         "ranges-half-tables",
-        "sketches/ranges/sketch.py",
+        "RangeSketch._release",
         "tables = permit.add_noise(self._tables, TABLES)",
         "tables = (self._tables + permit.add_noise(self._tables, TABLES)) // 2",
         f"{_PROMISE}␣and␣tables",
@@ -227,7 +229,7 @@ TREES = [
     ),
     Mutant(
         "ranges-replace-as-add",
-        "sketches/ranges/spec.py",
+        "RangeSketchSpec.sensitivity",
         'times = 2 if self.unit.neighbours == "replace" else 1',
         "times = 1",
         f"{_PROMISE}␣and␣ranges-␣and␣replace",
@@ -235,7 +237,7 @@ TREES = [
     ),
     Mutant(
         "ranges-forgotten-keys",
-        "sketches/ranges/spec.py",
+        "RangeSketchSpec.sensitivity",
         "most = self.weight_grid.max_units * self.unit.max_keys",
         "most = self.weight_grid.max_units",
         f"{_PROMISE}␣and␣ranges-user",
@@ -246,7 +248,7 @@ TREES = [
 DENSITIES = [
     Mutant(
         "density-half-table",
-        "sketches/density/sketch.py",
+        "DensitySketch.release",
         "table = permit.add_noise(self._table, TABLE)",
         "table = (self._table + permit.add_noise(self._table, TABLE)) // 2",
         f"{_PROMISE}␣and␣density",
@@ -254,7 +256,7 @@ DENSITIES = [
     ),
     Mutant(
         "density-half-count",
-        "sketches/density/sketch.py",
+        "DensitySketch.release",
         "count = int(permit.add_noise(np.array([self._records]), COUNT)[0])",
         "count = int(self._records + permit.add_noise(np.array([self._records]), COUNT)[0]) // 2",
         f"{_PROMISE}␣and␣density",
@@ -262,15 +264,15 @@ DENSITIES = [
     ),
     Mutant(
         "density-replace-as-add",
-        "sketches/density/spec.py",
-        'times = 2 if self.unit.neighbours == "replace" else 1\n        if self.features',
-        "times = 1\n        if self.features",
+        "DensitySpec.sensitivity",
+        ('times = 2 if self.unit.neighbours == "replace" else 1\nif self.features'),
+        ("times = 1\nif self.features"),
         f"{_PROMISE}␣and␣density␣and␣replace",
         "a replaced point is taken for an added one",
     ),
     Mutant(
         "density-round-robin",
-        "sketches/density/sketch.py",
+        "DensitySketch._add_to_one_row",
         "drawn = random_below(self._spec.rows, len(batch)).astype(np.intp)",
         "drawn = (self._records + np.arange(len(batch))) % self._spec.rows",
         f"{_PARTS} test_one_row",
@@ -278,7 +280,7 @@ DENSITIES = [
     ),
     Mutant(
         "density-one-row-for-a-batch",
-        "sketches/density/sketch.py",
+        "DensitySketch._add_to_one_row",
         "drawn = random_below(self._spec.rows, len(batch)).astype(np.intp)",
         "drawn = np.repeat(random_below(self._spec.rows, 1).astype(np.intp), len(batch))",
         f"{_PARTS} test_rows_of_one_batch",
@@ -286,17 +288,19 @@ DENSITIES = [
     ),
     Mutant(
         "classifier-centre-without-noise",
-        "sketches/density/centre.py",
+        "private_centre",
         "noisy, noise = permit.add_noise(centre_vector(scaled), CENTRE), permit.calibration.law(CENTRE)",
-        "permit.add_noise(centre_vector(scaled), CENTRE)\n"
-        "    noisy, noise = centre_vector(scaled), permit.calibration.law(CENTRE)",
+        (
+            "permit.add_noise(centre_vector(scaled), CENTRE)\n"
+            "noisy, noise = centre_vector(scaled), permit.calibration.law(CENTRE)"
+        ),
         f"{_PARTS} test_a_classifier␣and␣add_remove",
         "the private centre of a classifier is the exact mean",
         top=True,
     ),
     Mutant(
         "classifier-centre-replace-as-add",
-        "sketches/density/centre.py",
+        "centre_share_of",
         'points = unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
         "points = unit.max_keys",
         f"{_PARTS} test_a_classifier␣and␣replace",
@@ -304,16 +308,18 @@ DENSITIES = [
     ),
     Mutant(
         "classifier-same-noise-for-classes",
-        "sketches/density/class_densities.py",
-        "        tables.append(permit.add_noise(sketch._table, TABLE, code))\n",
-        "        drawn = permit.add_noise(0 * sketch._table, TABLE, code) if code == 0 else drawn\n"
-        "        tables.append(sketch._table + drawn)\n",
+        "add_classes",
+        "tables.append(permit.add_noise(sketch._table, TABLE, code))",
+        (
+            "drawn = permit.add_noise(0 * sketch._table, TABLE, code) if code == 0 else drawn\n"
+            "tables.append(sketch._table + drawn)"
+        ),
         f"{_PARTS} test_a_classifier",
         "all classes have the same noise, so that their difference has none",
     ),
     Mutant(
         "classifier-bounds-each-class",
-        "sketches/density/class_partial.py",
+        "chosen_records",
         "chosen, _, counted, _ = bounded_points(unit, seed, keys, users, counted, False)",
         "chosen = np.arange(len(points))",
         "tests/unit/test_density_classifier.py",
@@ -324,7 +330,7 @@ DENSITIES = [
 OTHERS = [
     Mutant(
         "distinct-half-noise",
-        "sketches/distinct/sketch.py",
+        "DistinctSketch._release",
         "noisy = int(permit.add_noise(ones, ONES)[0])",
         "noisy = int((ones + permit.add_noise(ones, ONES))[0]) // 2",
         f"{_PROMISE}␣and␣distinct",
@@ -332,7 +338,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-forgotten-keys",
-        "sketches/distinct/spec.py",
+        "DistinctSpec.sensitivity",
         "return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))",
         "return Sensitivity(1, 1.0)",
         f"{_PROMISE}␣and␣distinct-user",
@@ -340,7 +346,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-half-noise",
-        "sketches/distinct/exact.py",
+        "DistinctSet._release",
         "noisy = int(permit.add_noise(number, KEYS)[0])",
         "noisy = int((number + permit.add_noise(number, KEYS))[0]) // 2",
         f"{_PROMISE}␣and␣distinct-set",
@@ -348,7 +354,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-forgotten-keys",
-        "sketches/distinct/exact.py",
+        "DistinctSetSpec.sensitivity",
         "return Sensitivity(self.unit.max_keys, float(self.unit.max_keys))",
         "return Sensitivity(1, 1.0)",
         f"{_PROMISE}␣and␣distinct-set-user",
@@ -356,7 +362,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-all-owned",
-        "sketches/distinct/matching.py",
+        "owned_keys",
         "if not len(held) or held.max() <= most:",
         "if True:",
         "tests/privacy/test_distinct_set.py",
@@ -364,7 +370,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-two-types-of-users",
-        "sketches/distinct/exact.py",
+        "DistinctSet._update",
         "counted, skipped = counted.typed(read.user_type), n - len(rows)",
         "skipped = n - len(rows)",
         "tests/privacy/test_distinct_set.py",
@@ -372,7 +378,7 @@ OTHERS = [
     ),
     Mutant(
         "bitmap-ignores-users",
-        "sketches/distinct/mergeable.py",
+        "flip_threshold",
         "share = epsilon / unit.max_keys",
         "share = epsilon",
         f"{_BITS} test_the_bits_of_a_distinct",
@@ -380,7 +386,7 @@ OTHERS = [
     ),
     Mutant(
         "bitmap-ignores-relation",
-        "sketches/distinct/mergeable.py",
+        "flip_threshold",
         'math.exp(-share) if unit.neighbours == "add_remove" else 2 * math.exp(-share) / (1 + math.exp(-share))',
         "math.exp(-share)",
         f"{_BITS} test_the_bits_of_a_distinct",
@@ -388,7 +394,7 @@ OTHERS = [
     ),
     Mutant(
         "bitmap-ones-stay",
-        "sketches/distinct/mergeable.py",
+        "Flips.draw",
         "limit = np.where(truth == one, np.uint64(2**63), np.uint64(self.threshold))",
         "limit = np.where(truth == one, np.uint64(2**64 - 1), np.uint64(self.threshold))",
         f"{_BITS} test_the_bits_of_a_distinct",
@@ -396,7 +402,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-step-too-long",
-        "sketches/sparse/alp.py",
+        "Projection.for_budget",
         "step = _ROOM * largest_step(_ROOM * epsilon / keys, alpha)",
         "step = 1.5 * largest_step(_ROOM * epsilon / keys, alpha)",
         f"{_BITS} test_the_bits_of_a_sparse",
@@ -404,7 +410,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-fewer-flips",
-        "sketches/sparse/alp.py",
+        "flip_odds",
         "numerator, bits = -((-1 << _FLIP_BITS) // (alpha + 2)), _FLIP_BITS",
         "numerator, bits = -((-1 << _FLIP_BITS) // (alpha + 3)), _FLIP_BITS",
         f"{_BITS} test_the_bits_of_a_sparse",
@@ -412,7 +418,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-known-coins",
-        "sketches/sparse/alp.py",
+        "Projection.draw",
         "coins = random_words(len(positions))",
         "coins = np.zeros(len(positions), np.uint64)",
         f"{_BITS} test_the_bits_of_a_sparse",
@@ -420,15 +426,15 @@ OTHERS = [
     ),
     Mutant(
         "sparse-replace-as-add",
-        "sketches/sparse/spec.py",
-        'times = 2 if self.unit.neighbours == "replace" else 1\n        return Reach',
-        "times = 1\n        return Reach",
+        "SparseHistogramSpec.reach",
+        ('times = 2 if self.unit.neighbours == "replace" else 1\nreturn Reach'),
+        ("times = 1\nreturn Reach"),
         f"{_BITS} test_the_bits_of_a_sparse␣and␣replace",
         "a replaced record is taken to move one entry",
     ),
     Mutant(
         "sparse-half-noise",
-        "sketches/sparse/threshold.py",
+        "Threshold.draw",
         "noisy = units + self.noise.sample(len(units))",
         "noisy = units + self.noise.sample(len(units)) // 2",
         f"{_BITS} test_the_survivors",
@@ -436,7 +442,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-cutoff-too-low",
-        "sketches/sparse/threshold.py",
+        "Threshold.stability",
         'return cls("stability", noise, cutoff, delta)',
         'return cls("stability", noise, cutoff - 2, delta)',
         f"{_BITS} test_the_survivors␣and␣record␣and␣0.05",
@@ -445,23 +451,23 @@ OTHERS = [
     ),
     Mutant(
         "sparse-alone-on-one-key",
-        "sketches/sparse/mechanism.py",
-        "alone=reach.alone, units=reach.units\n            )",
-        "alone=1, units=reach.units\n            )",
+        "Mechanism.for_budget",
+        ("alone=reach.alone, units=reach.units\n)"),
+        ("alone=1, units=reach.units\n)"),
         f"{_BITS} test_a_user_alone",
         "a user who is alone on several keys is taken to be alone on one",
     ),
     Mutant(
         "sparse-pure-without-absent",
-        "sketches/sparse/threshold.py",
-        '        if self.rule == "stability":\n            return Survivors',
-        "        if True:\n            return Survivors",
+        "Threshold.draw",
+        ('if self.rule == "stability":\n    return Survivors'),
+        ("if True:\n    return Survivors"),
         f"{_BITS} test_the_survivors",
         "absent keys get no noise where δ is 0",
     ),
     Mutant(
         "moment-half-floor",
-        "sketches/moment/calibration.py",
+        "Floor.draw",
         "np.array([self.height ** (1 / p), padding])",
         "np.array([(self.height / 2) ** (1 / p), padding])",
         f"{_BITS} test_a_moment",
@@ -469,7 +475,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-secret-reused",
-        "sketches/moment/secret.py",
+        "Secret.draw",
         "return cls(random_words(4).view(np.uint32), for_tests=noise_is_for_tests())",
         "return cls(np.arange(4, dtype=np.uint64).view(np.uint32), for_tests=noise_is_for_tests())",
         f"{_BITS} moment",
@@ -477,7 +483,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-forgotten-keys",
-        "sketches/moment/spec.py",
+        "MomentSpec.largest_change",
         "moved = self._times * self.unit.max_keys * math.pow(self.largest_weight, self.p)",
         "moved = self._times * math.pow(self.largest_weight, self.p)",
         f"{_BITS} test_a_moment␣and␣user",
@@ -485,7 +491,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-released-twice",
-        "sketches/moment/sketch.py",
+        "MomentSketch._refuse_release",
         "if self._check in _RELEASED and not self._for_tests:",
         "if False:",
         f"{_BITS} test_a_copy",
@@ -493,9 +499,9 @@ OTHERS = [
     ),
     Mutant(
         "moment-partial-released",
-        "sketches/moment/sketch.py",
-        "        if self._partial:\n            raise ReleaseRefused(",
-        "        if False:\n            raise ReleaseRefused(",
+        "MomentSketch._refuse_release",
+        ("if self._partial:\n    raise ReleaseRefused("),
+        ("if False:\n    raise ReleaseRefused("),
         "tests/unit/test_moment.py",
         "a partial is released beside the sketch whose secret it shares",
     ),

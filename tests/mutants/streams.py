@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.gate import Mutant
 
-_CONTINUAL = "sketches/continual"
 _PARTS = "tests/contract/test_promise_parts.py -k test_every_publication"
 _DESIGNS = "tests/unit/test_continual_designs.py -k"
 _STREAM = "tests/unit/test_continual.py -k"
@@ -16,7 +15,7 @@ _SEIZED = "tests/privacy/test_seized_stream.py -k"
 DESIGNS = [
     Mutant(
         "stream-half-noise",
-        f"{_CONTINUAL}/stream.py",
+        "Stream.end_day",
         "self._tables.append(self._permit.add_noise(table, PUBLICATIONS, piece))",
         "self._tables.append((table + self._permit.add_noise(table, PUBLICATIONS, piece)) // 2)",
         _PARTS,
@@ -24,18 +23,20 @@ DESIGNS = [
     ),
     Mutant(
         "stream-draw-reused",
-        f"{_CONTINUAL}/stream.py",
-        "            self._tables.append(self._permit.add_noise(table, PUBLICATIONS, piece))\n",
-        "            noisy = self._permit.add_noise(table, PUBLICATIONS, piece)\n"
-        "            self._drawn = noisy - table if self._day % 2 else getattr(self, '_drawn', noisy - table)\n"
-        "            self._tables.append(table + self._drawn)\n",
+        "Stream.end_day",
+        "self._tables.append(self._permit.add_noise(table, PUBLICATIONS, piece))",
+        (
+            "noisy = self._permit.add_noise(table, PUBLICATIONS, piece)\n"
+            "self._drawn = noisy - table if self._day % 2 else getattr(self, '_drawn', noisy - table)\n"
+            "self._tables.append(table + self._drawn)"
+        ),
         f"{_PARTS}␣and␣recurrence␣and␣add_remove",
         "two days share one draw",
         top=True,
     ),
     Mutant(
         "design-may-rise",
-        f"{_CONTINUAL}/designs.py",
+        "Banded.__post_init__",
         "any(late > early for early, late in pairwise(bands))",
         "any(False for early, late in pairwise(bands))",
         f"{_DESIGNS} rise",
@@ -43,7 +44,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-floors-unpaid",
-        f"{_CONTINUAL}/recurrence.py",
+        "Recurrence.sensitivity",
         "math.nextafter(filtered + floors, math.inf)",
         "math.nextafter(filtered, math.inf)",
         f"{_DESIGNS} floors",
@@ -51,7 +52,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-buffers-twice",
-        f"{_CONTINUAL}/recurrence.py",
+        "Recurrence.step",
         "(state.sum(axis=0) >> self.guard)",
         "2 * (state.sum(axis=0) >> self.guard)",
         f"{_DESIGNS} decoded",
@@ -59,7 +60,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-user-as-record",
-        f"{_CONTINUAL}/recurrence.py",
+        "Recurrence.sensitivity",
         "squared = self.column_squared(unit.days, unit.apart)",
         "squared = self.column_squared(1, unit.apart)",
         f"{_DESIGNS} no_pair",
@@ -67,7 +68,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-days-too-far-apart",
-        f"{_CONTINUAL}/designs.py",
+        "Banded.sensitivity",
         "held = column[i * unit.apart : i * unit.apart + len(self.bands)]",
         "held = column[i * 2 * unit.apart : i * 2 * unit.apart + len(self.bands)]",
         f"{_DESIGNS} worst_pattern",
@@ -75,7 +76,7 @@ DESIGNS = [
     ),
     Mutant(
         "design-replace-as-add",
-        f"{_CONTINUAL}/designs.py",
+        "Contribution.times",
         "return 2 if self.replaced else 1",
         "return 1",
         f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
@@ -83,7 +84,7 @@ DESIGNS = [
     ),
     Mutant(
         "tables-replaced-as-added",
-        f"{_CONTINUAL}/portions.py",
+        "Layout.contribution",
         "(times if replaced else 1)",
         "1",
         f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
@@ -91,15 +92,15 @@ DESIGNS = [
     ),
     Mutant(
         "blocks-level-forgotten",
-        f"{_CONTINUAL}/blocks.py",
-        "for size in self.sizes)\n        l1",
-        "for size in self.sizes[1:])\n        l1",
+        "Blocks.sensitivity",
+        ("for size in self.sizes)\nl1"),
+        ("for size in self.sizes[1:])\nl1"),
         f"{_DESIGNS} blocks_cost",
         "a record is taken to be in one block less than it is",
     ),
     Mutant(
         "blocks-a-user-in-a-block-once",
-        f"{_CONTINUAL}/blocks.py",
+        "Blocks.sensitivity",
         "unit.days * min(unit.days, -(-size // unit.apart))",
         "unit.days",
         f"{_DESIGNS} blocks_cost",
@@ -110,7 +111,7 @@ DESIGNS = [
 SEIZED = [
     Mutant(
         "seized-state-without-noise",
-        f"{_CONTINUAL}/stream.py",
+        "SeizableStream._await",
         "self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)",
         "0 * self._permit.add_noise(np.zeros(self._state.shape[1:], np.int64), STATE, day)",
         f"{_SEIZED} no_adversary",
@@ -118,15 +119,15 @@ SEIZED = [
     ),
     Mutant(
         "seized-state-begins-with-one-draw",
-        f"{_CONTINUAL}/stream.py",
-        "            self._await(place, place + 1)\n",
-        "            self._await(place, place + 1)\n            self._state[place] = self._state[0]\n",
+        "SeizableStream.begin",
+        "self._await(place, place + 1)",
+        ("self._await(place, place + 1)\nself._state[place] = self._state[0]"),
         "tests/contract/test_promise_parts.py -k of_a_stream␣and␣add_remove",
         "the sums for all coming days begin with the same noise, whose differences are exact",
     ),
     Mutant(
         "seized-state-keeps-today",
-        f"{_CONTINUAL}/sketch.py",
+        "ContinualSketch._change_today",
         "today = self._today if at_once is None else self._adapter.start()",
         "today = self._today",
         f"{_SEIZED} nothing_else",
@@ -134,15 +135,15 @@ SEIZED = [
     ),
     Mutant(
         "seized-parts-forgotten",
-        f"{_CONTINUAL}/sketch.py",
-        "            self._today._partials = today._partials\n",
+        "ContinualSketch._change_today",
+        "self._today._partials = today._partials",
         "",
         "tests/privacy/test_seized_twice.py",
         "a part is merged twice into a state that may be seized",
     ),
     Mutant(
         "seized-horizon",
-        f"{_CONTINUAL}/pan_private.py",
+        "PanPrivate.sensitivity",
         "max(horizon, len(self.bands))",
         "horizon",
         "tests/privacy/test_seized_twice.py",
@@ -150,15 +151,15 @@ SEIZED = [
     ),
     Mutant(
         "seized-left-over",
-        f"{_CONTINUAL}/folder.py",
-        "                    files.remove_left(self._folder)\n",
-        "                    pass\n",
+        "StreamFolder.held",
+        "files.remove_left(self._folder)",
+        "pass",
         "tests/privacy/test_seized_twice.py",
         "a killed process leaves a second state in the folder",
     ),
     Mutant(
         "seized-state-of-users",
-        f"{_CONTINUAL}/series.py",
+        "refuse_users_in",
         'if design.keeps_noise and unit.level == "user":',
         "if False:",
         f"{_SEIZED} cannot_do",
@@ -169,7 +170,7 @@ SEIZED = [
 STATE = [
     Mutant(
         "stream-forgets-what-was-drawn",
-        f"{_CONTINUAL}/stored.py",
+        "StoredStream._from_document",
         "drawn=stream.drawn(design, published),",
         "drawn=[],",
         f"{_STREAM} never_drawn_again",
@@ -177,15 +178,15 @@ STATE = [
     ),
     Mutant(
         "stream-believes-its-file",
-        f"{_CONTINUAL}/stream.py",
-        "        if not found.sound:\n",
-        "        if False:\n",
+        "Stream.stated",
+        "if not found.sound:",
+        "if False:",
         f"{_STREAM} does_not_pay",
         "a state is taken at its word that its noise pays for its promise",
     ),
     Mutant(
         "stream-shared-noise-forgotten",
-        f"{_CONTINUAL}/stretches.py",
+        "Stretch.plus",
         "weights[: len(other.weights)] += sign * other.weights",
         "weights = np.concatenate([self.weights, sign * other.weights])",
         f"{_STREAM} shared_noise",
@@ -193,7 +194,7 @@ STATE = [
     ),
     Mutant(
         "user-comes-too-often",
-        f"{_CONTINUAL}/visits.py",
+        "Visits._may_come",
         "days < self._days and day - last >= self._apart",
         "day - last >= self._apart",
         f"{_STREAM} they_may",
@@ -201,7 +202,7 @@ STATE = [
     ),
     Mutant(
         "user-comes-too-soon",
-        f"{_CONTINUAL}/visits.py",
+        "Visits._may_come",
         "days < self._days and day - last >= self._apart",
         "days < self._days",
         f"{_STREAM} they_may",
@@ -209,24 +210,23 @@ STATE = [
     ),
     Mutant(
         "user-dropped-by-appearance-of-others",
-        f"{_CONTINUAL}/visits.py",
-        "days, last = self._seen.get(digest, (0, 0))\n        return",
-        "days, last = self._seen.get(digest, (2 * (len(self._seen) // 9), 0))\n        return",
+        "Visits._may_come",
+        ("days, last = self._seen.get(digest, (0, 0))\nreturn"),
+        ("days, last = self._seen.get(digest, (2 * (len(self._seen) // 9), 0))\nreturn"),
         f"{_STREAM} own_records",
         "whether a user counts depends on who else has come",
     ),
     Mutant(
         "folder-shows-before-it-writes",
-        f"{_CONTINUAL}/folder.py",
-        "            release = sketch.publish_day(state=self._path)\n            self._record(sketch)\n",
-        "            release = sketch.publish_day()\n            self._record(sketch)\n"
-        "            sketch.save_sensitive(self._path)\n",
+        "StreamFolder.publish",
+        ("release = sketch.publish_day(state=self._path)\nself._record(sketch)"),
+        ("release = sketch.publish_day()\nself._record(sketch)\nsketch.save_sensitive(self._path)"),
         f"{_FOLDER} killed",
         "a day is recorded as shown before its state is written",
     ),
     Mutant(
         "folder-takes-old-backups",
-        f"{_CONTINUAL}/folder.py",
+        "StreamFolder._refuse_old",
         "if day > sketch.days_published:",
         "if False:",
         f"{_FOLDER} backup",
@@ -234,7 +234,7 @@ STATE = [
     ),
     Mutant(
         "folder-takes-copies-that-went-on",
-        f"{_CONTINUAL}/folder.py",
+        "StreamFolder._refuse_old",
         "if publication != sketch.publication_of(day):",
         "if day == sketch.days_published and publication != sketch.publication:",
         f"{_FOLDER} copy",
@@ -242,7 +242,7 @@ STATE = [
     ),
     Mutant(
         "folder-ends-a-day-twice",
-        f"{_CONTINUAL}/folder.py",
+        "StreamFolder.publish",
         "if not _goes_on(sketch, stored):",
         "if False:",
         f"{_FOLDER} one_state",
@@ -250,15 +250,15 @@ STATE = [
     ),
     Mutant(
         "stream-shows-what-was-interrupted",
-        f"{_CONTINUAL}/sketch.py",
-        "        self._refuse_broken()\n        return self._stream.tables",
-        "        return self._stream.tables",
+        "ContinualSketch.published",
+        ("self._refuse_broken()\nreturn self._stream.tables"),
+        "return self._stream.tables",
         f"{_FOLDER} killed",
         "a draw that was interrupted, and will be drawn again, can be seen",
     ),
     Mutant(
         "ledger-takes-days-of-other-ledgers",
-        "ledger/days.py",
+        "_refuse_unpaid",
         "or not connection.select(entries, **own)",
         "and False",
         f"{_FOLDER} another_ledger",
@@ -266,7 +266,7 @@ STATE = [
     ),
     Mutant(
         "ledger-lets-a-day-be-shown-twice",
-        "ledger/days.py",
+        "put",
         "if known[day] != publication:",
         "if False:",
         f"{_FOLDER} backup",
@@ -274,7 +274,7 @@ STATE = [
     ),
     Mutant(
         "daily-goes-on-without-its-ledger",
-        "cli/daily.py",
+        "_refuse_other_account",
         "if charge is not None and target.ledger is None:",
         "if False:",
         "tests/cli/test_daily.py -k with_its_ledger",
@@ -282,7 +282,7 @@ STATE = [
     ),
     Mutant(
         "streams-known-by-their-first-table",
-        f"{_CONTINUAL}/stream.py",
+        "Stream.name",
         "found = hashlib.sha256(json.dumps(terms, sort_keys=True).encode())",
         "found = hashlib.sha256()",
         f"{_STREAM} published_the_same",
@@ -290,7 +290,7 @@ STATE = [
     ),
     Mutant(
         "tree-answers-share-noise-unsaid",
-        "sketches/countsketch/private.py",
+        "PrivateCountSketch._combine",
         "(paid_once and (ours or theirs))",
         "False",
         f"{_STREAM} first_version_wrote",
@@ -298,7 +298,7 @@ STATE = [
     ),
     Mutant(
         "design-without-room",
-        f"{_CONTINUAL}/choice.py",
+        "_candidates",
         "if design.limit >= _HEAVY_RECORDS * _step(contribution)",
         "if True",
         f"{_STREAM} fine_grid",
@@ -309,7 +309,7 @@ STATE = [
 KINDS = [
     Mutant(
         "range-values-share-no-node",
-        "sketches/ranges/continual.py",
+        "DailyRanges.portions",
         "dense * most, dense * most**2, dense * keys, dense)",
         "dense * most, dense * most**2 // keys, dense * keys, dense)",
         f"{_KINDS} a_user_of_several_days␣and␣ranges␣and␣banded",
@@ -317,7 +317,7 @@ KINDS = [
     ),
     Mutant(
         "density-points-share-no-counter",
-        "sketches/density/continual.py",
+        "DailyDensity.portions",
         "points * rows, points**2 * rows, points * rows, 1 - COUNT_SHARE",
         "points * rows, points * rows, points * rows, 1 - COUNT_SHARE",
         f"{_KINDS} a_user_of_several_days␣and␣density␣and␣banded",
@@ -325,7 +325,7 @@ KINDS = [
     ),
     Mutant(
         "heavy-total-unpaid",
-        "sketches/heavy/continual.py",
+        "DailyHeavyHitters.portions",
         "keys * weight, (keys * weight) ** 2, 1, TOTAL_SHARE",
         "1, 1, 1, TOTAL_SHARE",
         f"{_KINDS} moves_all_publications␣and␣heavy␣and␣banded",
@@ -333,7 +333,7 @@ KINDS = [
     ),
     Mutant(
         "histogram-user-of-one-key",
-        "sketches/histogram/continual.py",
+        "DailyHistogram.portions",
         "(Portion(ENTRIES, (len(self.keys),), keys * weight, keys * weight**2, keys),)",
         "(Portion(ENTRIES, (len(self.keys),), keys * weight, weight**2, keys),)",
         f"{_KINDS} a_user_of_several_days␣and␣histogram␣and␣banded",
@@ -341,7 +341,7 @@ KINDS = [
     ),
     Mutant(
         "signed-tables-cancel",
-        f"{_CONTINUAL}/portions.py",
+        "Layout.contribution",
         "4 if each.signed else 2) for each",
         "2) for each",
         f"{_KINDS} a_record_moves␣and␣counts␣and␣replace",
@@ -349,7 +349,7 @@ KINDS = [
     ),
     Mutant(
         "tables-enter-unpaid",
-        f"{_CONTINUAL}/portions.py",
+        "Layout.contribution",
         "(scale**2 * each.squared, 4",
         "(each.squared, 4",
         f"{_KINDS} a_record_moves␣and␣density␣and␣daily",
@@ -357,15 +357,15 @@ KINDS = [
     ),
     Mutant(
         "user-remembered-when-refused",
-        f"{_CONTINUAL}/sketch.py",
-        "                self._visits.forget(before)\n",
+        "ContinualSketch._change_today",
+        "self._visits.forget(before)",
         "",
         f"{_KINDS} refused_update",
         "a user whose records were refused is taken to have counted",
     ),
     Mutant(
         "names-half-noise",
-        f"{_CONTINUAL}/names.py",
+        "Finding.draw",
         "row += self.noise.sample(len(row))",
         "row += self.noise.sample(len(row)) // 2",
         "tests/privacy/test_discovered_noise.py",
@@ -373,7 +373,7 @@ KINDS = [
     ),
     Mutant(
         "names-half-calibrated",
-        f"{_CONTINUAL}/names.py",
+        "Finding.calibrated",
         ".l2 / mu * _MARGIN",
         ".l2 / mu / 2",
         "tests/privacy/test_discovered_noise.py",
@@ -381,7 +381,7 @@ KINDS = [
     ),
     Mutant(
         "names-by-appearance",
-        f"{_CONTINUAL}/names.py",
+        "NamedStream.end_day",
         "passes = (self._passed == 0) & (total",
         "passes = (self._passed == 0) & (counts > 0) & (total",
         _NAMES,
@@ -389,7 +389,7 @@ KINDS = [
     ),
     Mutant(
         "names-without-a-unit",
-        f"{_CONTINUAL}/names.py",
+        "Finding.calibrated",
         "held.most * held.days)",
         "0)",
         _NAMES,
@@ -397,7 +397,7 @@ KINDS = [
     ),
     Mutant(
         "names-looked-at-for-free",
-        f"{_CONTINUAL}/names.py",
+        "Finding.calibrated",
         "looks = names / (held.times * horizon * touched)",
         "looks = 9 * names",
         _NAMES,
@@ -405,9 +405,9 @@ KINDS = [
     ),
     Mutant(
         "stream-begun-twice-on-one-charge",
-        f"{_CONTINUAL}/folder.py",
-        "        (self._folder / _BEGUN).unlink(missing_ok=True)\n",
-        "        return\n",
+        "StreamFolder._forget_token",
+        "(self._folder / _BEGUN).unlink(missing_ok=True)",
+        "return",
         "tests/cli/test_daily.py -k charged_once",
         "a stream that is begun anew in a folder goes on the charge of one that was interrupted there",
     ),
