@@ -52,10 +52,9 @@ AUDITED = [
     ),
     Mutant(
         "audited-classifier-centre",
-        "sketches/density/centre.py",
-        "noisy, noise = permit.add_noise(centre_vector(scaled), CENTRE), permit.calibration.law(CENTRE)",
-        "permit.add_noise(centre_vector(scaled), CENTRE)\n"
-        "    noisy, noise = centre_vector(scaled), permit.calibration.law(CENTRE)",
+        "DensityClassifier.fit",
+        "drawn[CENTRE] = permit.draw(law, {CENTRE: centre_vector(scaled)})",
+        "drawn[CENTRE] = {**permit.draw(law, {CENTRE: centre_vector(scaled)}), 'table': centre_vector(scaled)}",
         f"{_TABLE} test_a_private_centre_holds",
         "the private centre of a classifier is the exact mean",
     ),

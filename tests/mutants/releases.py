@@ -233,27 +233,25 @@ TREES = [
 DENSITIES = [
     Mutant(
         "density-half-table",
-        "sketches/density/sketch.py",
-        "table = permit.add_noise(self._table, TABLE)",
-        "table = (self._table + permit.add_noise(self._table, TABLE)) // 2",
+        "DensitySketch.release",
+        "return PrivateDensity(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))",
+        "drawn = permit.draw_all(self._exact(), caveat=self._counted.caveat)\n"
+        "parts = {name: part._replace(arrays={'table': (self._exact()[name] + part.arrays['table']) // 2})\n"
+        "         if name == COUNTERS else part for name, part in drawn.parts.items()}\n"
+        "return PrivateDensity(spec, __import__('dataclasses').replace(drawn, parts=parts))",
         f"{_PROMISE}␣and␣density",
         "the counters of a density have half of their noise",
     ),
     Mutant(
         "density-half-count",
-        "sketches/density/sketch.py",
-        "count = int(permit.add_noise(np.array([self._records]), COUNT)[0])",
-        "count = int(self._records + permit.add_noise(np.array([self._records]), COUNT)[0]) // 2",
+        "DensitySketch.release",
+        "return PrivateDensity(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))",
+        "drawn = permit.draw_all(self._exact(), caveat=self._counted.caveat)\n"
+        "parts = {name: part._replace(arrays={'table': (self._exact()[name] + part.arrays['table']) // 2})\n"
+        "         if name == RECORDS else part for name, part in drawn.parts.items()}\n"
+        "return PrivateDensity(spec, __import__('dataclasses').replace(drawn, parts=parts))",
         f"{_PROMISE}␣and␣density",
         "the number of records has half of its noise",
-    ),
-    Mutant(
-        "density-replace-as-add",
-        "sketches/density/spec.py",
-        'times = 2 if self.unit.neighbours == "replace" else 1\n        if self.features',
-        "times = 1\n        if self.features",
-        f"{_PROMISE}␣and␣density␣and␣replace",
-        "a replaced point is taken for an added one",
     ),
     Mutant(
         "density-round-robin",
@@ -273,28 +271,26 @@ DENSITIES = [
     ),
     Mutant(
         "classifier-centre-without-noise",
-        "sketches/density/centre.py",
-        "noisy, noise = permit.add_noise(centre_vector(scaled), CENTRE), permit.calibration.law(CENTRE)",
-        "permit.add_noise(centre_vector(scaled), CENTRE)\n"
-        "    noisy, noise = centre_vector(scaled), permit.calibration.law(CENTRE)",
+        "DensityClassifier.fit",
+        "drawn[CENTRE] = permit.draw(law, {CENTRE: centre_vector(scaled)})",
+        "drawn[CENTRE] = {**permit.draw(law, {CENTRE: centre_vector(scaled)}), 'table': centre_vector(scaled)}",
         f"{_PARTS} test_a_classifier␣and␣add_remove",
         "the private centre of a classifier is the exact mean",
         top=True,
     ),
     Mutant(
-        "classifier-centre-replace-as-add",
-        "sketches/density/centre.py",
-        'points = unit.max_keys * (2 if unit.neighbours == "replace" else 1)',
-        "points = unit.max_keys",
+        "classifier-centre-turns-round",
+        "centre_table",
+        "points * max(_STEPS, weight), signed=True",
+        "points * max(_STEPS, weight), signed=False",
         f"{_PARTS} test_a_classifier␣and␣replace",
-        "a replaced record is taken to move the centre half as far as it does",
+        "a record that is replaced by its opposite moves the centre by 2, and √2 is paid",
     ),
     Mutant(
         "classifier-same-noise-for-classes",
-        "sketches/density/class_densities.py",
-        "        tables.append(permit.add_noise(sketch._table, TABLE, code))\n",
-        "        drawn = permit.add_noise(0 * sketch._table, TABLE, code) if code == 0 else drawn\n"
-        "        tables.append(sketch._table + drawn)\n",
+        "ClassCounters.draw",
+        "table = np.stack([add(each) for each in state])",
+        "exact = list(state)\ndrawn = add(0 * exact[0])\ntable = np.stack([each + drawn for each in exact])",
         f"{_PARTS} test_a_classifier",
         "all classes have the same noise, so that their difference has none",
     ),

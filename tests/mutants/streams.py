@@ -302,9 +302,9 @@ KINDS = [
     ),
     Mutant(
         "density-points-share-no-counter",
-        "sketches/density/continual.py",
-        "points * rows, points**2 * rows, points * rows, 1 - COUNT_SHARE",
-        "points * rows, points * rows, points * rows, 1 - COUNT_SHARE",
+        "DensitySpec.tables",
+        "move = Move(points * rows, points**2 * rows, points * rows, points)",
+        "move = Move(points * rows, points * rows, points * rows, points)",
         f"{_KINDS} a_user_of_several_days␣and␣density␣and␣banded",
         "a user's points are taken to lie in different counters",
     ),
