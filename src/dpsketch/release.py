@@ -33,6 +33,7 @@ __all__ = [
     "require_keys",
     "statement",
     "typed_keys",
+    "without_types",
 ]
 
 
@@ -110,8 +111,8 @@ class Release(ABC):
         return {}
 
     def public_spec(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        spec: dict[str, Any] = self.to_document().header["spec"]
+        """Return the spec as people read it: JSON-ready values without the names of classes."""
+        spec: dict[str, Any] = without_types(self.to_document().header["spec"])
         return spec
 
     @property
@@ -276,6 +277,16 @@ class KeyedRelease(Release):
             return key_list(keys), keys
         asked = compound_keys(keys, self.key_columns)
         return list(asked), [str(key) for key in asked]
+
+
+def without_types(value: Any) -> Any:
+    """Return values of the codec without the names of their classes, and without lists of columns that are empty."""
+    if isinstance(value, list):
+        return [without_types(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: each for name, each in value.items() if name != "type" and (name, each) != ("key_columns", [])}
+    return {name: without_types(each) for name, each in kept.items()}
 
 
 def require_keys(asked: Sequence[Any]) -> None:
