@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsketch import files, plots
 from dpsketch.compound import compound_keys, parsed_keys
-from dpsketch.core.drawn import Drawn, read_release, release_document
+from dpsketch.core.drawn import Drawn, Part, read_release, release_document
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
 from dpsketch.privacy import Guarantee
@@ -190,17 +190,16 @@ class SketchRelease(Release):
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file; its guarantee is computed again."""
-        release = cls(*read_release(document, cls.spec_type))
-        if not release._is_complete():
+        spec, drawn = read_release(document, cls.spec_type)
+        if not cls._takes(spec, drawn.parts):
             raise FileRefused("the file does not have the parts of a release of its kind.")
-        return release
+        return cls(spec, drawn)
 
-    def _is_complete(self) -> bool:
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
         """Say whether these are the parts of the kind: by default additive noise on each of its tables."""
-        names = {table.name for table in self.spec.tables()}
-        return self.drawn.parts.keys() == names and all(
-            hasattr(part.law, "noise") for part in self.drawn.parts.values()
-        )
+        names = {table.name for table in spec.tables()}
+        return parts.keys() == names and all(hasattr(part.law, "noise") for part in parts.values())
 
 
 class NumberRelease(Release):
