@@ -279,12 +279,12 @@ class KeyedRelease(Release):
 
 
 def without_types(value: Any) -> Any:
-    """Return values of the codec without the names of their classes, and without columns or choices there are none of."""
+    """Return values of the codec without the names of their classes, empty lists of columns, and choices not made."""
     if isinstance(value, list):
         return [without_types(each) for each in value]
     if not isinstance(value, dict):
         return value
-    missing = (("key_columns", []), ("chosen", False))
+    missing: tuple[tuple[str, Any], ...] = (("key_columns", []), ("chosen", False))
     kept = {name: each for name, each in value.items() if name != "type" and (name, each) not in missing}
     return {name: without_types(each) for name, each in kept.items()}
 

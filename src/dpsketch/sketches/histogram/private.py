@@ -64,9 +64,6 @@ class PrivateHistogram(NamedCounts, SketchRelease):
             raise FileRefused("the file's keys are not of the type that it states.")
         self.values.flags.writeable = False
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {ENTRIES} and isinstance(self.law, EntriesLaw)
-
     def __repr__(self) -> str:
         return f"<PrivateHistogram of {len(self.keys):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
 

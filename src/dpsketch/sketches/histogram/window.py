@@ -124,9 +124,6 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
             raise FileRefused("the file's keys are not of the type that it states.")
         self.values.flags.writeable = False
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {COUNTS} and isinstance(self.window, NamedWindow)
-
     @classmethod
     def of(cls, spec: HistogramSpec, names: list[Any], window: Window) -> Self:
         """Return the release of a window, of keys with these names."""

@@ -49,9 +49,6 @@ class PrivateQuantiles(SketchRelease):
         if of_others or shifts not in ({ANSWERS: 0}, {ANSWERS: 0, LOW_ENDS: -self.shift, HIGH_ENDS: self.shift}):
             raise FileRefused("the file's laws are not those of its quantiles.")
 
-    def _is_complete(self) -> bool:
-        return all(isinstance(part.law, Recursion) for part in self.drawn.parts.values())
-
     def _law(self, name: str) -> Recursion:
         return cast(Recursion, self.drawn.parts[name].law)
 

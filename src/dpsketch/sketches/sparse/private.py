@@ -48,9 +48,6 @@ class PrivateSparseHistogram(KeyedRelease, SketchRelease):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_reader", Reader.for_shares(self.law, column_shares(self.table)))
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {ENTRIES} and isinstance(self.law, SparseLaw)
-
     @property
     def law(self) -> SparseLaw:
         """How it was drawn: the parameters of the ALP part, and of the threshold part if there is one."""
