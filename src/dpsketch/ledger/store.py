@@ -172,7 +172,7 @@ class _TryAgain(Exception):
 def home_file() -> Path:
     """Return where the ledger of a user lies who names none."""
     # os.path's function leaves the path as it is where no home folder is known.
-    return Path(os.path.expanduser(os.environ.get("XDG_DATA_HOME") or "~/.local/share")) / "dpsketch" / "ledger.db"
+    return Path(os.path.expanduser(os.environ.get("XDG_DATA_HOME") or "~/.local/share")) / "dpsketch" / "ledger.db"  # noqa: PTH111
 
 
 def _whole_path(path: str) -> Path:
