@@ -56,7 +56,7 @@ def keep_quiet(quiet: bool) -> None:
 
 
 def say(message: str) -> None:
-    """Tell the data holder something, on standard error, unless --quiet was given; with --json once the command has ended."""
+    """Tell the data holder something on standard error: never with --quiet, and at the end of a command with --json."""
     if _silent:
         return
     if json_asked():

@@ -79,7 +79,7 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Gene
 
                 def batch(values: Sequence[Sequence[Any]]) -> Any:
                     arrays = {names[i]: _column(values[i], names[i], location, names[i] in narrow) for i in at}
-                    if columns.user in loose:
+                    if columns.user is not None and columns.user in loose:
                         arrays[columns.user] = _with_fraction(arrays[columns.user], columns.user, location)
                     for name in columns.parts:
                         kind = arrays[name].type
