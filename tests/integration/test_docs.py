@@ -30,7 +30,8 @@ def name_of(page: Path) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, and a ledger of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
     return tmp_path
 
 

@@ -52,6 +52,14 @@ STRANGERS = [
         "a connection whose body nobody reads is held for ever",
     ),
     Mutant(
+        "connections-lose-their-place",
+        "Limited.on_headers_complete",
+        "or not self._placed",
+        "or self._places._waiting[self._address] > 0",
+        f"{_ATTACKS} served_on",
+        "one connection more than an address may have ends the service for all of the address",
+    ),
+    Mutant(
         "impossible-shares-unflagged",
         "doubts_of",
         "outside = (found.value - margin > 1)",

@@ -226,6 +226,22 @@ STATE = [
         "a copy that has published days of its own is taken for the stream that the ledger knows",
     ),
     Mutant(
+        "folder-is-held-by-a-child",
+        "StreamFolder.held",
+        "self._refuse_copy()",
+        "pass",
+        "tests/contract/test_fork.py -k folder",
+        "a child that is forked while the folder is held publishes the day a second time",
+    ),
+    Mutant(
+        "folder-forgets-the-ledger",
+        "StreamFolder.load",
+        "sketch._use_ledger(self._ledger)",
+        "pass",
+        f"{_FOLDER} ledger_of_its_folder",
+        "a stream that was loaded from its folder cannot register what it merges",
+    ),
+    Mutant(
         "folder-ends-a-day-twice",
         "StreamFolder.publish",
         "if not _goes_on(sketch, stored):",
