@@ -57,7 +57,8 @@ NOT_RUN = {
         "model = dps.DensityClassifier(",
     ): "vectors, labels and intents are the reader's own",
     ("docs/how-to/operate.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
-    ("docs/how-to/operate.md", "sqlite3 service.db"): "it needs the stores",
+    ("docs/how-to/operate.md", "dpsketch serve --store service.db backup"): "it needs the stores",
+    ("docs/how-to/operate.md", "dpsketch serve --store service.db restore"): "it needs the stores",
     ("docs/how-to/serve.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
 }
 

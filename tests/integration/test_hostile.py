@@ -199,7 +199,10 @@ def test_a_continual_sketch_refuses_forged_headers() -> None:
     sketch.day([1])
     original = sketch.to_sensitive_bytes()
     header = files.decode(original, allow_sensitive=True).header
-    forgeries: list[tuple[tuple[str, ...], Any]] = [(("noise", "sigma"), 0.1), (("published",), 2)]
+    forgeries: list[tuple[tuple[Any, ...], Any]] = [
+        (("receipt", "laws", 0, "noise", "sigma"), 0.1),
+        (("published",), 2),
+    ]
     for path in (("days",), ("published",), ("spec", "rows"), ("spec", "width")):
         forgeries += [(path, new) for new in (0, 5, 2**40, "3")]
     for path, new in forgeries:
