@@ -658,7 +658,7 @@ RESULTS = {
     "LocalProtocol.frequencies LocalProtocol.variance likelihood_ratio Collector.plot Payment.create",
     "Payment.record_day",
     # What the specs compute with numbers of their own.
-    "DensitySpec.calibrate DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones",
+    "DensitySpec.laws DensitySpec.shares DistinctSpec.distinct_for DistinctSpec.error DistinctSpec.ones",
     "DistinctSpec.variance_of_ones MomentSpec.ratio",
 }
 # Sparse histograms and votes have no zero-concentrated guarantee, and refuse the argument whatever it is.
