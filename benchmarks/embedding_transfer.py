@@ -34,11 +34,11 @@ from dpsketch.arrays import Floats
 from dpsketch.core.account import Account
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
-from dpsketch.sketches.density import class_passes, class_sums
-from dpsketch.sketches.density.class_sums import Extras, HeldSums, PrivateClassSums, calibrate
+from dpsketch.sketches.density import class_spec, class_sums
+from dpsketch.sketches.density.class_partial import ClassPartial
+from dpsketch.sketches.density.class_spec import ClassSpec, Extras
 from dpsketch.sketches.density.class_waves import Waves
 from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
-from dpsketch.sketches.permit import obtain
 
 KEPT = Path(__file__).parent / "results" / "embedding_transfer.json"
 START, END = "<!-- transfer: python -m benchmarks.embedding_transfer --write -->", "<!-- end of transfer -->"
@@ -107,13 +107,19 @@ def measured(name: str, dims: int) -> tuple[Floats, np.ndarray[Any, np.dtype[np.
 
 
 @cache
-def counted(name: str, dims: int, bandwidth: float) -> HeldSums:
-    """Count the records, with second moments and waves where there is a bandwidth."""
+def counted(name: str, dims: int, bandwidth: float) -> ClassPartial:
+    """Count the records, with second moments and waves if there is a bandwidth."""
     X, y, _, _ = measured(name, dims)
     extras = Extras(0.1, Waves(dims, 2048, 1, bandwidth)) if bandwidth else Extras()
-    held = HeldSums.empty(EmbeddingMap(dims), int(y.max()) + 1, extras)
-    held.add(X, y)
+    held = started(dims, int(y.max()) + 1, extras)
+    held.update(X, y)
     return held
+
+
+def started(dims: int, classes: int, extras: Extras) -> ClassPartial:
+    """Return a partial of vectors that are taken as they are."""
+    shape = EmbeddingMap(dims)
+    return ClassPartial.measuring(ClassSpec(tuple(range(classes)), dps.per_record(), shape.spec, extras, 1), shape)
 
 
 def accuracy(name: str, values: Values, epsilon: float, seed: int) -> float:
@@ -121,23 +127,20 @@ def accuracy(name: str, values: Values, epsilon: float, seed: int) -> float:
     dims, bandwidth, passes = int(values.get("dims", 192)), values.get("bandwidth", 0.0), int(values.get("passes", 1))
     X, y, Z, u = measured(name, dims)
     held = counted(name, dims, bandwidth)
-    extras = held.extras._replace(moments=values.get("moments", 0.0), passes=passes)
+    extras = replace(held.spec.extras, moments=values.get("moments", 0.0), passes=passes)
     with ExitStack() as patched:
         for module, attribute, setting in (
-            (class_sums, "_WAVES_SHARE", "waves"), (class_sums, "_WAVES_WEIGHT", "weight"),
-            (class_sums, "_LEAST_VARIANCE", "variance"), (class_passes, "STEP", "step"),
-            (class_passes, "_SHORT_STEP", "step"), (class_passes, "_SHARPNESS", "sharpness"),
-            (class_passes, "_LATER", "less"), (class_passes, "_SECOND", "less"),
+            (class_spec, "_WAVES_SHARE", "waves"), (class_sums, "_WAVES_WEIGHT", "weight"),
+            (class_sums, "_LEAST_VARIANCE", "variance"), (class_sums, "STEP", "step"),
+            (class_sums, "_SHORT_STEP", "step"), (class_sums, "_SHARPNESS", "sharpness"),
+            (class_spec, "_LATER", "less"), (class_spec, "_SECOND", "less"),
         ):  # fmt: skip
             if setting in values:
                 patched.enter_context(mock.patch.object(module, attribute, values[setting]))
         patched.enter_context(seeded_noise_for_tests_only(seed))
-        unit = dps.per_record()
-        calibrated = calibrate(Budget(epsilon, DELTA), unit, held.shape, extras)
-        permit = obtain(calibrated, unit, Account(None, None, None), note="settings", for_tests=True)
-        sums = PrivateClassSums.drawn(replace(held, extras=extras), permit)
-        if passes > 1:
-            sums = sums.corrected(X, y, permit, passes)
+        again = started(dims, int(y.max()) + 1, extras)
+        again._tables = {table: held._tables[table] for table in again._tables}
+        sums = again.release(Budget(epsilon, DELTA), Account(), (X, y))
         return float(np.mean(sums.scores(Z).argmax(axis=1) == u))
 
 
@@ -190,9 +193,8 @@ def crossing(few: str, many: str, epsilons: tuple[float, ...], count: int) -> di
             ahead = np.subtract(
                 *(draws(name, GROUPS[form].shipped, (epsilon,), count, REPORTING) for form in (many, few))
             )
-            noise = math.sqrt(calibrate(Budget(epsilon, DELTA), dps.per_record(), EmbeddingMap(192), Extras()).law(
-                class_sums.SUMS
-            ).variance) / STEPS  # fmt: skip
+            alone = started(192, 2, Extras()).spec.laws(Budget(epsilon, DELTA))[0].noise
+            noise = math.sqrt(alone.variance) / STEPS
             size = len(y) / (int(y.max()) + 1) / noise
             lines.append([epsilon, size, float(ahead.mean()), float(ahead.std(ddof=1) / math.sqrt(count))])
             print(f"  {name} ε={epsilon:g}, {size:.0f}: {lines[-1][2]:+.4f} ± {lines[-1][3]:.4f}", flush=True)

@@ -38,8 +38,8 @@ from benchmarks.embedding_rivals import (
 )
 from dpsketch.core.account import Account
 from dpsketch.privacy import Budget
-from dpsketch.sketches.density.class_partial import ClassPartial, ClassSpec
-from dpsketch.sketches.density.class_sums import Extras
+from dpsketch.sketches.density.class_partial import ClassPartial
+from dpsketch.sketches.density.class_spec import ClassSpec, Extras
 from dpsketch.sketches.density.embedding import embedding_map
 
 Accuracy = Callable[[Data, Data, float, int], float]
@@ -117,9 +117,10 @@ def second_moments(*, public: bool) -> Accuracy:
         X, y, Z, u = data
         budget, classes = Budget(epsilon, DELTA), int(y.max()) + 1
         shape = embedding_map(X.shape[1], budget, classes, other[0] if public else None, None, None, 1)
-        held = ClassPartial.from_spec(ClassSpec(shape, tuple(range(classes)), dps.per_record(), Extras(0.1), 1))
-        held.update(X, X, y, None)
-        sums = held.drawn(held.obtain_permit(budget, Account(None, None, None)))
+        spec = ClassSpec(tuple(range(classes)), dps.per_record(), shape.spec, Extras(0.1), 1)
+        held = ClassPartial.measuring(spec, shape)
+        held.update(X, y)
+        sums = held.release(budget, Account())
         return float(np.mean(sums.scores(Z).argmax(axis=1) == u))
 
     return accuracy

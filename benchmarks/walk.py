@@ -27,8 +27,8 @@ STEPS = {
     "read records": ("sources/", "sketches/feed", "sketches/frames"),
     "bound each user": ("bounding/", "sketches/partials", "changes"),
     "hash keys": ("hashing", "seeds", "_compiled/xxh64", "_compiled/kernel"),
-    "charge, add noise": ("sketches/permit", "ledger/", "accounting/", "noise"),
-    "write the release": ("files", "release", "results", "sketches/documents", "sketches/countsketch/private"),
+    "charge, add noise": ("core/permit", "core/account", "core/laws", "core/move", "ledger/", "accounting/", "noise"),
+    "write the release": ("files", "release", "results", "core/", "sketches/countsketch/private"),
     "accumulate": ("sketches/", "threads", "_compiled/"),
     "values of all": ("",),
 }

@@ -177,6 +177,8 @@ MADE = {
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",
+    "MapSpec Survival NamedWindow AbsentKeys Corrections AcuteMove ListedCounts CountThreshold CountNoise Landmarks",
+    "ClassDensitySpec Extras",
     "_Weighed AutoBound BoundCurve Choice Lift MomentProfileSpec Weights",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows Votes WeightedRounds",
     "_Weighed AutoBound BoundCurve Choice Vector Published Seizable Coins MergedShares",

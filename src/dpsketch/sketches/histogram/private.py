@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpsketch.arrays import Integers
+from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
@@ -49,6 +51,10 @@ class PrivateHistogram(NamedCounts, SketchRelease):
     found: list[Any] = field(init=False, repr=False)
     _places: dict[Any, int] = field(init=False, repr=False)
 
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {ENTRIES} and isinstance(parts[ENTRIES].law, EntriesLaw)
+
     def __post_init__(self) -> None:
         arrays = self.drawn.parts[ENTRIES].arrays
         object.__setattr__(self, "listed", read_names(arrays[LISTED], self.spec))
@@ -57,9 +63,6 @@ class PrivateHistogram(NamedCounts, SketchRelease):
         if not of_one_type(self.keys, self.spec.key_type):
             raise FileRefused("the file's keys are not of the type that it states.")
         self.values.flags.writeable = False
-
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {ENTRIES} and isinstance(self.law, EntriesLaw)
 
     def __repr__(self) -> str:
         return f"<PrivateHistogram of {len(self.keys):,} keys, spec {fingerprint_of(self.spec)}: {self.guarantee}>"

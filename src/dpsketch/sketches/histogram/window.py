@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
@@ -112,15 +113,16 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
     names: list[Any] = field(init=False, repr=False)
     _places: dict[Any, int] = field(init=False, repr=False)
 
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {COUNTS} and isinstance(parts[COUNTS].law, NamedWindow)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", read_names(self._arrays["names"], self.spec))
         object.__setattr__(self, "_places", places_of(self.names))
         if not of_one_type(self.names, self.spec.key_type):
             raise FileRefused("the file's keys are not of the type that it states.")
         self.values.flags.writeable = False
-
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {COUNTS} and isinstance(self.window, NamedWindow)
 
     @classmethod
     def of(cls, spec: HistogramSpec, names: list[Any], window: Window) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsketch import plots
 from dpsketch.arrays import Integers, read_only
+from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
@@ -37,14 +38,16 @@ class PrivateQuantiles(SketchRelease):
 
     spec: QuantileSpec
 
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        whole = {ANSWERS}, {ANSWERS, LOW_ENDS, HIGH_ENDS}
+        return parts.keys() in whole and all(isinstance(part.law, Recursion) for part in parts.values())
+
     def __post_init__(self) -> None:
         shifts = {name: self._law(name).shift for name in self.drawn.parts}
         of_others = any(self._law(name).quantiles != self.spec.quantiles for name in shifts)
         if of_others or shifts not in ({ANSWERS: 0}, {ANSWERS: 0, LOW_ENDS: -self.shift, HIGH_ENDS: self.shift}):
             raise FileRefused("the file's laws are not those of its quantiles.")
-
-    def _is_complete(self) -> bool:
-        return all(isinstance(part.law, Recursion) for part in self.drawn.parts.values())
 
     def _law(self, name: str) -> Recursion:
         return cast(Recursion, self.drawn.parts[name].law)
