@@ -182,6 +182,8 @@ MADE = {
     "_Weighed AutoBound BoundCurve Choice Lift MomentProfileSpec Weights",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows Votes WeightedRounds",
     "_Weighed AutoBound BoundCurve Choice Vector Published Seizable Coins MergedShares",
+    "Corrections ListedCounts AcuteMove ClassDensitySpec CountNoise Landmarks CountThreshold Survival NamedWindow",
+    "AbsentKeys Extras MapSpec",
     "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
     "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean Left Level",
     "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications _Projected Segments Waves _Added _Measured",
