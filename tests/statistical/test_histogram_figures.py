@@ -48,10 +48,10 @@ def test_keys_found_in_one_stage(relation: str, stream: np.ndarray, truth: np.nd
         if neighbours != relation:
             continue
         least = min(cutoff for cutoff, _, _ in noted)
-        assert sketch.release(epsilon=epsilon, delta=delta).mechanism.cutoff == least
+        assert sketch.release(epsilon=epsilon, delta=delta).law.cutoff == least
         for form, (cutoff, keys, rms) in zip(RECORD_FORMS, noted, strict=True):
             releases = [sketch.release(epsilon=epsilon, delta=delta, form=form) for _ in range(2)]
-            assert releases[0].mechanism.cutoff == cutoff
+            assert releases[0].law.cutoff == cutoff
             assert np.mean([len(release.keys) for release in releases]) == pytest.approx(keys, rel=0.01, abs=8)
             errors = np.concatenate([release.values - truth[release.keys] for release in releases])
             assert np.sqrt(np.mean(errors.astype(float) ** 2)) == pytest.approx(

@@ -7,6 +7,7 @@ type. The class then checks its values in ``__post_init__``, as for any caller.
 
 from __future__ import annotations
 
+import re
 import types
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 _CLASSES: dict[str, type] = {}
 _LONGEST_FRACTION = 64
+# The integers that a header takes; the square of a large weight is beyond them, and is written as text.
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+_LONG_INTEGER = re.compile(r"-?[1-9][0-9]{18,63}")
 
 
 def stored(cls: type[T]) -> type[T]:
@@ -49,8 +53,10 @@ def encode(value: Any, hint: Any = None) -> Any:
         return [encode(each) for each in value]
     if isinstance(value, Fraction):
         return str(value)
-    if isinstance(value, int) and not isinstance(value, bool) and hint in (float, float | None):
-        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if hint in (float, float | None):
+            return float(value)
+        return value if _LEAST <= value <= _MOST else str(value)
     return value
 
 
@@ -75,6 +81,9 @@ def decode(value: Any, hint: Any) -> Any:
             return tuple(decode(each, one) for each, one in zip(value, inner, strict=True))
     elif hint is float and type(value) in (int, float):
         return float(value)
+    elif hint is int and isinstance(value, str) and _LONG_INTEGER.fullmatch(value):
+        if not _LEAST <= (number := int(value)) <= _MOST:
+            return number
     elif hint is Fraction and isinstance(value, str) and len(value) <= _LONGEST_FRACTION:
         return _built(Fraction, value)
     elif hint in (int, str, bool, type(None)) and type(value) is hint:
