@@ -313,6 +313,19 @@ def test_a_file_that_promises_more_than_its_threshold_is_refused() -> None:
         dps.load(files.encode(counts))
 
 
+def test_a_release_of_the_largest_weights_is_written_and_read() -> None:
+    """The square of such a weight passes 64 bits, and a file's law states it."""
+    histogram = dps.Histogram(unit=dps.per_user(4, max_weight=2**40), key_type="int")
+    private = histogram.release(epsilon=1.0, delta=1e-6, form="gaussian")
+    document = private.to_document()
+    again: Any = dps.load(files.encode(document))
+    assert again.law == private.law
+    table = law_of(document)["table"]
+    for wrong in ("1", "+" + table["move"]["squared"], "0" + table["move"]["squared"], table["move"]["squared"] + "0"):
+        with pytest.raises(FileRefused):
+            dps.load(forged(document, table={**table, "move": {**table["move"], "squared": wrong}}))
+
+
 def test_the_same_forms_by_name() -> None:
     histogram = dps.Histogram(unit=dps.per_user(max_keys=np.int64(4)))
     histogram.update(["a"], users=["x"])

@@ -294,12 +294,11 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         """
         spec, budget = self._spec, Budget(epsilon, delta, rho)
         listed, of_ours = self._listed(keys)
-        law = spec.law(
-            **budget.keywords, keys=keys, unknown=unknown, others=others, names_only=names_only, form=form,
-            hashed=self._apart,
-        )  # fmt: skip
+        laws = spec.laws(
+            budget, keys=keys, unknown=unknown, others=others, names_only=names_only, form=form, hashed=self._apart
+        )
         with self._opened() as opened:  # before the charge: what cannot be put in order costs nothing
-            permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
+            permit = self._pay(spec, laws, budget, self._account(ledger, dataset, part))
             places = opened.places(listed) if of_ours else np.full(len(listed), -1, np.int64)
             drawn = permit.draw_all(HistogramState(opened.content, listed, places, opened.names))
         return PrivateHistogram(spec, drawn)

@@ -85,29 +85,36 @@ class HistogramSpec(GridSpec, StoredSpec):
         return (*found, *(CHOICE_TABLES if unit.chosen else ()))
 
     def law(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None, **options: Any
+    ) -> EntriesLaw:
+        """Return the law of a release with these arguments; ``options`` as for :meth:`laws`."""
+        (law,) = self.laws(Budget(epsilon, delta, rho), **options)
+        return law
+
+    def laws(
         self,
+        budget: Budget,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
         keys: Sequence[Any] | None = None,
         unknown: bool | None = None,
         others: bool = False,
         names_only: bool = False,
         form: Form | None = None,
         hashed: bool = False,
-    ) -> EntriesLaw:
+    ) -> tuple[EntriesLaw]:
         """Choose the law of a release at this budget, from the spec and the options alone.
 
         Parameters
         ----------
-        epsilon, delta, rho, keys, unknown, others, names_only, form
+        budget : Budget
+            What may be spent.
+        keys, unknown, others, names_only, form
             As :meth:`~dpsketch.Histogram.release` takes them.
         hashed : bool
             Whether keys may have been told apart by several secret hashes. That these fail must then be paid for, also
             where names come from a list.
         """
-        budget, listed = Budget(epsilon, delta, rho), keys is not None
+        listed = keys is not None
         if form is not None and form not in FORMS:
             raise InvalidInput(f"form is one of {', '.join(FORMS)}, or left out.")
         unknown = not listed if unknown is None else unknown
@@ -118,10 +125,10 @@ class HistogramSpec(GridSpec, StoredSpec):
         if names_only and self.unit.chosen:
             raise InvalidInput("names_only= publishes no counts, and a choice is about these alone: state max_keys=.")
         if unknown:
-            return self._finding(budget, others, names_only, form)
+            return (self._finding(budget, others, names_only, form),)
         if form not in (None, "laplace", "gaussian"):
             raise InvalidInput("a public list gets Laplace or Gaussian noise on its counts: leave form= out.")
-        return self._listing(budget, others, form, hashed and self.key_type != "int")
+        return (self._listing(budget, others, form, hashed and self.key_type != "int"),)
 
     def _listing(self, budget: Budget, others: bool, form: Form | None, hashed: bool) -> ListedCounts:
         """Choose the noise of a public list's counts: the one with the smaller variance, where the budget allows both.
