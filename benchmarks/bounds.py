@@ -184,7 +184,7 @@ def released(data: Data, epsilon: float) -> dict[str, float]:
         private = histogram.release(epsilon=epsilon, delta=DELTA, keys=list(range(data.size)))
     off = private.values - np.bincount(data.keys, minlength=data.size)
     bound = private.bound
-    predicted = math.sqrt(private.mechanism.count_error**2 + data.clipping(bound))
+    predicted = math.sqrt(private.law.count_error**2 + data.clipping(bound))
     return {"epsilon": epsilon, "bound": bound, "error": float(np.sqrt(np.mean(off**2.0))), "predicted": predicted}
 
 

@@ -27,8 +27,7 @@ import numpy.typing as npt
 
 import dpsketch as dps
 from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.countsketch.continual import DailyCounts
+from dpsketch.sketches.continual.law import Vector
 
 STORED = Path(__file__).parent / "results" / "continual.json"
 SHAPE: dict[str, Any] = {"rows": 1, "width": 2048, "unit": dps.per_record(), "key_type": "int"}
@@ -123,7 +122,7 @@ def closed_form(days: int) -> Iterator[Any]:
         # Begun, charged to nobody and never published: it says how much noise it would draw.
         sketch = dps.ContinualCountSketch(days=days, **{**SHAPE, "width": 2}, **budget, **given)
         noise, draws = sketch.guarantee.costs[0], 2 if sketch.design.keeps_noise else 1
-        unit = Layout(DailyCounts(sketch.spec).portions(), (1,)).contribution(sketch.spec.unit, 1, 1)
+        unit = Vector(sketch.spec.tables(), (1,), sketch.spec.unit.neighbours).contribution
         sigma = sketch.design.sensitivity(unit, days).l2 / noise.mu
         line: dict[str, Any] = {"design": name, "horizon": days}
         for asked, window in WINDOWS.items():

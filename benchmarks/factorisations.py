@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.peers import run_peer
+from dpsketch.core.move import Distance
 from dpsketch.privacy import Budget
 from dpsketch.sketches.continual.choice import Objective, choose_design
 from dpsketch.sketches.continual.designs import Contribution, Filter
@@ -57,6 +58,10 @@ print(json.dumps({"found": found, "best": best}))
 """
 
 
+# One record moves one cell by one.
+_ONE = Distance(1, 1, 1, 1)
+
+
 def strategy(design: Filter, days: int) -> npt.NDArray[np.float64]:
     """Return what a record's day puts into the publications of its day and of those that follow."""
     state = np.zeros((design.buffers, 1), np.int64)
@@ -69,9 +74,9 @@ def strategy(design: Filter, days: int) -> npt.NDArray[np.float64]:
 
 def ours(days: int, objective: Objective) -> dict[str, Any]:
     """Return a design's strategy, the variances of its totals for noise of variance 1, and its sensitivities."""
-    design = choose_design(Budget(1.0, 1e-6), Contribution(1, 1, 1), days, objective=objective)
+    design = choose_design(Budget(1.0, 1e-6), Contribution(_ONE), days, objective=objective)
     assert isinstance(design, Filter)
-    lengths = [design.sensitivity(Contribution(1, 1, 1, days=k, apart=b), days).l2 for k, b in USERS]
+    lengths = [design.sensitivity(Contribution(_ONE, days=k, apart=b), days).l2 for k, b in USERS]
     errors = design.errors(days)
     return {
         "days": days, "objective": objective, "users": USERS, "strategy": strategy(design, days).tolist(),

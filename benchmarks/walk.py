@@ -27,8 +27,8 @@ STEPS = {
     "read records": ("sources/", "sketches/feed", "sketches/frames"),
     "bound each user": ("bounding/", "sketches/partials", "changes"),
     "hash keys": ("hashing", "seeds", "_compiled/xxh64", "_compiled/kernel"),
-    "charge, add noise": ("sketches/permit", "ledger/", "accounting/", "noise"),
-    "write the release": ("files", "release", "results", "sketches/documents", "sketches/countsketch/private"),
+    "charge, add noise": ("core/permit", "core/account", "core/laws", "core/move", "ledger/", "accounting/", "noise"),
+    "write the release": ("files", "release", "results", "core/", "sketches/countsketch/private"),
     "accumulate": ("sketches/", "threads", "_compiled/"),
     "values of all": ("",),
 }
@@ -106,7 +106,7 @@ def counted() -> Walk:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "visits.csv")
         source.write_text("url\n" + "".join(f"/page{i % 50}\n" for i in range(RECORDS)))
-        os.environ["DPSKETCH_LEDGER"] = f"sqlite:///{folder}/ledger.db"
+        os.environ |= {"XDG_DATA_HOME": folder, "DPSKETCH_LEDGER": ""}
         budget = ["--epsilon", "1", "--delta", "1e-6"]
         return walk(["run", "counts", str(source), "--key", "url", *budget, "-o", f"{folder}/visits.dps"])
 

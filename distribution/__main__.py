@@ -51,7 +51,7 @@ def try_wheel(wheel: Path, folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", folder / "own"], check=True, env=environment)
     python, work = folder / "own" / "bin" / "python", folder / "work"
     work.mkdir()
-    environment["DPSKETCH_LEDGER"] = f"sqlite:///{work / 'ledger.db'}"
+    environment |= {"XDG_DATA_HOME": str(work / "data"), "DPSKETCH_LEDGER": ""}
 
     def run(*words: str | Path) -> str:
         done = subprocess.run(words, cwd=work, env=environment, stdout=subprocess.PIPE, text=True, check=True)

@@ -135,9 +135,8 @@ def one_user(run: Run) -> None:
     sketch = dps.CountSketch(rows=5, width=500, unit=dps.per_user(30))
     sketch.update(crafted, users=np.zeros(30, np.int64))
     norms = [np.linalg.norm(one.table) for one in (release(5, 500, NOISELESS, crafted), sketch.release(rho=1e9))]
-    # A local report hides what its sender holds, replaced by anything; read literally, the text asks for half the noise.
     local = dps.CountSketch(rows=5, width=500, unit=dps.per_user(30, neighbours="replace")).release(**BUDGET)
-    spent = 0.5 * (2 * local.guarantee.costs[0].mu) ** 2
+    spent = 0.5 * (2 * local.guarantee.costs[0].mu) ** 2  # read literally, the text asks a device for half the noise
     stated = [sketch.spec.preview(rho=rho).guarantee.epsilon for rho in (0.5 / PUBLISHED**2, spent)]
     noises = [30 * 5**0.5 * PUBLISHED, sketch.spec.preview(**BUDGET).noise_scale]
     found = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsketch import files, plots
 from dpsketch.compound import compound_keys, parsed_keys
-from dpsketch.core.drawn import Drawn, read_release, release_document
+from dpsketch.core.drawn import Drawn, Part, read_release, release_document
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KIND_OF_KEY, KeyType
 from dpsketch.privacy import Guarantee
@@ -33,6 +33,7 @@ __all__ = [
     "require_keys",
     "statement",
     "typed_keys",
+    "without_types",
 ]
 
 
@@ -110,8 +111,8 @@ class Release(ABC):
         return {}
 
     def public_spec(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        spec: dict[str, Any] = self.to_document().header["spec"]
+        """Return the spec as people read it: JSON-ready values without the names of classes."""
+        spec: dict[str, Any] = without_types(self.to_document().header["spec"])
         return spec
 
     @property
@@ -189,17 +190,16 @@ class SketchRelease(Release):
     @classmethod
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file; its guarantee is computed again."""
-        release = cls(*read_release(document, cls.spec_type))
-        if not release._is_complete():
+        spec, drawn = read_release(document, cls.spec_type)
+        if not cls._takes(spec, drawn.parts):
             raise FileRefused("the file does not have the parts of a release of its kind.")
-        return release
+        return cls(spec, drawn)
 
-    def _is_complete(self) -> bool:
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
         """Say whether these are the parts of the kind: by default additive noise on each of its tables."""
-        names = {table.name for table in self.spec.tables()}
-        return self.drawn.parts.keys() == names and all(
-            hasattr(part.law, "noise") for part in self.drawn.parts.values()
-        )
+        names = {table.name for table in spec.tables()}
+        return parts.keys() == names and all(hasattr(part.law, "noise") for part in parts.values())
 
 
 class NumberRelease(Release):
@@ -276,6 +276,17 @@ class KeyedRelease(Release):
             return key_list(keys), keys
         asked = compound_keys(keys, self.key_columns)
         return list(asked), [str(key) for key in asked]
+
+
+def without_types(value: Any) -> Any:
+    """Return values of the codec without the names of their classes, empty lists of columns, and choices not made."""
+    if isinstance(value, list):
+        return [without_types(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    missing: tuple[tuple[str, Any], ...] = (("key_columns", []), ("chosen", False))
+    kept = {name: each for name, each in value.items() if name != "type" and (name, each) not in missing}
+    return {name: without_types(each) for name, each in kept.items()}
 
 
 def require_keys(asked: Sequence[Any]) -> None:

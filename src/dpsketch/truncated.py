@@ -13,14 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.core.codec import stored
 from dpsketch.noise import DiscreteLaplace, Noise, random_below
 from dpsketch.numbers import hold_whole
 
 __all__ = ["Law", "TruncatedLaplace"]
 
 
-@stored
 @dataclass(frozen=True, slots=True)
 class TruncatedLaplace:
     """The law P(z) ∝ exp(−ε·|z|) on the integers from −``bound`` to ``bound``.

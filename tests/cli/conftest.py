@@ -33,7 +33,8 @@ Runner = Callable[..., Result]
 @pytest.fixture
 def dpsketch(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Runner:
     """Run in this process, with a ledger of the test's own."""
-    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Result:
@@ -60,7 +61,7 @@ def dpsketch_process(tmp_path: Path) -> Runner:
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
-            env={**os.environ, "DPSKETCH_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}"},
+            env={**os.environ, "XDG_DATA_HOME": str(tmp_path), "DPSKETCH_LEDGER": ""},
             check=False,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -203,7 +203,7 @@ def test_an_altered_ledger_is_named(dpsketch, tmp_path) -> None:
     write_csv(tmp_path / "visits.csv")
     dpsketch("run", "counts", "visits.csv", "--key", "page", *BUDGET, "--dataset", "web", "-o", "first.dps")
     assert dpsketch("ledger", "verify").code == 0
-    with sqlite3.connect(tmp_path / "ledger.db") as database:
+    with sqlite3.connect(tmp_path / "dpsketch" / "ledger.db") as database:
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
             columns = [row[1] for row in database.execute(f"pragma table_info({table})")]

@@ -60,12 +60,39 @@ def test_each_kind_of_error_has_its_exit_code(
         return
     assert plain.out == ""
     assert "Traceback" not in plain.err
-    told = dpsketch(*arguments, "--json", "--quiet")
-    assert (told.code, told.out) == (code, "")
-    document = json.loads(told.err)
-    assert document["error"]["type"] == error
-    assert document["error"]["exit_code"] == code
-    assert document["error"]["message"].split()[-1] in plain.err
+    for quiet in ((), ("--quiet",)):
+        told = dpsketch(*arguments, "--json", *quiet)
+        assert (told.code, told.out) == (code, "")
+        document = json.loads(told.err)  # which is all that is there
+        assert document["error"]["type"] == error
+        assert document["error"]["exit_code"] == code
+        assert document["error"]["message"].split()[-1] in plain.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_messages_come_beside_json_where_nothing_failed(dpsketch: Runner) -> None:
+    refused = dpsketch(*RUN, "--epsilon", "5", "--delta", "1e-6", "--json", "-o", "new.dps")
+    assert "Read" not in refused.err
+    plain = dpsketch(*RUN, *BUDGET, "--no-ledger", "-o", "plain.dps")
+    told = dpsketch(*RUN, *BUDGET, "--no-ledger", "--json", "-o", "told.dps")
+    assert told.json["output"] == "told.dps"
+    assert told.err.splitlines() == [line for line in plain.err.splitlines() if not line.startswith("Wrote ")]
+
+
+def test_backups_have_these_exit_codes(tmp_path: Path, dpsketch: Runner) -> None:
+    store = ("serve", "--store", tmp_path / "service.db")
+    assert dpsketch(*store, "backup", "copy.db").code == 1
+    assert dpsketch(*store, "restore", "copy.db").code == 1
+    assert dpsketch(*store, "token", "create", "--scope", "read", "--name", "ann").code == 0
+    assert dpsketch(*store, "restore", "copy.db").code == 1
+    assert dpsketch(*store, "backup", "copy.db").code == 0
+    again = dpsketch(*store, "backup", "copy.db")
+    assert again.code == 4
+    assert again.err.startswith("dpsketch: OutputExists: ")
+    (tmp_path / "visits.csv").write_text("url\n/a\n")
+    assert dpsketch(*store, "restore", "visits.csv").code == 1
+    assert dpsketch(*store, "restore", "service.db").code == 2
+    assert dpsketch(*store, "restore", "copy.db").code == 0
 
 
 def test_quiet_leaves_results_and_errors(folder: Path, dpsketch_process: Runner) -> None:

@@ -69,7 +69,7 @@ def test_the_ledger_names_every_entry(dpsketch, visits, tmp_path) -> None:
     for command in ("show", "history"):
         shown = dpsketch("ledger", command, "web").out
         assert all(word in shown for word in ("2026-11-15", "one.dps", "all.dps", "key url", getpass.getuser()))
-    assert Ledger(tmp_path / "ledger.db").verify() == []
+    assert Ledger(tmp_path / "dpsketch" / "ledger.db").verify() == []
 
 
 def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch, visits, tmp_path) -> None:

@@ -100,7 +100,7 @@ def test_what_could_let_one_record_touch_many_rows_is_refused(dpsketch: Any, que
     assert refused.code == 2, refused.out
     assert "touch many" in refused.err or "not one SQL" in refused.err or "one record" in refused.err
     assert not (tmp_path / "o.dps").exists()
-    assert not (tmp_path / "ledger.db").exists()
+    assert not (tmp_path / "dpsketch" / "ledger.db").exists()
 
 
 @pytest.mark.usefixtures("flights")

@@ -22,6 +22,7 @@ from dpsketch.core.account import Account
 from dpsketch.core.permit import Permit
 from dpsketch.errors import DpsketchError, ReleaseRefused
 from dpsketch.privacy import Budget
+from dpsketch.sketches.continual.folder import StreamFolder
 from sensitive import ROWS, Row
 
 Outcomes = dict[str, str]
@@ -125,6 +126,43 @@ def of_a_classifier() -> dict[str, Any]:
     return {"child": child, "parent": outcome(model.release)}
 
 
+def of_a_stream_folder() -> dict[str, Any]:
+    """Forked while its parent holds the folder: the child would hold it as well."""
+    shape: dict[str, Any] = {"rows": 1, "width": 4, "unit": dps.per_record(), "key_type": "text"}
+
+    def started() -> Any:
+        return dps.ContinualCountSketch(days=3, **shape, epsilon=1.0, delta=1e-6)
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = StreamFolder(place)
+        folder.begin(started())
+
+        def publish() -> None:
+            sketch = folder.load()
+            sketch.update(["tea"])
+            folder.publish(sketch)
+
+        def hold() -> None:
+            with folder.held():
+                pass
+
+        def work() -> Outcomes:
+            return {
+                "load": outcome(folder.load),
+                "publish": outcome(publish),
+                "publish its own": outcome(lambda: folder.publish(started())),
+                "begin": outcome(lambda: folder.begin(started())),
+                "token": outcome(folder.token),
+                "hold": outcome(hold),
+            }
+
+        with folder.held():
+            child = in_child(work)
+            parent = outcome(publish)
+        child |= {f"{name}, later": said for name, said in in_child(work).items()}
+    return {"child": child, "parent": parent}
+
+
 def of_a_grandchild() -> dict[str, Any]:
     """A child's own sketch is a copy in the child's child."""
     row = ROWS[0]
@@ -143,5 +181,6 @@ if __name__ == "__main__":
     found["client with a file"] = of_a_client_with_a_file()
     found["permit"] = of_a_permit()
     found["classifier"] = of_a_classifier()
+    found["stream folder"] = of_a_stream_folder()
     found["grandchild"] = of_a_grandchild()
     json.dump(found, sys.stdout)

@@ -16,8 +16,8 @@ from dpsketch import files
 from dpsketch.core.account import Account
 from dpsketch.core.laws import Additive
 from dpsketch.core.permit import Permit
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
-from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.shares import Share
 
@@ -44,6 +44,18 @@ def forged(release: Any, change: Callable[[dict[str, Any]], object]) -> Any:
     header = json.loads(json.dumps(document.header))
     change(header)
     return type(release).from_document(replace(document, header=header))
+
+
+@pytest.mark.parametrize("kind", [dps.CountSketch, dps.HeavyHitters, dps.RangeSketch], ids=lambda kind: kind.__name__)
+def test_nothing_is_drawn_before_the_ledger_pays(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = {"bits": 8} if kind is dps.RangeSketch else {"rows": 3, "width": 8}
+    shape |= {"key_bits": 16} if kind is dps.HeavyHitters else {}
+    sketch = kind(**shape, unit=dps.per_record())
+    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("web", epsilon=0.5, delta=1e-6, unit=dps.per_record())
+    monkeypatch.setattr(RoundedGaussian, "sample", lambda *_: pytest.fail("noise was drawn before it was paid for"))
+    with pytest.raises(BudgetExceeded):
+        sketch.release(**BUDGET, ledger=ledger, dataset="web")
 
 
 def test_streams_with_equal_laws_are_paid_for_one_by_one() -> None:
@@ -131,6 +143,8 @@ def test_the_conditions_of_a_promise_cannot_be_removed() -> None:
         assert release.guarantee.caveat
         with pytest.raises(FileRefused):
             forged(release, lambda header: header["guarantee"].update(caveat=None))
+        read = forged(release, lambda header: header["receipts"][0].update(caveat=None))
+        assert read.guarantee.caveat == release.guarantee.caveat
 
 
 def test_a_part_of_another_kind_is_refused() -> None:

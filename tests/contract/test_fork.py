@@ -16,7 +16,7 @@ from sensitive import ROWS
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 TESTS = Path(__file__).parents[1]
-OTHERS = ["client", "permit", "classifier", "grandchild"]
+OTHERS = ["client", "permit", "classifier", "stream folder", "grandchild"]
 
 
 @pytest.fixture(scope="module")

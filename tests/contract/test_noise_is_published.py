@@ -54,7 +54,15 @@ def _window(sketch: Any, **given: Any) -> Any:
     return stream.publish_day()
 
 
+def _listed(form: Any, budget: dict[str, float]) -> Any:
+    histogram = dps.Histogram(unit=dps.per_record(), key_type="int")
+    histogram.update([1, 2, 3])
+    return histogram.release(**budget, keys=range(9), form=form)
+
+
 OTHERS: dict[str, Callable[[], Any]] = {
+    "a list": lambda: _listed("laplace", SMALL),
+    "a list under Gaussian noise": lambda: _listed("gaussian", GAUSSIAN),
     "a day": lambda: _days(**SMALL),
     "a day under Gaussian noise": lambda: _days(**GAUSSIAN),
     "a day of a state that may be seized": lambda: _days(**GAUSSIAN, design="pan-private"),

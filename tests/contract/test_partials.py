@@ -185,15 +185,6 @@ def test_a_released_bitmap_is_merged_once(tmp_path: Path) -> None:
     assert third.low < 3000 < third.high
 
 
-def test_a_bitmap_from_before_there_were_ids_is_read_and_known_again() -> None:
-    document = bitmap(range(1000)).to_document()
-    old = files.encode(files.Document(document.kind, False, document.header, {"bitmap": document.arrays["bitmap"]}))
-    one, copied = dps.load(old), dps.load(old)
-    with pytest.raises(ReleaseRefused, match="one release is in both"):
-        one.merge(copied)
-    assert len(one.merge(bitmap(range(10))).ids) == 2
-
-
 @pytest.mark.parametrize("party", [None, 1])
 def test_one_partys_share_is_merged_once(party: int | None, tmp_path: Path) -> None:
     sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record())

@@ -30,7 +30,8 @@ def name_of(page: Path) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, and a ledger of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
     return tmp_path
 
 
@@ -56,7 +57,8 @@ NOT_RUN = {
         "model = dps.DensityClassifier(",
     ): "vectors, labels and intents are the reader's own",
     ("docs/how-to/operate.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
-    ("docs/how-to/operate.md", "sqlite3 service.db"): "it needs the stores",
+    ("docs/how-to/operate.md", "dpsketch serve --store service.db backup"): "it needs the stores",
+    ("docs/how-to/operate.md", "dpsketch serve --store service.db restore"): "it needs the stores",
     ("docs/how-to/serve.md", "dpsketch serve --store postgresql://"): "it needs a PostgreSQL server",
 }
 

@@ -199,7 +199,10 @@ def test_a_continual_sketch_refuses_forged_headers() -> None:
     sketch.day([1])
     original = sketch.to_sensitive_bytes()
     header = files.decode(original, allow_sensitive=True).header
-    forgeries: list[tuple[tuple[str, ...], Any]] = [(("noise", "sigma"), 0.1), (("published",), 2)]
+    forgeries: list[tuple[tuple[Any, ...], Any]] = [
+        (("receipt", "laws", 0, "noise", "sigma"), 0.1),
+        (("published",), 2),
+    ]
     for path in (("days",), ("published",), ("spec", "rows"), ("spec", "width")):
         forgeries += [(path, new) for new in (0, 5, 2**40, "3")]
     for path, new in forgeries:
@@ -243,7 +246,8 @@ def run_cli(*arguments: str) -> tuple[int, str]:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -286,7 +290,7 @@ def test_hostile_sources_leave_no_partial_output(workplace: Path, ending: str, c
     assert output.exists() == (code == 0)
     if code == 0:
         assert load(output).table.shape[1] == 16
-    leftover = {path.name for path in workplace.iterdir()} - {source.name, output.name, "ledger.db"}
+    leftover = {path.name for path in workplace.iterdir()} - {source.name, output.name, "dpsketch"}
     assert not {name for name in leftover if "out" in name}
 
 

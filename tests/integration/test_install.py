@@ -48,7 +48,7 @@ def served(program: list[str], environment: dict[str, str], folder: Path) -> Non
 
 
 def run_first_page(program: list[str], environment: dict[str, str], folder: Path, *, slow: bool) -> None:
-    environment = {**environment, "DPSKETCH_LEDGER": f"sqlite:///{folder / 'ledger.db'}"}
+    environment = {**environment, "XDG_DATA_HOME": str(folder / "data"), "DPSKETCH_LEDGER": ""}
     for line in first_page():
         if not line.startswith("dpsketch "):  # what makes the files
             subprocess.run(["sh", "-c", line], cwd=folder, check=True)

@@ -252,6 +252,40 @@ def test_idle_sockets_of_one_address_leave_room_for_others(tmp_path: Path) -> No
         assert server.stop() == 0
 
 
+def asked(one: socket.socket) -> bytes:
+    """Return the status of a question on a connection that may stay open, and read all of its answer."""
+    with contextlib.suppress(OSError):
+        one.sendall(b"GET /v1/session HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with one.makefile("rb") as answer:
+        status, length = answer.readline()[9:12], 0
+        if not status:  # it was closed
+            return b""
+        while (line := answer.readline()) != b"\r\n":
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        answer.read(length)
+    return status
+
+
+def test_a_connection_that_was_served_is_served_on(tmp_path: Path) -> None:
+    """Also where the address opens more than it may: its own, or that of colleagues who share it."""
+    options = ["--store", str(tmp_path / "places.db"), "--max-connections", "64", "--public-read"]
+    server = Server(tmp_path, options).start()
+    with contextlib.ExitStack() as held:
+        held.callback(server.stop)
+        first = [held.enter_context(connect(server)) for _ in range(16)]
+        assert {asked(one) for one in first} == {b"200"}
+        idle, second = (held.enter_context(connect(server)) for _ in range(2))
+        assert asked(second) == b"503"
+        assert {asked(one) for one in first} == {b"200"}
+        first.pop().close()
+        end = time.monotonic() + 20
+        while asked(idle) != b"200":  # which gets the place that is free
+            assert time.monotonic() < end
+            idle = held.enter_context(connect(server))
+        assert {asked(one) for one in first} == {b"200"}
+
+
 def test_connections_of_a_proxy_are_not_those_of_one_caller(tmp_path: Path) -> None:
     options = ["--store", str(tmp_path / "proxy.db"), "--max-connections", "100", "--client-header", "X-Real-IP"]
     server = Server(tmp_path, options).start()

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import DpsketchError, InvalidInput
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
 from dpsketch.server import create_app
 from dpsketch.server.backups import back_up, restore
 from dpsketch.server.schema import NEWEST
@@ -344,9 +344,9 @@ def test_what_is_no_backup_changes_nothing(tmp_path: Path) -> None:
             restore(str(store), wrong)
         assert "y" not in str(refusal.value).split(), "no word of what the file holds"
         assert store.read_bytes() == before
-    with pytest.raises(InvalidInput, match="exists already"):
+    with pytest.raises(FileRefused, match="exists already"):
         back_up(str(store), good)
-    with pytest.raises(InvalidInput, match="no store to back up"):
+    with pytest.raises(FileRefused, match="no store to back up"):
         back_up(str(tmp_path / "absent.db"), tmp_path / "copy")
     for command in (back_up, restore):
         with pytest.raises(InvalidInput, match="pg_dump"):

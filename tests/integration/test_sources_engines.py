@@ -178,6 +178,7 @@ def test_users_in_postgresql_have_the_type_of_their_column(postgresql_url: str) 
     with pytest.raises(SourceError, match="not a whole 64-bit number"):
         read("16777217::real")
     types = {"'6F1C2D3E-0000-4000-8000-0123456789AB'::uuid": "uuid", "5.00::numeric(9, 2)": "decimal", "5::int": "int"}
+    types |= {"5::numeric": "decimal", "5::numeric(9, 0)": "int", "5::numeric(9, 2)": "decimal"}
     types |= {
         "date '2026-11-15'": "date",
         "timestamp '2026-11-15'": "timestamp",
@@ -187,6 +188,17 @@ def test_users_in_postgresql_have_the_type_of_their_column(postgresql_url: str) 
     for expression, user_type in types.items():
         assert read(expression).user_type == user_type
     assert read(next(iter(types))).user.to_pylist() == ["6f1c2d3e-0000-4000-8000-0123456789ab"]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_users_of_a_numeric_column_are_of_one_type_in_all_batches(batch_rows: int, postgresql_url: str) -> None:
+    """The values of one batch may all be whole, and those of the next not."""
+    rows = "(VALUES (5::numeric), (6), (5.0), (6.50), (NULL), (1e40), (7)) AS rows(u)"
+    source = [f"{postgresql_url}?query=SELECT u FROM {rows}"]
+    batches = list(open_source(source, Columns(user="u"), batch_rows=batch_rows))
+    users = [user for batch in batches if batch.user is not None for user in batch.user.to_pylist()]
+    assert users == ["5", "6", "5", "6.5", "1" + "0" * 40, "7"]
+    assert {batch.user_type for batch in batches} == {"decimal"}
 
 
 def test_what_goes_wrong_in_sqlite_quotes_no_record(tmp_path: Path) -> None:

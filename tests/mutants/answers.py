@@ -12,7 +12,7 @@ _COLLECTING = "tests/unit/test_local_protocols.py tests/unit/test_local_exchange
 LOCAL = [
     Mutant(
         "local-twice-epsilon",
-        "local/odds.py",
+        "odds_below",
         "exponent = math.floor(Fraction(epsilon) * 2**_WORKING_BITS / shares)",
         "exponent = math.floor(2 * Fraction(epsilon) * 2**_WORKING_BITS / shares)",
         _EXACT,
@@ -20,7 +20,7 @@ LOCAL = [
     ),
     Mutant(
         "local-odds-rounded-up",
-        "local/odds.py",
+        "odds_below",
         "return Fraction(total >> (_WORKING_BITS - _KEPT_BITS), 2**_KEPT_BITS)",
         "return Fraction((total >> (_WORKING_BITS - _KEPT_BITS)) + 1, 2**_KEPT_BITS)",
         _EXACT,
@@ -28,7 +28,7 @@ LOCAL = [
     ),
     Mutant(
         "local-bit-kept-too-often",
-        "local/odds.py",
+        "keep_threshold",
         "return (share.numerator << bits) // share.denominator",
         "return (share.numerator << bits) // share.denominator + (1 << bits) // 100",
         _EXACT,
@@ -36,15 +36,15 @@ LOCAL = [
     ),
     Mutant(
         "local-two-bits-as-one",
-        "local/count_mean.py",
-        '        """Two items differ in two bits."""\n        return 2',
-        '        """Two items differ in two bits."""\n        return 1',
+        "CountMeanSketch.differing",
+        ('"""Two items differ in two bits."""\nreturn 2'),
+        ('"""Two items differ in two bits."""\nreturn 1'),
         _EXACT,
         "each of the two bits in which items differ gets all of ε",
     ),
     Mutant(
         "local-cap-forgotten",
-        "local/hashed.py",
+        "HashedProtocol.mass",
         "return self.cap * self.odds + self.buckets - self.cap",
         "return self.odds + self.buckets - 1",
         _EXACT,
@@ -52,7 +52,7 @@ LOCAL = [
     ),
     Mutant(
         "local-direct-mass",
-        "local/subset_direct.py",
+        "SubsetDirect.mass",
         "return self.max_items * self.odds + self.domain_size",
         "return self.max_items * self.odds + self.domain_size - self.max_items",
         _EXACT,
@@ -60,7 +60,7 @@ LOCAL = [
     ),
     Mutant(
         "local-flips-turned",
-        "local/bits.py",
+        "OneBit.flips",
         "return (words >= np.uint64(self.threshold)).astype(np.uint8)",
         "return (words > np.uint64(2**64 - self.threshold)).astype(np.uint8)",
         "tests/unit/test_local_flips.py",
@@ -68,7 +68,7 @@ LOCAL = [
     ),
     Mutant(
         "device-forgets-answers",
-        "local/client.py",
+        "Client._answer",
         "if memory.last is not None and memory.last[0] == digest:",
         "if False:",
         _CLIENT,
@@ -76,28 +76,30 @@ LOCAL = [
     ),
     Mutant(
         "device-shows-a-return",
-        "local/client.py",
-        "        memory.last = None\n",
+        "Client._answer",
+        "memory.last = None",
         "",
         _CLIENT,
         "after a change that was refused or interrupted, the earlier set gets its earlier answer, and shows its return",
     ),
     Mutant(
         "device-forgets-nothing",
-        "local/client.py",
-        "        if memory.last is not None and memory.last[0] == digest:\n",
-        '        known = self.__dict__.setdefault("_known", {})\n'
-        "        if memory.last is not None:\n"
-        "            known[memory.last[0]] = memory.last[1]\n"
-        "        if digest in known:\n"
-        "            memory.last = digest, known[digest]\n"
-        "        if memory.last is not None and memory.last[0] == digest:\n",
+        "Client._answer",
+        "if memory.last is not None and memory.last[0] == digest:",
+        (
+            'known = self.__dict__.setdefault("_known", {})\n'
+            "if memory.last is not None:\n"
+            "    known[memory.last[0]] = memory.last[1]\n"
+            "if digest in known:\n"
+            "    memory.last = digest, known[digest]\n"
+            "if memory.last is not None and memory.last[0] == digest:"
+        ),
         _CLIENT,
         "a set that returns gets its earlier answer, so that the reports tell it from a third set",
     ),
     Mutant(
         "device-forgets-periods",
-        "local/client.py",
+        "Client.report",
         "if period is not None and period in memory.sent:",
         "if False:",
         _CLIENT,
@@ -105,7 +107,7 @@ LOCAL = [
     ),
     Mutant(
         "device-without-limit",
-        "local/client.py",
+        "Client._answer",
         "if (memory.made + 1) * self._protocol.epsilon > self._terms.budget * (1 + _SLACK):",
         "if False:",
         _CLIENT,
@@ -113,23 +115,23 @@ LOCAL = [
     ),
     Mutant(
         "device-draws-before-it-pays",
-        "local/client.py",
-        "        memory.made += 1\n        self._memory.save(memory)\n        columns",
-        "        memory.made += 1\n        columns",
+        "Client._answer",
+        ("memory.made += 1\nself._memory.save(memory)\ncolumns"),
+        ("memory.made += 1\ncolumns"),
         _CLIENT,
         "a device draws before its charge is on the disk",
     ),
     Mutant(
         "device-unlocked",
-        "local/device.py",
-        "        with locked(self._lock):\n            yield self.look()\n",
-        "        yield self.look()\n",
+        "MemoryInFile.changing",
+        ("with locked(self._lock):\n    yield self.look()"),
+        "yield self.look()",
         "tests/integration/test_local_device.py",
         "two processes spend one device's budget",
     ),
     Mutant(
         "device-rolled-back",
-        "local/device.py",
+        "MemoryInFile.look",
         "if known is not None and (memory.secret != known[0] or memory.made < known[1]):",
         "if False:",
         "tests/integration/test_local_device.py tests/unit/test_local_client.py",
@@ -137,7 +139,7 @@ LOCAL = [
     ),
     Mutant(
         "collection-of-all-items",
-        "local/protocol.py",
+        "LocalProtocol.counts",
         'return f"shares of people, clipped: at most {items} counted of each"',
         'return f"shares of people, {items} each"',
         "tests/unit/test_local_clipped.py",
@@ -145,7 +147,7 @@ LOCAL = [
     ),
     Mutant(
         "collection-says-nothing",
-        "local/snapshot.py",
+        "Snapshot.estimate",
         "found.low, found.high, confidence, self.counts)",
         "found.low, found.high, confidence)",
         "tests/unit/test_local_clipped.py",
@@ -153,15 +155,15 @@ LOCAL = [
     ),
     Mutant(
         "collector-counts-twice",
-        "local/collector.py",
-        '        if not self._ids.insert_all(columns["id"]):\n',
-        '        if self._ids.insert_all(columns["id"]) is None:\n',
+        "Collector.add",
+        'if not self._ids.insert_all(columns["id"]):',
+        'if self._ids.insert_all(columns["id"]) is None:',
         _COLLECTING,
         "one report is counted twice",
     ),
     Mutant(
         "collector-takes-anything",
-        "local/collector.py",
+        "Collector.wellformed",
         "return has_id & self._protocol.plausible(columns)",
         "return has_id",
         _COLLECTING,
@@ -169,8 +171,8 @@ LOCAL = [
     ),
     Mutant(
         "collector-forgets-seeds",
-        "local/collector.py",
-        "        self._for_tests |= for_tests\n",
+        "Collector.add",
+        "self._for_tests |= for_tests",
         "",
         _COLLECTING,
         "reports from a seed are called private",
@@ -180,7 +182,7 @@ LOCAL = [
 INTERVALS = [
     Mutant(
         "interval-one-sided",
-        "sketches/countsketch/intervals.py",
+        "_median_half_width",
         "u = beta_quantile((table.shape[0] + 1) / 2, (1 - confidence) / 2)",
         "u = beta_quantile((table.shape[0] + 1) / 2, 1 - confidence)",
         "tests/statistical/test_coverage_table.py tests/statistical/test_seed_coverage.py",
@@ -188,7 +190,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-by-level",
-        "normal.py",
+        "normal_quantile",
         "return upper_quantile((1 - confidence) / 2)",
         "return upper_quantile(1 - (1 + confidence) / 2)",
         "tests/contract/test_statements.py -k almost_all",
@@ -196,7 +198,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-one-rank-less",
-        "sketches/countsketch/intervals.py",
+        "_tail_quantile",
         "math.ceil(level * (len(sizes) + 1)) - 1)",
         "math.ceil(level * (len(sizes) + 1)) - 2)",
         "tests/unit/test_intervals.py",
@@ -204,7 +206,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-few-cells",
-        "sketches/countsketch/intervals.py",
+        "_allowance",
         "return student_quantile(freedom, (1 - confidence) / 2) / max(z, 1e-12)",
         "return 1.0",
         "tests/statistical/test_decoding_coverage.py",
@@ -212,7 +214,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-of-the-chosen",
-        "sketches/countsketch/private.py",
+        "PrivateCountSketch.top",
         "half = self._half_width(location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))",
         "half = self._half_width(location, confidence)",
         "tests/statistical/test_countsketch_decoding.py",
@@ -220,7 +222,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-narrow-rows",
-        "sketches/countsketch/linear.py",
+        "linear:_NARROW",
         "_NARROW = 64",
         "_NARROW = 0",
         "tests/statistical/test_narrow_tables.py",
@@ -228,7 +230,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-one-narrow-row",
-        "sketches/countsketch/linear.py",
+        "_allowed_by_chebyshev",
         "most = math.inf if square <= 0 else",
         "most = 2 * value if square <= 0 else",
         "tests/statistical/test_narrow_tables.py",
@@ -236,7 +238,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-trusts-its-search",
-        "sketches/ranges/private.py",
+        "_SEARCHED",
         "_SEARCHED = 1.05",
         "_SEARCHED = 1.0",
         "tests/statistical/test_ranges_accuracy.py -k search_misses",
@@ -244,7 +246,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-trusts-neighbours",
-        "sketches/density/intervals.py",
+        "_CUT",
         "_CUT = -1.0",
         "_CUT = -math.inf",
         "tests/statistical/test_density_coverage.py -k tight_cluster",
@@ -252,7 +254,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-forgets-picking",
-        "sketches/heavy/private.py",
+        "_picked",
         "return (near + 2 * math.sqrt(near)) * error / 2",
         "return 0.0",
         "tests/statistical/test_heavy_figures.py -k near_the_threshold",
@@ -260,15 +262,15 @@ INTERVALS = [
     ),
     Mutant(
         "interval-else-normal",
-        "sketches/heavy/private.py",
-        "        if not len(prints):\n            return self.all_records(confidence=confidence)\n",
+        "PrivateHeavyHitters.everything_else",
+        ("if not len(prints):\n    return self.all_records(confidence=confidence)"),
         "",
         "tests/unit/test_heavy.py -k nothing_is_listed",
         "what is left of all records has a normal law's interval under one Laplace draw",
     ),
     Mutant(
         "interval-ranges-normal",
-        "sketches/tails.py",
+        "widening",
         "return 1 + max(0.0, (quantile**2 - 3) / 24) * excess",
         "return 1 + 0.0 * excess",
         "tests/statistical/test_ranges_accuracy.py -k small_trees",
@@ -276,7 +278,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-distinct-noise",
-        "sketches/distinct/private.py",
+        "PrivateDistinct.interval",
         "reach = -math.log1p(-confidence) * sensitivity / epsilon",
         "reach = 0.0",
         "tests/unit/test_distinct.py tests/statistical/test_coverage_table.py",
@@ -284,7 +286,7 @@ INTERVALS = [
     ),
     Mutant(
         "interval-local-one-sided",
-        "local/intervals.py",
+        "normal_quantile",
         'return float(-ndtri((1 - probability("confidence", confidence)) / 2))',
         'return float(-ndtri(1 - probability("confidence", confidence)))',
         "tests/unit/test_local_protocols.py tests/statistical/test_coverage_table.py",
@@ -292,25 +294,29 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-explains-itself",
-        "_compiled/messages.py",
-        "            rest = max(total - weight * precisions[r], 1e-12 * total)\n"
-        "            shift = (moved - weight * precisions[r] * gap) / rest\n",
-        "            rest = total\n            shift = moved / rest\n",
+        "_without_each",
+        (
+            "rest = max(total - weight * precisions[r], 1e-12 * total)\n"
+            "shift = (moved - weight * precisions[r] * gap) / rest"
+        ),
+        ("rest = total\nshift = moved / rest"),
         "tests/unit/test_decoding.py",
         "a cell is cleared of what it said itself",
     ),
     Mutant(
         "decoding-own-cell-covers",
-        "_compiled/messages.py",
-        "            rest = max(total - weight * precisions[r], 1e-12 * total)\n"
-        "            shift = (moved - weight * precisions[r] * gap) / rest\n",
-        "            rest = total\n            shift = moved / rest\n",
+        "_without_each",
+        (
+            "rest = max(total - weight * precisions[r], 1e-12 * total)\n"
+            "shift = (moved - weight * precisions[r] * gap) / rest"
+        ),
+        ("rest = total\nshift = moved / rest"),
         "tests/statistical/test_decoding_coverage.py -k zipf",
         "a cell is cleared of what it said itself, and intervals are too short",
     ),
     Mutant(
         "decoding-narrow-tables",
-        "sketches/countsketch/decoding.py",
+        "decoding:_NARROW",
         "_NARROW = 64",
         "_NARROW = 0",
         "tests/statistical/test_decoding_coverage.py -k narrow",
@@ -318,7 +324,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-twins-apart",
-        "sketches/countsketch/decoding.py",
+        "joint_decode",
         "twins = find_twins(prints, row_keys, table.shape[1])",
         "twins = find_twins(prints[:1], row_keys, table.shape[1])",
         "tests/unit/test_twins.py",
@@ -326,7 +332,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-twins-sure-of-their-part",
-        "sketches/countsketch/twins.py",
+        "Twins.unknown",
         "return np.abs(values) * others + largest * hidden",
         "return largest * hidden.astype(np.float64)",
         "tests/unit/test_twins.py",
@@ -334,7 +340,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-twins-hide-nothing",
-        "sketches/countsketch/twins.py",
+        "Twins.unknown",
         "hidden = self.opposed + (others if signed else 0)",
         "hidden = 0 * self.opposed",
         "tests/unit/test_twins.py",
@@ -342,7 +348,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-resumes-from-the-last-sweep",
-        "sketches/countsketch/decoding.py",
+        "joint_decode",
         "sent = exchange.kept if resumable else None",
         "sent = exchange.messages if resumable else None",
         "tests/unit/test_heavy_level.py -k three_crowded_rows",
@@ -350,7 +356,7 @@ INTERVALS = [
     ),
     Mutant(
         "tree-counts-rows-in-a-byte",
-        "sketches/heavy/level.py",
+        "Level._reaching",
         "counts = np.empty(len(prints), np.uint16)",
         "counts = np.empty(len(prints), np.uint8)",
         "tests/unit/test_heavy_level.py -k all_of_many_rows",
@@ -358,7 +364,7 @@ INTERVALS = [
     ),
     Mutant(
         "tree-halves-prefixes-alike",
-        "sketches/heavy/level.py",
+        "Passed.of",
         "sizes = left.values if last else left.alike * left.values",
         "sizes = left.values",
         "tests/unit/test_twins_of_trees.py -k survives",
@@ -366,7 +372,7 @@ INTERVALS = [
     ),
     Mutant(
         "tree-sum-misses-what-cancels",
-        "sketches/heavy/private.py",
+        "PrivateHeavyHitters.everything_else",
         "low = value - half - decoded.unseen",
         "low = value - half",
         "tests/unit/test_twins_of_trees.py -k opposite",
@@ -374,7 +380,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-keeps-every-message",
-        "sketches/countsketch/exchange.py",
+        "Exchange.keep",
         "self.messages.copy(self.kept) if self._resumable or doubtful else None",
         "self.messages.copy(self.kept)",
         "tests/unit/test_decoding.py -k beside_its_answer",
@@ -382,7 +388,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-never-asks-anew",
-        "sketches/countsketch/decoding.py",
+        "_RESTARTS",
         "_RESTARTS = 2",
         "_RESTARTS = 0",
         "tests/unit/test_decoding.py -k anothers_place",
@@ -390,7 +396,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-one-look",
-        "sketches/heavy/level.py",
+        "level:",
         "_LOOKS, _MANY = 4, 16",
         "_LOOKS, _MANY = 0, 16",
         "tests/unit/test_heavy_lowest.py -k two_thousand",
@@ -398,17 +404,15 @@ INTERVALS = [
     ),
     Mutant(
         "tree-forgets-clear-prefixes",
-        "sketches/heavy/level.py",
-        "            self.held = np.append(self.held, places)\n"
-        "            self._exchange = self._begun(self._exchange.messages)",
-        "            self.held = places\n"
-        "            self._exchange = self._begun(Messages.silent(0, len(self._level.counters)))",
+        "_Explanation.join",
+        ("self.held = np.append(self.held, places)\nself._exchange = self._begun(self._exchange.messages)"),
+        ("self.held = places\nself._exchange = self._begun(Messages.silent(0, len(self._level.counters)))"),
         "tests/unit/test_heavy_level.py -k whom_the_slow_search_passes",
         "whoever joins takes the place of the prefixes that were explained before",
     ),
     Mutant(
         "tree-lists-by-the-threshold-alone",
-        "sketches/heavy/private.py",
+        "PrivateHeavyHitters.top",
         "(found.values > half) & (found.values >= asked)",
         "found.values >= asked",
         "tests/unit/test_heavy_lowest.py -k one_row",
@@ -416,7 +420,7 @@ INTERVALS = [
     ),
     Mutant(
         "tree-needs-nothing-of-what-is-left",
-        "sketches/heavy/search.py",
+        "search",
         "if checked and level.needs(passed.left) > NEARLY * threshold:",
         "if False:",
         "tests/unit/test_heavy_level.py -k three_crowded_rows",
@@ -424,7 +428,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-lists-by-own-errors",
-        "sketches/heavy/search.py",
+        "Found.half_widths",
         "return self.decoded.far_half_widths(",
         "return self.decoded.half_widths(",
         "tests/unit/test_heavy_lowest.py -k one_interval_for_all",
@@ -432,7 +436,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-all-the-way",
-        "sketches/countsketch/decoding.py",
+        "_FARTHEST",
         "_FARTHEST = 0.4",
         "_FARTHEST = 40.0",
         "tests/unit/test_decoding.py",
@@ -440,7 +444,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-mean-out-of-its-interval",
-        "sketches/countsketch/private.py",
+        "PrivateCountSketch.decode",
         "low, high = np.minimum(shown, decoded.values - half), np.maximum(shown, decoded.values + half)",
         "low, high = decoded.values - half, decoded.values + half",
         "tests/unit/test_decoding.py",
@@ -448,7 +452,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-difference-without-sign",
-        "sketches/countsketch/private.py",
+        "PrivateCountSketch.decode",
         "scale, signed=self.signed, progress",
         "scale, signed=False, progress",
         "tests/unit/test_decoding.py",
@@ -456,7 +460,7 @@ INTERVALS = [
     ),
     Mutant(
         "sums-whatever-the-law",
-        "sketches/histogram/sums.py",
+        "_LARGEST_MISFIT",
         "_LARGEST_MISFIT = 0.1",
         "_LARGEST_MISFIT = 1.0",
         "tests/unit/test_histogram_sums.py -k no_power_law",
@@ -464,7 +468,7 @@ INTERVALS = [
     ),
     Mutant(
         "sums-without-what-passing-added",
-        "sketches/histogram/private.py",
+        "PrivateHistogram.sum",
         "found = self._estimate(named, named - added - reach, named + reach, confidence)",
         "found = self._estimate(named, named - reach, named + reach, confidence)",
         "tests/unit/test_histogram_sums.py -k whatever",
@@ -472,7 +476,7 @@ INTERVALS = [
     ),
     Mutant(
         "counted-users-not-clipped",
-        "privacy.py",
+        "Unit.users_counted",
         'return f"{who}, clipped: at most',
         'return f"{who}, with at most',
         _COUNTED,
@@ -480,7 +484,7 @@ INTERVALS = [
     ),
     Mutant(
         "counted-title-without-what",
-        "release.py",
+        "Release.title",
         "\\nCounted: {self.counts}",
         "",
         _COUNTED,
@@ -496,7 +500,7 @@ INTERVALS = [
     ),
     Mutant(
         "compared-without-saying-what-is-covered",
-        "cli/arithmetic.py",
+        "compare",
         "filter(None, [found.note, NOISE_ONLY])",
         "filter(None, [found.note])",
         "tests/cli/test_two_releases.py -k compare_tells",
@@ -504,7 +508,7 @@ INTERVALS = [
     ),
     Mutant(
         "top-without-order",
-        "sketches/countsketch/private.py",
+        "PrivateCountSketch.top",
         'order = np.argsort(-values, kind="stable")[:n]',
         'order = np.argsort(values, kind="stable")[:n]',
         "tests/unit/test_countsketch.py",

@@ -12,7 +12,7 @@ _NAMES = "tests/contract/test_promise_names.py -k"
 AUDITED = [
     Mutant(
         "audited-histogram-threshold",
-        "sketches/histogram/thresholds.py",
+        "CountThreshold.draw",
         "passed = noisy >= self.cutoff",
         "passed = noisy >= self.cutoff - 1",
         f"{_HOLDS}␣histogram-truncated-record-add",
@@ -20,7 +20,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-histogram-total",
-        "sketches/histogram/spec.py",
+        "HistogramSpec._finding",
         "spent = DiscreteLaplace(epsilon * _TOTAL_SHARE * _HAIR,",
         "spent = DiscreteLaplace(epsilon * _TOTAL_SHARE * 8,",
         f"{_HOLDS}␣histogram-others",
@@ -28,7 +28,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-votes-threshold",
-        "sketches/histogram/votes/law.py",
+        "Votes.draw",
         "listed = upper - lower >= self.cutoff",
         "listed = upper - lower >= self.cutoff - 1",
         f"{_HOLDS}␣votes-loads",
@@ -36,7 +36,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-votes-replaced",
-        "sketches/histogram/votes/spec.py",
+        "VoteHistogramSpec.tables",
         "Move.each(self.unit.max_keys, 1, signed=True)",
         "Move.each(self.unit.max_keys, 1)",
         f"{_HOLDS}␣votes-gaussian-record-replace",
@@ -44,7 +44,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-quantile-sensitivity",
-        "sketches/quantiles/recursion.py",
+        "Recursion.span",
         "return 2 * max(share, 1 - share)",
         "return max(share, 1 - share)",
         f"{_HOLDS}␣quantiles-median",
@@ -60,7 +60,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-svim-report",
-        "local/comparison/rivals.py",
+        "SVIM.last_phase",
         "return SubsetDirect(self.epsilon, max_items=length",
         "return SubsetDirect(2 * self.epsilon, max_items=length",
         "tests/privacy/test_audit.py -k test_what_is_shipped_holds␣and␣svim-direct",
@@ -68,7 +68,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-moment-total",
-        "sketches/moment/law.py",
+        "Weights.least_moment",
         "return math.pow(self.public_total, self.p) * (1 - _ROOM)",
         "return 2 * math.pow(self.public_total, self.p) * (1 - _ROOM)",
         f"{_HOLDS}␣moment-1-total",
@@ -76,17 +76,17 @@ AUDITED = [
     ),
     Mutant(
         "audited-drawn-noise",
-        "audit/lattice.py",
-        "        return math.sqrt(square / float(chdtri(draws, confidence)))",
-        "        return math.sqrt(square / float(chdtri(draws, 1 - confidence)))",
+        "least_spread",
+        "return math.sqrt(square / float(chdtri(draws, confidence)))",
+        "return math.sqrt(square / float(chdtri(draws, 1 - confidence)))",
         f"{_POWER}␣counts-gaussian-record-add",
         "an audit takes the other end of an interval, and finds whole noise too small",
     ),
     Mutant(
         "audited-stated-noise",
-        "audit/grid.py",
-        "        return release(budget.claimed), noise",
-        "        return release(budget.spent), noise",
+        "Grid._drawn",
+        "return release(budget.claimed), noise",
+        "return release(budget.spent), noise",
         f"{_POWER}␣counts-gaussian-record-add",
         "an audit compares noise with the budget that was spent, not with the one that was claimed",
     ),
@@ -100,7 +100,7 @@ AUDITED = [
     ),
     Mutant(
         "drawn-list-others",
-        "sketches/histogram/laws.py",
+        "CountingLaw.draw_counts",
         "arrays[OTHERS] = handle.add(np.array([rest]), OTHERS, member=bound)",
         "arrays[OTHERS] = (rest + handle.add(np.array([rest]), OTHERS, member=bound)) // 2",
         f"{_NAMES} test_counts_beside_names␣and␣list",
@@ -108,7 +108,7 @@ AUDITED = [
     ),
     Mutant(
         "drawn-threshold-one-draw",
-        "sketches/histogram/thresholds.py",
+        "CountThreshold.draw",
         "noisy = add(block.sums[~on_list])",
         "noisy = block.sums[~on_list] + add(np.zeros(1, np.int64))",
         f"{_NAMES} test_counts_beside_names␣and␣gaussian",
@@ -116,7 +116,7 @@ AUDITED = [
     ),
     Mutant(
         "drawn-votes-one-draw",
-        "sketches/histogram/votes/law.py",
+        "Votes.draw",
         'noisy = handle.add(c, "majorities")',
         'noisy = c + handle.add(c[:1], "majorities") - c[:1]',
         f"{_NAMES} test_votes",

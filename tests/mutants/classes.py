@@ -142,8 +142,8 @@ CLASSES = [
         "FeatureMap.values",
         "return compiled.wave_features(_scaled(points, self.shape), self.matrix, self.sizes)",
         "angles = np.pi * (_scaled(points, self.shape) @ self.matrix)\n"
-        "                waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
-        "                return np.ascontiguousarray(waves.reshape(len(points), -1))",
+        "waves = self.sizes[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=2)\n"
+        "return np.ascontiguousarray(waves.reshape(len(points), -1))",
         "tests/property/test_batch_independence.py -k no_matrix_product",
         "a product over the batch: a record's features follow the others'",
     ),

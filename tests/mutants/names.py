@@ -17,7 +17,7 @@ _BOUNDS = "tests/privacy/test_bounds_privacy.py -k"
 BOUNDS = [
     Mutant(
         "bound-chosen-unpaid",
-        f"{_HISTOGRAM}/spec.py",
+        "divided",
         "return epsilon * SHARE, epsilon * (1 - SHARE) * _HAIR",
         "return epsilon * SHARE, epsilon",
         f"{_BOUNDS} every_bound",
@@ -25,7 +25,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-chosen-on-exact-numbers",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "arrays[law.name] = handle.add(each, law.name)",
         "arrays[law.name] = each + 0 * handle.add(each, law.name)",
         f"{_BOUNDS} pays_for",
@@ -33,7 +33,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cells-half-noise",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "arrays[law.name] = handle.add(each, law.name)",
         "arrays[law.name] = each + (handle.add(each, law.name) - each) // 2",
         f"{_BOUNDS} pays_for",
@@ -41,7 +41,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cells-reuse-noise",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "arrays[law.name] = handle.add(each, law.name)",
         "arrays[law.name] = each + np.resize(arrays.get('users', handle.add(each, law.name)) - exact[0], each.shape)",
         f"{_BOUNDS} pays_for",
@@ -49,7 +49,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-noise-not-widened",
-        f"{_HISTOGRAM}/laws.py",
+        "CountNoise._widened",
         "if bound == self.keys:",
         "if True:",
         f"{_BOUNDS} carry_the_noise",
@@ -57,7 +57,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-chosen-by-nobody",
-        "core/drawn.py",
+        "promise",
         "if plan.unit.chosen is not any(law.chooses for law in laws):",
         "if False:",
         "tests/unit/test_bounds.py -k chooses_none",
@@ -65,7 +65,7 @@ BOUNDS = [
     ),
     Mutant(
         "gaussian-ruled-out-too-soon",
-        f"{_HISTOGRAM}/thresholds.py",
+        "_names_alone_pass",
         "return keys * math.log1p(-beyond) < math.log1p(-delta) * (1 + 1e-9)",
         "return keys * math.log1p(-beyond) < math.log1p(-delta) * 1e-2",
         "tests/unit/test_histogram_thresholds.py -k could_be_forced",
@@ -73,7 +73,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-not-applied",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "sums, rest = state.content.sums(asked, bound)",
         "sums, rest = state.content.sums(asked, 1 << 20)",
         f"{_BOUNDS} than_were_chosen",
@@ -81,7 +81,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-replace-moves-one",
-        "sketches/bounds.py",
+        "choice_laws",
         "table.between(neighbours).l1)",
         "1)",
         f"{_BOUNDS} pays_for",
@@ -89,7 +89,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-ranges-by-keys",
-        "sketches/bounds.py",
+        "tables",
         "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))",
         "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), held, minlength=len(EDGES))",
         f"{_BOUNDS} moves_each_table",
@@ -97,7 +97,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-on-disk-of-some-users",
-        f"{_HISTOGRAM}/disk.py",
+        "_PairsOnDisk.held",
         "*(pairs.held_by(asked, seed) for pairs in self._pairs())]",
         "*(pairs.held_by(asked, seed) for pairs in list(self._pairs())[:1])]",
         "tests/unit/test_histogram_disk.py -k release_from_disk␣and␣text",
@@ -105,7 +105,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-picks-the-first-key",
-        f"{_HISTOGRAM}/content.py",
+        "Pairs.held_by",
         "chosen = _capped(self.users, places, 1, self._words(seed))",
         "chosen = places[np.unique(self.users[places], return_index=True)[1]]",
         f"{_BOUNDS} depends_on_no_other",
@@ -113,7 +113,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cut-ends-the-last-range",
-        "sketches/bounds.py",
+        "Choice.cut",
         "min(int(stands[-1]) + 1, len(EDGES) - 1) if",
         "int(stands[-1]) + 1 if",
         "tests/unit/test_bounds.py -k last_range",
@@ -121,7 +121,7 @@ BOUNDS = [
     ),
     Mutant(
         "bound-cut-without-noise",
-        "sketches/bounds.py",
+        "Choice.cut",
         "return max(0.0, float(weights @ users[:last]) + side * self._reach(weights, tail))",
         "return max(0.0, float(weights @ users[:last]))",
         "tests/unit/test_bounds.py -k in_its_interval",
@@ -132,7 +132,7 @@ BOUNDS = [
 HISTOGRAMS = [
     Mutant(
         "histogram-cutoff-one-less",
-        f"{_HISTOGRAM}/thresholds.py",
+        "CountThreshold.draw",
         "passed = noisy >= self.cutoff",
         "passed = noisy >= self.cutoff - 1",
         f"{_NAMED}␣and␣record-truncated",
@@ -140,7 +140,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-half-noise",
-        f"{_HISTOGRAM}/thresholds.py",
+        "CountThreshold.draw",
         "noisy = add(block.sums[~on_list])",
         "noisy = (block.sums[~on_list] + add(block.sums[~on_list])) // 2",
         f"{_PRIVACY} counts_carry",
@@ -148,7 +148,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-list-half-noise",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "add(state.on_list(asked, sums))",
         "(state.on_list(asked, sums) + add(state.on_list(asked, sums))) // 2",
         f"{_PRIVACY} public_list",
@@ -156,7 +156,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-one-draw-for-all",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "add(state.on_list(asked, sums))",
         "state.on_list(asked, sums) + add(np.zeros(1, np.int64))",
         f"{_PRIVACY} public_list",
@@ -164,7 +164,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-others-without-noise",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "arrays[OTHERS] = handle.add(np.array([rest]), OTHERS, member=bound)",
         "arrays[OTHERS] = rest + 0 * handle.add(np.array([rest]), OTHERS, member=bound)",
         f"{_PRIVACY} public_list",
@@ -172,7 +172,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-rounds-cutoff-of-the-weight",
-        f"{_HISTOGRAM}/rounds.py",
+        "WeightedRounds.draw",
         "[block.places[add(block.sums) >= cutoff] for",
         "[block.places[add(block.sums) >= cutoff - (1 << 19)] for",
         f"{_NAMED}␣and␣rounds",
@@ -180,7 +180,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-rounds-half-noise",
-        f"{_HISTOGRAM}/rounds.py",
+        "WeightedRounds.draw",
         "[block.places[add(block.sums) >= cutoff] for",
         "[block.places[(block.sums + add(block.sums)) // 2 >= cutoff] for",
         f"{_NAMED}␣and␣(weighted␣or␣rounds)",
@@ -188,7 +188,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-second-stage-half-noise",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.draw_counts",
         "noisy = add(sums[np.searchsorted(asked, found)])",
         "noisy = (sums[np.searchsorted(asked, found)] + add(sums[np.searchsorted(asked, found)])) // 2",
         f"{_PRIVACY} counts_carry␣and␣(weighted␣or␣rounds)",
@@ -196,7 +196,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-total-half-noise",
-        f"{_HISTOGRAM}/thresholds.py",
+        "CountThreshold.draw",
         "arrays[OTHERS] = handle.add(np.array([total]), TOTAL)",
         "arrays[OTHERS] = (total + handle.add(np.array([total]), TOTAL)) // 2",
         f"{_PRIVACY} total_of_other_keys",
@@ -204,7 +204,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-total-of-another-choice",
-        f"{_HISTOGRAM}/thresholds.py",
+        "CountThreshold.draw",
         "handle.add(np.array([total]), TOTAL)",
         "handle.add(sum(b.sums.sum() for b in state.content.counts(self.keys)) * np.ones(1, int), TOTAL)",
         "tests/unit/test_histogram_sums.py -k total_counts_the_keys",
@@ -212,7 +212,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-uncapped",
-        f"{_HISTOGRAM}/content.py",
+        "_capped",
         "kept = crowded[order[ranks < limit]]",
         "kept = crowded[order[ranks < limit + 1]]",
         f"{_UNIT} so_many_keys",
@@ -220,7 +220,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-cap-by-order",
-        f"{_HISTOGRAM}/content.py",
+        "_capped",
         "order = np.lexsort((words(crowded), whose))",
         "order = np.arange(len(crowded))",
         f"{_UNIT} same_chance",
@@ -228,7 +228,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-weights-rounded-up",
-        f"{_HISTOGRAM}/rounds.py",
+        "unit_weights",
         "math.isqrt(WEIGHT_ONE**2 // d) for d",
         "math.isqrt(WEIGHT_ONE**2 // d) + 1 for d",
         "tests/unit/test_histogram_rounds.py",
@@ -236,7 +236,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-replace-as-add",
-        f"{_HISTOGRAM}/laws.py",
+        "EntriesLaw.replaces",
         'return self.neighbours == "replace"',
         "return False",
         _THRESHOLDS,
@@ -244,15 +244,15 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-names-of-exact-order",
-        f"{_HISTOGRAM}/held.py",
-        "        order = self.keys.order()\n        ranks",
-        "        order = np.argsort(-self.keys.units, kind='stable')\n        ranks",
+        "Held.opened",
+        ("order = self.keys.order()\nranks"),
+        ("order = np.argsort(-self.keys.units, kind='stable')\nranks"),
         f"{_UNIT} order_of_names",
         "names are published in the order of exact counts",
     ),
     Mutant(
         "histogram-threshold-truncated",
-        f"{_HISTOGRAM}/thresholds.py",
+        "truncated_laplace",
         "_threshold(TruncatedLaplace(rate, bound), bound + 1,",
         "_threshold(TruncatedLaplace(rate, bound), bound,",
         _THRESHOLDS,
@@ -260,7 +260,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-threshold-of-weight-one",
-        f"{_HISTOGRAM}/thresholds.py",
+        "delta_of",
         "_laplace_delta(law, cutoff - weight, keys)",
         "_laplace_delta(law, cutoff - 1, keys)",
         _THRESHOLDS,
@@ -268,7 +268,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-threshold-rounding",
-        f"{_HISTOGRAM}/thresholds.py",
+        "delta_of",
         "log_hidden((cutoff - weight - 0.5) / sigma)",
         "log_hidden((cutoff - weight + 0.5) / sigma)",
         _THRESHOLDS,
@@ -276,7 +276,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-leak-forgotten",
-        f"{_HISTOGRAM}/joint.py",
+        "joint_delta",
         "there = shown + np.exp(-leaks)",
         "there = np.exp(-leaks)",
         _THRESHOLDS,
@@ -284,36 +284,36 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-mass-of-users-unchecked",
-        f"{_HISTOGRAM}/sketch.py",
-        "        mass = checked_total(self._mass, units, 1, n)\n        check_room",
-        "        mass = self._mass\n        check_room",
+        "Histogram._add_users",
+        ("mass = checked_total(self._mass, units, 1, n)\ncheck_room"),
+        ("mass = self._mass\ncheck_room"),
         f"{_UNIT} never_wrap",
         "counts by user may wrap, so that one user decides whether a key is listed",
     ),
     Mutant(
         "histogram-listed-names-share",
-        f"{_HISTOGRAM}/held.py",
-        "            return alone\n",
-        "            return found\n",
+        "Held.opened",
+        "return alone",
+        "return found",
         f"{_UNIT} never_share",
         "one record counts for two names of a list",
     ),
     Mutant(
         "histogram-fingerprint-unverified",
-        f"{_HISTOGRAM}/keyslots.py",
-        """                identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])
-""",
-        """                from dpsketch._compiled.xxh64 import hash_slices
-
-                hash_slices(rows.data, edges, np.uint64(42), places[part])
-                ids[part, 0], ids[part, 1] = places[part], identity.HASHED
-""",
+        "KeySlots._group",
+        "identity.identify_texts(rows.data, edges, self._secret, ids[part], places[part])",
+        (
+            "from dpsketch._compiled.xxh64 import hash_slices\n"
+            "\n"
+            "hash_slices(rows.data, edges, np.uint64(42), places[part])\n"
+            "ids[part, 0], ids[part, 1] = places[part], identity.HASHED"
+        ),
         f"{_PRIVACY} share_a_fingerprint",
         "texts are told apart by a public fingerprint alone: a rare one lends its name to a frequent one",
     ),
     Mutant(
         "histogram-hash-unpaid",
-        f"{_HISTOGRAM}/thresholds.py",
+        "CountThreshold.costs",
         "ApproximateCost(self.epsilon, self.delta + COLLISION)",
         "ApproximateCost(self.epsilon, self.delta)",
         f"{_PRIVACY} failing_hash␣and␣laplace",
@@ -321,7 +321,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-rounds-hash-unpaid",
-        f"{_HISTOGRAM}/rounds.py",
+        "WeightedRounds.costs",
         "ApproximateCost(self.epsilon, self.delta + COLLISION)",
         "ApproximateCost(self.epsilon, self.delta)",
         f"{_PRIVACY} failing_hash␣and␣rounds",
@@ -329,7 +329,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-several-hashes-unpaid",
-        f"{_HISTOGRAM}/laws.py",
+        "ListedCounts.costs",
         "delta = COLLISION if self.hashed else 0.0",
         "delta = 0.0",
         f"{_PRIVACY} failing_hash␣and␣None",
@@ -337,7 +337,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-others-not-widened",
-        f"{_HISTOGRAM}/laws.py",
+        "CountNoise.others_under",
         "RoundedGaussian(noise.sigma * math.sqrt(bound) * _MARGIN)",
         "noise",
         f"{_PRIVACY} beside_found",
@@ -345,7 +345,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-bound-of-a-file-unchecked",
-        f"{_HISTOGRAM}/laws.py",
+        "CountingLaw.fits",
         "return good and self.bound(arrays) == self.chosen(arrays)",
         "return good",
         "tests/unit/test_bounds.py -k another_bound",
@@ -353,15 +353,15 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-disk-counts-twice",
-        f"{_HISTOGRAM}/sketch.py",
-        "        self._held = self._held.emptied()\n",
+        "Histogram._spill",
+        "self._held = self._held.emptied()",
         "",
         f"{_DISK} is_the_one_from_memory",
         "what went to disk still counts in memory",
     ),
     Mutant(
         "histogram-disk-without-bound",
-        f"{_HISTOGRAM}/disk.py",
+        "Disk._grouped",
         "least(sum(units), {self._most})::BIGINT",
         "sum(units)::BIGINT",
         f"{_DISK} is_the_one_from_memory",
@@ -369,9 +369,9 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-disk-users-in-halves",
-        f"{_HISTOGRAM}/disk.py",
-        "            end = int(np.searchsorted(people, people[-1]))\n",
-        "            end = len(people)\n",
+        "_PairsOnDisk._pairs",
+        "end = int(np.searchsorted(people, people[-1]))",
+        "end = len(people)",
         f"{_DISK} is_the_one_from_memory",
         "a user whose pairs come in two batches is bounded in each",
     ),
@@ -380,15 +380,15 @@ HISTOGRAMS = [
 VOTES = [
     Mutant(
         "votes-one-draw-for-two",
-        f"{_HISTOGRAM}/votes/law.py",
+        "Votes.draw",
         'upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")',
-        'upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")\n            lower = upper - c',
+        ('upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")\nlower = upper - c'),
         _VOTES,
         "both loads of a bucket carry one draw",
     ),
     Mutant(
         "votes-half-noise",
-        f"{_HISTOGRAM}/votes/law.py",
+        "Votes.draw",
         'upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")',
         'upper, lower = handle.add(pairs + c, "upper"), pairs + handle.add(0 * pairs, "lower") // 2',
         _VOTES,
@@ -396,7 +396,7 @@ VOTES = [
     ),
     Mutant(
         "votes-cutoff-one-less",
-        f"{_HISTOGRAM}/votes/law.py",
+        "Votes.draw",
         "listed = upper - lower >= self.cutoff",
         "listed = upper - lower >= self.cutoff - 1",
         _VOTES,
@@ -404,7 +404,7 @@ VOTES = [
     ),
     Mutant(
         "votes-interval-of-the-majority",
-        f"{_HISTOGRAM}/votes/intervals.py",
+        "above_majority",
         "return low, np.full(len(majority), np.inf)",
         "return low, highest(majority, law, cutoff, tail / 2).astype(np.float64)",
         "tests/unit/test_vote_histogram.py -k true_count_where",
@@ -412,7 +412,7 @@ VOTES = [
     ),
     Mutant(
         "votes-empty-buckets",
-        f"{_HISTOGRAM}/votes/law.py",
+        "Votes.draw",
         "held = np.flatnonzero(table.votes >= 1)",
         "held = np.flatnonzero(table.votes >= 0)",
         _VOTES,
@@ -423,7 +423,7 @@ VOTES = [
 QUANTILES = [
     Mutant(
         "holes-of-another-slice",
-        "columns.py",
+        "valid_rows",
         "byte, first = divmod(array.offset, 8)",
         "byte, first = divmod(0 * array.offset, 8)",
         "tests/unit/test_hashing.py -k not_null",
@@ -431,7 +431,7 @@ QUANTILES = [
     ),
     Mutant(
         "names-in-the-order-of-records",
-        "sketches/histogram/keytable.py",
+        "KeyTable.order",
         "np.lexsort((high.byteswap(), low.byteswap()))",
         "np.lexsort(((high & np.uint64(2**56 - 1)).byteswap(), low.byteswap()))",
         "tests/unit/test_keytable.py -k ordered_by_their_bytes",
@@ -439,7 +439,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-sensitivity-of-the-median",
-        "sketches/quantiles/recursion.py",
+        "Recursion.span",
         "return 2 * max(share, 1 - share)",
         "return Fraction(1)",
         "tests/privacy/test_quantiles_privacy.py",
@@ -447,7 +447,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-twice-the-rate",
-        "sketches/quantiles/recursion.py",
+        "Places._within",
         "self.law.rate(cut.share, whole=whole) / (1 << TIE_BITS))",
         "2 * self.law.rate(cut.share, whole=whole) / (1 << TIE_BITS))",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -455,7 +455,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-ties-left",
-        "sketches/quantiles/recursion.py",
+        "TIE_BITS",
         "TIE_BITS = 24",
         "TIE_BITS = 0",
         "tests/unit/test_quantiles.py -k equal_values",
@@ -463,7 +463,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-users-as-records",
-        "sketches/quantiles/recursion.py",
+        "Recursion.rate",
         "return Fraction(self.epsilon) / (self.span(share, whole=whole) * self.weight)",
         "return Fraction(self.epsilon) / self.span(share, whole=whole)",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -471,7 +471,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-weight-of-one-value",
-        "sketches/quantiles/spec.py",
+        "QuantileSpec.tables",
         "Move.heaped(keys, keys * self.weight_grid.max_units)",
         "Move.heaped(keys, self.weight_grid.max_units)",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -479,7 +479,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-replace-in-a-part",
-        "sketches/quantiles/recursion.py",
+        "Recursion.span",
         "return Fraction(2) if whole else 4 * max(share, 1 - share)",
         "return Fraction(2) if whole else 2 * max(share, 1 - share)",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -487,7 +487,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-replace-in-the-whole",
-        "sketches/quantiles/recursion.py",
+        "Recursion.span",
         "return Fraction(2) if whole else 4 * max(share, 1 - share)",
         "return Fraction(1) if whole else 4 * max(share, 1 - share)",
         "tests/unit/test_quantiles.py -k enumerated",
@@ -495,7 +495,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-without-the-coin",
-        "sketches/quantiles/recursion.py",
+        "_draw_place",
         "if draw_coin(gamma * score(place) - Fraction(first + level, 2)):",
         "if gamma * score(place) >= 0:",
         "tests/unit/test_quantiles.py -k one_level",
@@ -503,7 +503,7 @@ QUANTILES = [
     ),
     Mutant(
         "quantiles-share-of-a-double",
-        "sketches/quantiles/spec.py",
+        "as_fraction",
         "return Fraction(repr(number))",
         "return Fraction(number)",
         "tests/unit/test_quantiles.py -k fraction",

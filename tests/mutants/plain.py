@@ -11,7 +11,7 @@ _NUMBERS = f"{_PLAIN} keys_have_the_same_numbers"
 HASHES = [
     Mutant(
         "plain-hash-of-long-texts",
-        "_compiled/xxh64.py",
+        "_hash_ranges",
         "zip(lanes, (U1, U7, U12, U18), strict=True)",
         "zip(lanes, (U1, U7, U18, U12), strict=True)",
         f"{_PLAIN} pieces",
@@ -19,7 +19,7 @@ HASHES = [
     ),
     Mutant(
         "plain-hash-of-four-bytes",
-        "_compiled/xxh64.py",
+        "_hash_ranges",
         "np.flatnonzero(stop - start >= 4)",
         "np.flatnonzero(stop - start > 4)",
         f"{_PLAIN} ranges_of_bytes",
@@ -27,7 +27,7 @@ HASHES = [
     ),
     Mutant(
         "plain-hash-of-integers",
-        "_compiled/xxh64.py",
+        "_hash_integers",
         "_rotate((seed + P5 + U8) ^ _round(",
         "_rotate((seed + P5) ^ _round(",
         f"{_PLAIN} integers_have",
@@ -38,7 +38,7 @@ HASHES = [
 CELLS = [
     Mutant(
         "plain-sign",
-        "_compiled/countsketch.py",
+        "_found",
         "return buckets.astype(np.int64), 1 - ((z >> U63) << U1).astype(np.int64)",
         "return buckets.astype(np.int64), ((z >> U63) << U1).astype(np.int64) - 1",
         f"{_PLAIN} tables_hold",
@@ -46,15 +46,15 @@ CELLS = [
     ),
     Mutant(
         "plain-bucket",
-        "_compiled/countsketch.py",
-        "    buckets = (((z << U1) >> U32) * np.uint64(width)) >> U32",
-        "    buckets = ((z >> U32) * np.uint64(width)) >> U32",
+        "_found",
+        "buckets = (((z << U1) >> U32) * np.uint64(width)) >> U32",
+        "buckets = ((z >> U32) * np.uint64(width)) >> U32",
         f"{_PLAIN} tables_hold",
         "a small run counts a key in another cell",
     ),
     Mutant(
         "plain-row-left-out",
-        "_compiled/countsketch.py",
+        "_add_weighted",
         "zip(table, row_keys, strict=True)",
         "zip(table[1:], row_keys[1:], strict=True)",
         f"{_PLAIN} tables_hold",
@@ -62,7 +62,7 @@ CELLS = [
     ),
     Mutant(
         "plain-weights-of-the-first-piece",
-        "_compiled/countsketch.py",
+        "_add_weighted",
         "signs * weights[start : start + ADD_PIECE]",
         "signs * weights[: len(piece)]",
         f"{_PLAIN} pieces",
@@ -70,7 +70,7 @@ CELLS = [
     ),
     Mutant(
         "plain-answers-of-the-last-piece",
-        "_compiled/countsketch.py",
+        "_row_values",
         "values[start : start + ADD_PIECE, r] =",
         "values[: len(piece), r] =",
         f"{_PLAIN} pieces",
@@ -78,7 +78,7 @@ CELLS = [
     ),
     Mutant(
         "plain-median-beside-the-middle",
-        "_compiled/countsketch.py",
+        "_sorted_medians",
         "[:, values.shape[1] // 2].astype",
         "[:, (values.shape[1] - 1) // 3].astype",
         f"{_PLAIN} locations",
@@ -86,7 +86,7 @@ CELLS = [
     ),
     Mutant(
         "plain-huber-counts-what-is-cut",
-        "_compiled/location.py",
+        "_huber",
         "inside += cut == gap",
         "inside += cut < threshold",
         f"{_PLAIN} locations",
@@ -94,7 +94,7 @@ CELLS = [
     ),
     Mutant(
         "plain-tukey-stops-early",
-        "_compiled/location.py",
+        "_tukey",
         "going = np.abs(step) > 1e-6 * threshold",
         "going = np.abs(step) > 1e-3 * threshold",
         f"{_PLAIN} locations",
@@ -105,7 +105,7 @@ CELLS = [
 USERS = [
     Mutant(
         "plain-one-key-more",
-        "_compiled/bounding.py",
+        "_keep_first",
         "kept = np.less(key",
         "kept = np.less_equal(key",
         _BOUNDED,
@@ -113,39 +113,15 @@ USERS = [
     ),
     Mutant(
         "plain-units-unbounded",
-        "_compiled/bounding.py",
+        "_keep_first",
         "np.minimum(sums[key[firsts] - 1], max_units)",
         "sums[key[firsts] - 1]",
         _BOUNDED,
         "a user of a small run repeats a key beyond the bound",
     ),
     Mutant(
-        "plain-clipped-keys-counted",
-        "_compiled/bounding.py",
-        "        changes[:, keys[over]] = moves[:, over] = 0\n",
-        "",
-        _BOUNDED,
-        "a key that is left out is counted in a small run",
-    ),
-    Mutant(
-        "plain-norm-rounded-down",
-        "_compiled/bounding.py",
-        "new = (np.abs(counters + moves) + up) >> shift",
-        "new = np.abs(counters + moves) >> shift",
-        _BOUNDED,
-        "the norm of a user's own sketch is rounded down in a small run",
-    ),
-    Mutant(
-        "plain-clipped-of-a-block",
-        "_compiled/bounding.py",
-        "        clipped += _add_some(",
-        "        clipped = _add_some(",
-        _BOUNDED,
-        "a small run tells of the last users alone that they were clipped",
-    ),
-    Mutant(
         "plain-ranks-cut-short",
-        "_compiled/bounding.py",
+        "by_owner_and_rank",
         "if (ranks[sorting[tied]] != ranks[sorting[tied + 1]]).any():",
         "if False:",
         f"{_PLAIN} all_bits_of_their_rank",
@@ -153,7 +129,7 @@ USERS = [
     ),
     Mutant(
         "plain-users-met-unseen",
-        "_compiled/bounding.py",
+        "_share",
         "inside = places < len(long)",
         "inside = places < len(long) - 1",
         f"{_PLAIN} remembered",
@@ -161,7 +137,7 @@ USERS = [
     ),
     Mutant(
         "plain-sums-beyond-64-bits",
-        "_compiled/bounding.py",
+        "_rank_seconds",
         "if max_units <= 2**62 // max(1, len(order)) else np.inf",
         "if max_units <= 2**62 else np.inf",
         f"{_PLAIN} might_pass",
@@ -172,7 +148,7 @@ USERS = [
 KEYS = [
     Mutant(
         "plain-identity-without-its-last-byte",
-        "_compiled/identity.py",
+        "_identify_texts",
         "FIRST_BYTES[np.minimum(lengths - head, 7)]",
         "FIRST_BYTES[np.minimum(lengths - head, 6)]",
         f"{_PLAIN} same_identities",
@@ -180,7 +156,7 @@ KEYS = [
     ),
     Mutant(
         "plain-sums-of-the-last-batch",
-        "_compiled/slots.py",
+        "group",
         "units[numbers[known]] += sums[known]",
         "units[numbers[known]] = sums[known]",
         _NUMBERS,
@@ -188,7 +164,7 @@ KEYS = [
     ),
     Mutant(
         "plain-tags-are-identities",
-        "_compiled/slots.py",
+        "group",
         "near & (number < size) & (ids[number] == row_ids[keys[asked]]).all(axis=1)",
         "near & (number < size) & (ids[number] == row_ids[keys[asked]]).any(axis=1)",
         f"{_PLAIN} half_of_their_identity",
@@ -196,7 +172,7 @@ KEYS = [
     ),
     Mutant(
         "plain-names-beside-each-other",
-        "_compiled/slots.py",
+        "settle",
         "names[_spans(edges[numbers], lengths)] = data[_spans(row_edges[rows], lengths)]",
         "names[_spans(edges[numbers], lengths)] = data[_spans(row_edges[rows[::-1]], lengths)]",
         _NUMBERS,
@@ -204,8 +180,8 @@ KEYS = [
     ),
     Mutant(
         "plain-calls-not-counted",
-        "_compiled/kernel.py",
-        "    _taken += seconds\n",
+        "_affordable",
+        "_taken += seconds",
         "",
         f"{_PLAIN} many_small_calls",
         "a long run of small calls never loads the compiler",
@@ -215,7 +191,7 @@ KEYS = [
 SMALL = [
     Mutant(
         "plain-mark",
-        "_compiled/distinct.py",
+        "_mark",
         "levels & (~levels + np.uint64(1))",
         "levels & ~(levels + np.uint64(1))",
         f"{_PLAIN} mark_the_same_bits",
@@ -223,7 +199,7 @@ SMALL = [
     ),
     Mutant(
         "plain-text-cells",
-        "_compiled/heavy.py",
+        "_text_cells",
         "going_on = sum(256**k for k in range(depth - j))",
         "going_on = sum(256**k for k in range(depth - j - 1))",
         f"{_PLAIN} same_cells",
@@ -231,15 +207,15 @@ SMALL = [
     ),
     Mutant(
         "plain-messages-in-32-bits",
-        "_compiled/plain_messages.py",
-        "bases[:, None] + offsets, variances.astype(np.float64)\n",
-        "bases[:, None] + offsets, variances\n",
+        "read",
+        "bases[:, None] + offsets, variances.astype(np.float64)",
+        "bases[:, None] + offsets, variances",
         "tests/property/test_plain_messages.py -k read_in",
         "estimates depend on how many keys were asked for before",
     ),
     Mutant(
         "sorted-in-memory-by-key",
-        "sources/order.py",
+        "_sorted",
         'sort_keys=[(name, "ascending") for name in names]',
         'sort_keys=[(name, "ascending") for name in names[::-1]]',
         "tests/unit/test_source_order.py -k exact_user_then_key",
@@ -250,16 +226,16 @@ SMALL = [
 READ = [
     Mutant(
         "digest-of-a-part",
-        "_digest.py",
-        "                digest.update(data[at:end])\n",
-        "                digest.update(data[at : end - 1])\n",
+        "_read",
+        "digest.update(data[at:end])",
+        "digest.update(data[at : end - 1])",
         "tests/unit/test_file_reading.py -k large_file_is_read",
         "a part of a file is not in its digest",
     ),
     Mutant(
         "rest-of-a-file-not-checked",
-        "_digest.py",
-        "        digest.update(rest)\n",
+        "checked_bytes",
+        "digest.update(rest)",
         "",
         "tests/unit/test_file_reading.py -k pipe",
         "what a pipe brings after its beginning is not what was checked",

@@ -68,7 +68,7 @@ COUNTS = [
     ),
     Mutant(
         "compiled-noise-halved",
-        "_compiled/normal.py",
+        "near_quantiles",
         "points[i] = tail if q[i] > _CENTRAL else centre",
         "points[i] = 0.5 * (tail if q[i] > _CENTRAL else centre)",
         f"{_PROMISE}␣and␣counts-record-add",
@@ -76,7 +76,7 @@ COUNTS = [
     ),
     Mutant(
         "compiled-noise-of-another-law",
-        "_compiled/normal.py",
+        "near_quantiles",
         "points[i] = tail if q[i] > _CENTRAL else centre",
         "points[i] = centre",
         "tests/unit/test_normal.py -k same_bits",
@@ -84,7 +84,7 @@ COUNTS = [
     ),
     Mutant(
         "counts-fifth-less-noise",
-        "noise.py",
+        "RoundedGaussian._position",
         "y *= self.sigma",
         "y *= 0.8 * self.sigma",
         f"{_PROMISE}␣and␣counts",
@@ -92,35 +92,38 @@ COUNTS = [
     ),
     Mutant(
         "counts-fifth-less-laplace",
-        "noise.py",
-        "        y *= self._scale\n",
-        "        y *= 0.8 * self._scale\n",
+        "DiscreteLaplace._position",
+        "y *= self._scale",
+        "y *= 0.8 * self._scale",
         f"{_PROMISE}␣and␣counts",
         "Laplace noise has four fifths of its scale",
     ),
     Mutant(
         "noise-without-sign",
-        "noise.py",
-        "        magnitude ^= sign\n        magnitude -= sign\n",
-        "        magnitude ^= sign & 0\n",
+        "_sample",
+        ("magnitude ^= sign\nmagnitude -= sign"),
+        "magnitude ^= sign & 0",
         f"{_PROMISE}␣and␣counts",
         "noise is never negative",
     ),
     Mutant(
         "noise-of-another-release",
-        "sketches/permit.py",
-        "noisy: Integers = table + law.sample(table.size).reshape(table.shape)",
-        "kept = vars(obtain).setdefault(f'{law}{table.size}{part}{piece}', law.sample(table.size))\n"
-        "        noisy: Integers = table + kept.reshape(table.shape)",
+        "Handle.add",
+        "noisy: Integers = values + noise.sample(values.size).reshape(values.shape)",
+        (
+            "name = f'{noise}{values.size}{slot}{piece}'\n"
+            "kept = vars(Permit.pay.__func__).setdefault(name, noise.sample(values.size))\n"
+            "noisy: Integers = values + kept.reshape(values.shape)"
+        ),
         f"{_PROMISE}␣and␣counts-record-add",
         "two releases share their noise, so that their difference has none",
         top=True,
     ),
     Mutant(
         "noise-of-another-part",
-        "sketches/permit.py",
-        "noisy: Integers = table + law.sample(table.size).reshape(table.shape)",
-        "words = np.resize(law.sample(1), table.size)\n        noisy: Integers = table + words.reshape(table.shape)",
+        "Handle.add",
+        "noisy: Integers = values + noise.sample(values.size).reshape(values.shape)",
+        "noisy: Integers = values + noise.sample(1)[0]",
         f"{_PROMISE}␣and␣counts-record-add",
         "one draw is added to all counters of a table",
     ),
@@ -175,7 +178,7 @@ COUNTS = [
     ),
     Mutant(
         "share-all-honest",
-        "sketches/countsketch/shares.py",
+        "Share.honest_parties",
         "return max(1, math.ceil(self.parties * self.honest - 1e-9))",
         "return self.parties",
         f"{_PARTS} test_the_shares",
@@ -211,7 +214,7 @@ TREES = [
     ),
     Mutant(
         "heavy-prefix-once-a-key",
-        "sketches/heavy/sketch.py",
+        "HeavyHitters._add_users",
         "cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)",
         "cells = replace(bounded, fingerprints=self._dense_cells(records).view(np.uint64))",
         "tests/unit/test_heavy.py tests/property/test_heavy_property.py",
@@ -320,7 +323,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-all-owned",
-        "sketches/distinct/matching.py",
+        "owned_keys",
         "if not len(held) or held.max() <= most:",
         "if True:",
         "tests/privacy/test_distinct_set.py",
@@ -328,7 +331,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-two-types-of-users",
-        "sketches/distinct/exact.py",
+        "DistinctSet._update",
         "counted, skipped = counted.typed(read.user_type), n - len(rows)",
         "skipped = n - len(rows)",
         "tests/privacy/test_distinct_set.py",
@@ -336,7 +339,7 @@ OTHERS = [
     ),
     Mutant(
         "bitmap-ignores-users",
-        "sketches/distinct/mergeable.py",
+        "flip_threshold",
         "share = epsilon / unit.max_keys",
         "share = epsilon",
         f"{_BITS} test_the_bits_of_a_distinct",
@@ -344,7 +347,7 @@ OTHERS = [
     ),
     Mutant(
         "bitmap-ignores-relation",
-        "sketches/distinct/mergeable.py",
+        "flip_threshold",
         'math.exp(-share) if unit.neighbours == "add_remove" else 2 * math.exp(-share) / (1 + math.exp(-share))',
         "math.exp(-share)",
         f"{_BITS} test_the_bits_of_a_distinct",
@@ -352,7 +355,7 @@ OTHERS = [
     ),
     Mutant(
         "bitmap-ones-stay",
-        "sketches/distinct/mergeable.py",
+        "Coins.draw",
         "limit = np.where(truth == one, np.uint64(2**63), np.uint64(self.threshold))",
         "limit = np.where(truth == one, np.uint64(2**64 - 1), np.uint64(self.threshold))",
         f"{_BITS} test_the_bits_of_a_distinct",
@@ -360,7 +363,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-step-too-long",
-        "sketches/sparse/alp.py",
+        "Projection.draw",
         "np.minimum(units, full), np.uint64(self.scale), coins",
         "np.minimum(units, full), np.uint64(self.scale * 3 // 2), coins",
         f"{_BITS} test_the_bits_of_a_sparse",
@@ -368,7 +371,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-cost-of-one-entry",
-        "sketches/sparse/alp.py",
+        "Projection.cost",
         "return PureCost(apart.cells * loss(step, self.alpha) / _ROOM)",
         "return PureCost(loss(step, self.alpha) / _ROOM)",
         "tests/contract/test_frozen.py -k sparse",
@@ -376,7 +379,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-fewer-flips",
-        "sketches/sparse/alp.py",
+        "flip_odds",
         "numerator, bits = -((-1 << _FLIP_BITS) // (alpha + 2)), _FLIP_BITS",
         "numerator, bits = -((-1 << _FLIP_BITS) // (alpha + 3)), _FLIP_BITS",
         f"{_BITS} test_the_bits_of_a_sparse",
@@ -384,7 +387,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-known-coins",
-        "sketches/sparse/alp.py",
+        "Projection.draw",
         "coins = random_words(len(positions))",
         "coins = np.zeros(len(positions), np.uint64)",
         f"{_BITS} test_the_bits_of_a_sparse",
@@ -392,7 +395,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-one-coin",
-        "sketches/sparse/alp.py",
+        "Projection.draw",
         "coins = random_words(len(positions))",
         "coins = np.repeat(random_words(1), len(positions))",
         f"{_BITS} own_coin",
@@ -400,16 +403,18 @@ OTHERS = [
     ),
     Mutant(
         "sparse-flips-come-again",
-        "sketches/sparse/alp.py",
+        "Projection.draw",
         "kernels.flip(part, numerator, random_words(bits * len(part)).reshape(len(part), bits))",
-        "drawn = random_words(bits * len(part)).reshape(len(part), bits) if start == 0 else drawn[: len(part)]\n"
-        "            kernels.flip(part, numerator, drawn)",
+        (
+            "drawn = random_words(bits * len(part)).reshape(len(part), bits) if start == 0 else drawn[: len(part)]\n"
+            "kernels.flip(part, numerator, drawn)"
+        ),
         f"{_BITS} flipped_alike",
         "every part of a large table is flipped by the same random words",
     ),
     Mutant(
         "sparse-half-noise",
-        "sketches/sparse/law.py",
+        "SparseLaw.draw",
         'noisy = handle.add(units, "noise")',
         'noisy = units + (handle.add(units, "noise") - units) // 2',
         f"{_BITS} test_the_survivors",
@@ -417,7 +422,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-cutoff-too-low",
-        "sketches/sparse/threshold.py",
+        "stability_delta",
         "reached = ratio ** (cutoff - units) / (1 + ratio)",
         "reached = ratio ** (cutoff - units + 2) / (1 + ratio)",
         f"{_BITS} test_the_survivors␣and␣record␣and␣0.05",
@@ -426,7 +431,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-alone-on-one-key",
-        "sketches/sparse/threshold.py",
+        "Survival.delta",
         "alone=move.cells, units=move.most)",
         "alone=1, units=move.most)",
         f"{_BITS} test_a_user_alone",
@@ -434,7 +439,7 @@ OTHERS = [
     ),
     Mutant(
         "sparse-pure-without-absent",
-        "sketches/sparse/threshold.py",
+        "AbsentKeys.draw",
         "wanted = draw_binomial(noise, cutoff, self.domain - len(present))",
         "wanted = 0 * draw_binomial(noise, cutoff, self.domain - len(present))",
         f"{_BITS} test_the_survivors",
@@ -442,7 +447,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-half-floor",
-        "sketches/moment/law.py",
+        "Lift.draw",
         "np.array([self.height ** (1 / self.p), padding])",
         "np.array([(self.height / 2) ** (1 / self.p), padding])",
         f"{_BITS} test_a_moment",
@@ -450,7 +455,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-secret-reused",
-        "sketches/moment/secret.py",
+        "Secret.draw",
         "return cls(random_words(4).view(np.uint32), for_tests=noise_is_for_tests())",
         "return cls(np.arange(4, dtype=np.uint64).view(np.uint32), for_tests=noise_is_for_tests())",
         f"{_BITS} moment",
@@ -458,7 +463,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-forgotten-keys",
-        "sketches/moment/spec.py",
+        "MomentSpec.weights",
         "Move.each(self.unit.max_keys, grid.max_units",
         "Move.each(1, grid.max_units",
         f"{_BITS} test_a_moment␣and␣user",
@@ -466,7 +471,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-replaced-once",
-        "sketches/moment/law.py",
+        "Weights.largest_change",
         'self.move.between(neighbours if self.move.signed else "add_remove")',
         'self.move.between("add_remove")',
         "tests/privacy/test_moment_privacy.py -k turnstile",
@@ -474,7 +479,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-released-twice",
-        "sketches/moment/sketch.py",
+        "EndingSketch._refuse_release",
         "if not _RELEASED.isdisjoint(self._checks) and not self._for_tests:",
         "if False:",
         f"{_BITS} test_a_copy",
@@ -482,9 +487,9 @@ OTHERS = [
     ),
     Mutant(
         "moment-partial-released",
-        "sketches/moment/sketch.py",
-        "        if self._partial:\n            raise ReleaseRefused(",
-        "        if False:\n            raise ReleaseRefused(",
+        "EndingSketch._refuse_release",
+        ("if self._partial:\n    raise ReleaseRefused("),
+        ("if False:\n    raise ReleaseRefused("),
         "tests/unit/test_moment.py",
         "a partial is released beside the sketch whose secret it shares",
     ),

@@ -9,7 +9,7 @@ _STATEMENTS = "tests/contract/test_statements.py"
 STATEMENTS = [
     Mutant(
         "plan-forgets-the-relation",
-        "cli/plan.py",
+        "_command",
         "if unit.neighbours != RelationName.ADD_REMOVE.value:",
         "if False:",
         "tests/cli/test_plan.py",
@@ -17,7 +17,7 @@ STATEMENTS = [
     ),
     Mutant(
         "hint-charges-another-dataset",
-        "cli/preview.py",
+        "better_kind",
         '"dataset": budget.dataset, "part"',
         '"dataset": None, "part"',
         "tests/cli/test_histogram.py",
@@ -33,23 +33,23 @@ STATEMENTS = [
     ),
     Mutant(
         "file-without-its-charge",
-        "sketches/documents.py",
-        "release.guarantee, release.charge, **more)",
-        "release.guarantee, None, **more)",
+        "receipt_to_json",
+        '"charge": None if receipt.charge is None else receipt.charge.to_json(),',
+        '"charge": None,',
         _STATEMENTS,
         "a release's file does not say that it was paid for",
     ),
     Mutant(
         "file-restated",
-        "sketches/documents.py",
-        "    return promise\n",
-        '    return __import__("dataclasses").replace(promise, epsilon=promise.epsilon / 2)\n',
-        _STATEMENTS,
+        "refuse_other_promise",
+        "if not isinstance(stated, dict) or _numbers(stated) != _numbers(computed):",
+        "if False:",
+        "tests/contract/test_core.py",
         "a file that is read promises half of what was paid",
     ),
     Mutant(
         "number-at-one-confidence",
-        "release.py",
+        "NumberRelease._statement",
         "return statement(self.subject, self.value, self.interval(confidence), confidence, self.counts)",
         "return statement(self.subject, self.value, self.interval(), confidence, self.counts)",
         _STATEMENTS,
@@ -57,7 +57,7 @@ STATEMENTS = [
     ),
     Mutant(
         "number-of-two-low-ends",
-        "release.py",
+        "NumberRelease.high",
         "return self.interval()[1]",
         "return self.interval()[0]",
         _STATEMENTS,
@@ -65,7 +65,7 @@ STATEMENTS = [
     ),
     Mutant(
         "number-pictured-with-another-promise",
-        "release.py",
+        "Release.title",
         "ε = {self.guarantee.epsilon:.4g}, δ = {self.guarantee.delta:.3g}",
         "ε = {self.guarantee.delta:.4g}, δ = {self.guarantee.epsilon:.3g}",
         _STATEMENTS,
@@ -73,7 +73,7 @@ STATEMENTS = [
     ),
     Mutant(
         "ranges-without-half-a-step",
-        "sketches/ranges/private.py",
+        "PrivateRanges._combined",
         "widening(reach, excess) + 0.5 * step / reach",
         "widening(reach, excess)",
         "tests/statistical/test_ranges_accuracy.py -k hardly_more",
@@ -81,7 +81,7 @@ STATEMENTS = [
     ),
     Mutant(
         "spark-errors-quoted",
-        "spark/merge.py",
+        "_merged_here",
         "return run(lambda: merge_parts(map(_part, rows), disjoint_users=disjoint_users))",
         "return merge_parts(map(_part, rows), disjoint_users=disjoint_users)",
         "tests/unit/test_spark_driver.py",

@@ -48,10 +48,10 @@ def test_keys_found_in_one_stage(relation: str, stream: np.ndarray, truth: np.nd
         if neighbours != relation:
             continue
         least = min(cutoff for cutoff, _, _ in noted)
-        assert sketch.release(epsilon=epsilon, delta=delta).mechanism.cutoff == least
+        assert sketch.release(epsilon=epsilon, delta=delta).law.cutoff == least
         for form, (cutoff, keys, rms) in zip(RECORD_FORMS, noted, strict=True):
             releases = [sketch.release(epsilon=epsilon, delta=delta, form=form) for _ in range(2)]
-            assert releases[0].mechanism.cutoff == cutoff
+            assert releases[0].law.cutoff == cutoff
             assert np.mean([len(release.keys) for release in releases]) == pytest.approx(keys, rel=0.01, abs=8)
             errors = np.concatenate([release.values - truth[release.keys] for release in releases])
             assert np.sqrt(np.mean(errors.astype(float) ** 2)) == pytest.approx(
@@ -132,7 +132,7 @@ def test_counts_of_users_on_the_found_keys(real_data: Path) -> None:
     sketch = dps.Histogram(unit=dps.per_user(max_keys=100), key_type="int")
     sketch.update(keys, users=users)
     releases = [sketch.release(epsilon=1.0, delta=1e-5) for _ in range(3)]
-    assert releases[0].mechanism.form == "rounds"
+    assert releases[0].law.form == "rounds"
     assert np.mean([len(release.keys) for release in releases]) == pytest.approx(419, rel=0.04, abs=5)
     errors = np.concatenate([release.values - people[release.keys] for release in releases]).astype(float)
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(43, rel=0.15)

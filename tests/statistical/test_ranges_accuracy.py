@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import lzma
 import math
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ import pytest
 import dpsketch as dps
 from dpsketch import noise
 from dpsketch.noise import RoundedGaussian
-from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges import PrivateRanges, RangeSketch
 from oracles import ranges as oracle
+from parts import restated
 
 RELEASES = 40
 RECORDS = 20_000
@@ -106,6 +105,13 @@ def tie(values: np.ndarray, share: float) -> tuple[int, int]:
     return int(values[first]), int(values[min(last, math.floor(share * len(values)))])
 
 
+def claiming(private: PrivateRanges, shrink: float) -> PrivateRanges:
+    """Return a release that claims less noise than it has."""
+    for name in private.drawn.parts:
+        private = restated(private, name, noise=RoundedGaussian(shrink * private.drawn.noise(name).sigma))
+    return private
+
+
 def covered_ties(name: str, budget: str, shrink: float = 1.0) -> np.ndarray:
     """Whether each quantile of 200 releases covers both ends of its tie; the twin claims less noise than was added."""
     places, shares = TIES[name]
@@ -118,8 +124,7 @@ def covered_ties(name: str, budget: str, shrink: float = 1.0) -> np.ndarray:
         with noise.seeded_noise_for_tests_only(seed):
             private = sketch.release(**BUDGETS[budget])
         if shrink < 1:
-            law = RoundedGaussian(shrink * private.noise.dense.sigma)
-            private = replace(private, noise=TreeNoise(total=law, dense=law, inner=law, leaf=law))
+            private = claiming(private, shrink)
         found = private.quantiles(shares)
         covered.append([one.low <= low and high <= one.high for one, (low, high) in zip(found, ends, strict=True)])
     return np.mean(covered, axis=0)
@@ -159,11 +164,7 @@ def test_less_noise_claimed_than_added_is_noticed() -> None:
     lows, highs, truth = queries(law, bits)
     covered = []
     for private in releases(law, bits, budget):
-        claimed = {
-            name: RoundedGaussian(0.8 * getattr(private.noise, name).sigma)
-            for name in ("total", "dense", "inner", "leaf")
-        }
-        found = replace(private, noise=TreeNoise(**claimed)).ranges(lows, highs)
+        found = claiming(private, 0.8).ranges(lows, highs)
         covered.append((found.low <= truth) & (truth <= found.high))
     assert np.mean(covered) < 0.92
 
@@ -252,6 +253,7 @@ def asked_of_a_small_tree(bits: int, *, epsilon: float) -> tuple[dps.Estimates, 
     few = values[:: max(1, 2 ** (bits - 3))]
     alone, ranks = [(value, value) for value in few], [(0, value) for value in few[1:]]
     asked = ([low for low, _ in alone + ranks], [high for _, high in alone + ranks])
-    weights = np.array([replace(private, dense=one).ranges(*asked).value for one in cells]).T
+    read = [restated(restated(private, "root", one[:1]), "levels", one[1:]) for one in cells]
+    weights = np.array([each.ranges(*asked).value for each in read]).T
     laws = [private.noise.total, *[private.noise.dense] * (len(cells) - 1)]
     return private.ranges(*asked), weights, laws

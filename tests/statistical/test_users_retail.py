@@ -65,8 +65,8 @@ def test_clipped_baskets(retail: tuple[np.ndarray, np.ndarray], seeded: None) ->
 def test_noise_for_the_worst_basket_would_be_told_apart(retail: tuple[np.ndarray, np.ndarray], seeded: None) -> None:
     """The twin: noise for m√k in place of c (ε is chosen to give that scale) fails the same tolerance."""
     worst = BASKET * math.sqrt(5)
-    sensitivity = dps.CountSketch(rows=5, width=500, unit=dps.per_user(max_keys=BASKET)).spec.sensitivity.l2
-    mu = accounting.gaussian_mu(1.0, 1e-6) * sensitivity / worst
+    (counters,) = dps.CountSketch(rows=5, width=500, unit=dps.per_user(max_keys=BASKET)).spec.tables()
+    mu = accounting.gaussian_mu(1.0, 1e-6) * counters.between("add_remove").l2 / worst
     found, _, scale = quantiles(retail, accounting.gaussian_epsilon(mu, 1e-6))
     assert scale == pytest.approx(283, rel=0.01)
     assert found != pytest.approx(CLIPPED, rel=0.05)

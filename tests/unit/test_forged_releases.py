@@ -21,10 +21,6 @@ def counts(**options: Any) -> dps.CountSketch:
     return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
 
 
-def sparse(**options: Any) -> dps.SparseHistogram:
-    return dps.SparseHistogram(**{"unit": dps.per_record(), "expected_keys": 50, **options})
-
-
 def forged(release: Any, tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """Save a release, change its header, and put the digest right."""
     path = tmp_path / "forged.dps"
@@ -83,21 +79,3 @@ def test_a_forged_release_of_counts_is_refused(
 ) -> None:
     with pytest.raises(FileRefused):
         kinds.load(forged(released, tmp_path, change))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda header: header["mechanism"].update(epsilon="x"),
-        lambda header: header["mechanism"].update(delta=-1.0),
-        lambda header: header["mechanism"]["projection"].update(epsilon="x"),
-        lambda header: header["mechanism"]["projection"].update(seed="x"),
-        lambda header: header["mechanism"]["projection"].update(seed=-4),
-        lambda header: header["mechanism"]["threshold"].update(cutoff=3.5),
-    ],
-)
-def test_a_forged_sparse_histogram_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    histogram = sparse()
-    histogram.update(["tea"])
-    with pytest.raises(FileRefused):
-        kinds.load(forged(histogram.release(epsilon=1.0, delta=0), tmp_path, change))

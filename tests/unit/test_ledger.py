@@ -329,7 +329,7 @@ def test_the_default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("HOME", str(tmp_path))
     assert str(tmp_path / ".local/share/dpsketch/ledger.db") in repr(Ledger.default())
     monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path}/named.db")
-    Ledger.default().charge("web", [PureCost(1.0)], unit=RECORD)
+    Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert (tmp_path / "named.db").exists()
 
 

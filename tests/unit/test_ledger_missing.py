@@ -41,7 +41,7 @@ USES: dict[str, Callable[[Ledger], Any]] = {
 
 def lost(path: Path, how: str) -> None:
     """Take a ledger away, as a mistaken command or a disk that was not mounted does."""
-    for each in path.parent.glob("budget.db-*"):
+    for each in path.parent.glob(f"{path.name}-*"):
         each.unlink()
     path.unlink()
     if how == "folder":
@@ -69,27 +69,70 @@ def test_a_ledger_that_is_gone_is_refused_and_not_begun_anew(use: str, how: str,
     assert ledger.datasets() == ["web"]
 
 
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("how", ["missing", "empty"])
-def test_a_default_ledger_is_begun_once(how: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first release of a user needs no set-up; later, a ledger that is gone is refused like any other."""
-    path = tmp_path / "dpsketch" / ("budget.db" if named else "ledger.db")
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the ledger of a user lies who names none."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{path}" if named else "")
+    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
+    return tmp_path / "dpsketch" / "ledger.db"
+
+
+BEGINNINGS: dict[str, Callable[[Path], Any]] = {
+    "charge": lambda home: Ledger.default().charge("web", [HALF], unit=RECORD),
+    "create": lambda home: Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD),
+    "create by name": lambda home: Ledger(home).create("web", epsilon=1.0, delta=0, unit=RECORD),
+}
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_the_ledger_of_the_home_folder_is_begun_once(how: str, beginning: str, home: Path) -> None:
+    """The first release of a user needs no set-up; later, a ledger that is gone is refused like any other."""
     assert Ledger.default().datasets() == []
     assert Ledger.default().preview("web", [HALF], unit=RECORD).allowed
-    assert not path.exists()
-    sketch = dps.CountSketch(rows=3, width=8, unit=RECORD)
-    assert sketch.release(epsilon=0.5, delta=0, dataset="web").charge.total is None
-    Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
-    lost(path, how)
+    assert not home.exists()
+    BEGINNINGS[beginning](home)
+    lost(home, how)
     for use in USES.values():
         with pytest.raises(LedgerError, match=GONE):
             use(Ledger.default())
+    sketch = dps.CountSketch(rows=3, width=8, unit=RECORD)
     with pytest.raises(LedgerError, match=GONE):
         sketch.release(epsilon=0.5, delta=0, dataset="web")
     Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert Ledger.default().spent("web").releases == 0
+
+
+@pytest.mark.parametrize("use", [Ledger.datasets, USES["charge"]])
+def test_every_use_notes_that_the_home_folder_has_a_ledger(use: Callable[[Ledger], Any], home: Path) -> None:
+    """As after a restore that left the note out."""
+    BEGINNINGS["create"](home)
+    home.with_name("ledger.db.begun").unlink()
+    use(Ledger.default())
+    lost(home, "missing")
+    with pytest.raises(LedgerError, match=GONE):
+        Ledger.default().charge("web", [HALF], unit=RECORD)
+
+
+@pytest.mark.parametrize("created", [True, False])
+@pytest.mark.parametrize("how", ["missing", "empty", "folder"])
+def test_a_ledger_that_the_environment_names_is_not_begun_by_a_charge(
+    how: str, created: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names a ledger may have created it under that name elsewhere, and lost it since."""
+    path = tmp_path / "team" / "budget.db"
+    if created:
+        Ledger(path).create("web", epsilon=1.0, delta=0, unit=RECORD)
+        lost(path, how)
+    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{path}")
+    for use in USES.values():
+        with pytest.raises(LedgerError, match=GONE):
+            use(Ledger.default())
+    with pytest.raises(LedgerError, match=GONE):
+        dps.CountSketch(rows=3, width=8, unit=RECORD).release(epsilon=9.0, delta=0, dataset="web")
+    assert not home.exists()
+    Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
+    assert Ledger(path).datasets() == ["web"]
 
 
 def test_a_release_that_a_replaced_ledger_does_not_know_is_told(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_run_loads_no_pandas(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text("url\n/\n/a\n", encoding="utf-8")
     code = "import sys\nfrom dpsketch.cli import main\ntry:\n    main()\nexcept SystemExit:\n    print(*sys.modules)"
     words = ["run", "counts", "visits.csv", "--key", "url", "--epsilon", "1", "--delta", "1e-6"]
-    given = {**os.environ, "DPSKETCH_LEDGER": "sqlite:///ledger.db"}
+    given = {**os.environ, "XDG_DATA_HOME": str(tmp_path), "DPSKETCH_LEDGER": ""}
     done = subprocess.run(
         [sys.executable, "-c", code, *words, "-o", "visits.dps"],
         cwd=tmp_path,

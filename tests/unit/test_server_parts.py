@@ -121,7 +121,7 @@ def test_a_store_is_for_its_owner_and_for_one_process(tmp_path: Path, storage: S
     assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
     storage.claim()
     second = Storage(str(tmp_path / "store.db"))
-    with pytest.raises(InvalidInput, match="another process"):
+    with pytest.raises(FileRefused, match="another process"):
         second.claim()
     storage.close()
     second.claim()

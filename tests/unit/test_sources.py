@@ -185,6 +185,16 @@ def test_key_types_can_be_asked_for(suffix: str, tmp_path: Path) -> None:
     assert records(path, columns=Columns(user="t", user_type="int")) == [(3,), (1,)]
 
 
+@pytest.mark.parametrize("number", ["0x5", "0X5", "-0x5", "1e1", "1_0", "٥"])
+def test_a_whole_number_in_text_has_decimal_digits(number: str, tmp_path: Path) -> None:
+    """Else the texts 5 and 0x5 were one user."""
+    path = tmp_path / "records.csv"
+    path.write_text(f"k,u,c\n5,{number},1\n", encoding="utf-8")
+    assert "not a whole 64-bit number" in refused(path, columns=Columns(key="k", user="u", user_type="int"))
+    assert "not a whole 64-bit number" in refused(path, columns=Columns(key="u", key_type="int"))
+    assert "is not a whole number" in refused(path, columns=Columns(key="k", count="u"))
+
+
 JSON_LINES: dict[str, tuple[str, list[Any]]] = {
     "text": ('{"k": "a"}\n{"k": "2020-01-01"}\n', ["a", "2020-01-01"]),
     "numbers, and null before the first": ('{"k": null}\n{"k": 7}\n{"b": 1}\n', [None, "7", None]),

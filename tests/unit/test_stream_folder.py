@@ -175,6 +175,23 @@ def test_another_ledger_does_not_know_the_stream(tmp_path: Path, ledger: dps.Led
     assert sketch.days_published == 1
 
 
+def test_a_stream_that_was_loaded_knows_the_ledger_of_its_folder(tmp_path: Path, ledger: dps.Ledger) -> None:
+    """Charged as a part, it registers with that ledger what it merges, without being given the ledger again."""
+    ledger.create("parts", epsilon=10.0, delta=1e-3, unit=dps.per_record(), parts="country")
+    spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "parts"}
+    folder = StreamFolder(tmp_path / "state", ledger=ledger)
+    folder.begin(ContinualCountSketch(days=3, **SHAPE, **spend, part="fr"))
+    sketch = folder.load()
+    part, released = sketch.empty_day(), sketch.empty_day()
+    copy = dps.CountSketch.from_sensitive_bytes(part.to_sensitive_bytes())
+    sketch.merge_today(part)
+    with pytest.raises(ReleaseRefused, match="parts must share no record"):
+        copy.release(**spend, part="it")
+    released.release(**spend, part="it")
+    with pytest.raises(ReleaseRefused, match="parts must share no record"):
+        sketch.merge_today(released)
+
+
 def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger) -> None:
     import sqlite3
 

@@ -21,7 +21,8 @@ def main() -> None:
     gc.set_threshold(_COLLECTED_AFTER)
     atexit.register(_leave_cycles)
     from dpsketch.cli.app import app
-    from dpsketch.cli.exits import INTERRUPTED, UsageError, fail, fail_interrupted
+    from dpsketch.cli.exits import INTERRUPTED, UsageError, fail, fail_interrupted, json_asked
+    from dpsketch.cli.output import say_held
     from dpsketch.errors import DpsketchError
 
     # The commands that release refuse a large δ unless --yes says that it is meant; audits draw at one.
@@ -36,7 +37,7 @@ def main() -> None:
         sys.exit(1)
     except (DpsketchError, OSError, MemoryError, UsageError) as error:
         hint = getattr(error, "sensitive_hint", None)
-        if hint and sys.stderr.isatty():
+        if hint and sys.stderr.isatty() and not json_asked():
             # Where a bad record is may be told to whoever holds the records, and to nobody else.
             print(f"(For your eyes: {hint})", file=sys.stderr)
         fail(error)
@@ -46,6 +47,7 @@ def main() -> None:
         raise
     if code == INTERRUPTED:  # Typer returns this for Ctrl-C
         fail_interrupted()
+    say_held()
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "exit_code",
     "fail",
     "fail_interrupted",
+    "json_asked",
 ]
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -62,7 +63,7 @@ def about_data() -> Iterator[None]:
 
 def fail(error: Exception) -> NoReturn:
     """Print an error on standard error and exit; with --json, as one line of JSON."""
-    if isinstance(error, UsageError) and not _json_asked():
+    if isinstance(error, UsageError) and not json_asked():
         shown: typer.BadParameter = error  # type: ignore[assignment]
         shown.show()
         sys.exit(exit_code(error))
@@ -75,7 +76,7 @@ def fail_interrupted() -> NoReturn:
 
 
 def _end(kind: str, message: str, code: int, *, prefix: bool) -> NoReturn:
-    if _json_asked():
+    if json_asked():
         told = {"error": {"type": kind, "message": message, "exit_code": code}}
         print(json.dumps(told, ensure_ascii=False), file=sys.stderr)
     else:
@@ -83,7 +84,7 @@ def _end(kind: str, message: str, code: int, *, prefix: bool) -> NoReturn:
     sys.exit(code)
 
 
-def _json_asked() -> bool:
+def json_asked() -> bool:
     """Say whether the command asks for JSON; by its words, as a usage error leaves it unparsed."""
     return "--json" in sys.argv
 

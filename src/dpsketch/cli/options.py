@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
@@ -307,10 +306,10 @@ class Target:
 
 
 def open_ledger(url: str | None) -> Ledger:
-    """Return the ledger that --ledger names, else the default one. The environment's variable names the default."""
+    """Return the ledger that --ledger names, else the default one."""
     from dpsketch.ledger import Ledger
 
-    return Ledger.default() if url is None or url == os.environ.get("DPSKETCH_LEDGER") else Ledger(url)
+    return Ledger.default() if url is None else Ledger(url)
 
 
 def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpsketch.cli.exits import json_asked
 from dpsketch.cli.words import in_options
 from dpsketch.numbers import number_text
 
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
     from dpsketch.results import Estimates
     from dpsketch.sources import Progress
 
-__all__ = ["beside", "keep_quiet", "print_estimates", "print_json", "print_names", "progress_bar", "say", "table"]
+__all__ = [
+    "beside",
+    "keep_quiet",
+    "print_estimates",
+    "print_json",
+    "print_names",
+    "progress_bar",
+    "say",
+    "say_held",
+    "table",
+]
 
 
 def print_json(value: Any) -> None:
@@ -33,18 +44,32 @@ def _escaped(value: Any) -> str:
 
 # Whether --quiet was given; the option sets it anew for every command.
 _silent = False
+# What is to be said once a command with --json has ended: an error of it is all that standard error holds.
+_held: list[str] = []
 
 
 def keep_quiet(quiet: bool) -> None:
     """Let :func:`say` and progress bars print nothing, or print again."""
     global _silent
     _silent = quiet
+    _held.clear()
 
 
 def say(message: str) -> None:
-    """Tell the data holder something, on standard error, unless --quiet was given."""
-    if not _silent:
+    """Tell the data holder something on standard error: never with --quiet, and at the end of a command with --json."""
+    if _silent:
+        return
+    if json_asked():
+        _held.append(message)
+    else:
         print(message, file=sys.stderr)
+
+
+def say_held() -> None:
+    """Print what a command with --json had to say, which ended without an error."""
+    for message in _held:
+        print(message, file=sys.stderr)
+    _held.clear()
 
 
 def table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
@@ -113,7 +138,7 @@ def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> Non
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[Progress], None] | None]:
     """Draw a bar on standard error while records are read, if it is a terminal."""
-    if _silent or not sys.stderr.isatty():
+    if _silent or json_asked() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpsketch.cli.exits import OutputExists
 from dpsketch.cli.options import JsonOption
 from dpsketch.cli.output import print_json, say, table
 from dpsketch.errors import InvalidInput
@@ -221,6 +222,8 @@ def backup(
     """Copy the store (SQLite) into a file, also while it is served: tokens, releases, collections and reports."""
     from dpsketch.server.backups import back_up
 
+    if copy.exists():
+        raise OutputExists(f"{copy} exists: name a new file.")
     back_up(context.obj, copy)
     say(f"The store is copied to {copy}.")
 

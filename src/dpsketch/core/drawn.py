@@ -23,6 +23,7 @@ from dpsketch.core.move import Table
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.privacy import Again, Budget, Cost, GaussianCost, Guarantee, PureCost, Unit
+from dpsketch.truncated import TruncatedLaplace
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge
@@ -54,7 +55,7 @@ _IN_BOTH = "Stated for someone who may be in both releases."
 # Stands between the name of a part and the name of one of its arrays.
 _BETWEEN = "__"
 
-for _class in (Budget, DiscreteLaplace, RoundedGaussian, Unit):
+for _class in (Budget, DiscreteLaplace, RoundedGaussian, TruncatedLaplace, Unit):
     stored(_class)
 
 

@@ -15,7 +15,7 @@ from dpsketch.ledger.balance import fits, preview_of, spent_of
 from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.parts import Division
-from dpsketch.ledger.store import Store
+from dpsketch.ledger.store import Store, home_file
 from dpsketch.ledger.values import Charge, Entry, Order, Origin, Preview, Problem, Spent, Total
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Cost, Unit, cost_to_json
@@ -77,12 +77,10 @@ class Ledger:
     def default(cls) -> Ledger:
         """Return the ledger that ``$DPSKETCH_LEDGER`` names, else the one in the user's data directory.
 
-        The first charge begins it as a file where there never was one. Deleted or emptied later, it is refused.
+        The first charge begins the file in the data directory where there never was one. Deleted or emptied later, it
+        is refused. A charge never begins a ledger that the variable names: create a dataset in it first.
         """
-        data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-        ledger = cls(os.environ.get("DPSKETCH_LEDGER") or Path(data).expanduser() / "dpsketch" / "ledger.db")
-        ledger._store.default = True
-        return ledger
+        return cls(os.environ.get("DPSKETCH_LEDGER") or home_file())
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._store)!r})"

@@ -11,8 +11,8 @@ say otherwise.
 Nothing is kept open between calls: a process that forks or dies leaves no lock and no connection behind.
 
 A ledger that is not there has lost its totals, so a charge or a question to it is refused; only creating a dataset
-begins a ledger. The user's default ledger is the exception: its first charge begins the file, and leaves a small file
-beside it. From then on a default ledger that is missing, or empty, is refused as well.
+begins a ledger. The file in the user's data folder is the exception: its first charge begins it. Every use of it leaves
+a small file beside it, and from then on this ledger is refused as well if it is missing or empty.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpsketch.ledger import address
 from dpsketch.ledger.connection import Connection, PostgresConnection, SqliteConnection, SqliteReading
 from dpsketch.ledger.layout import TABLES
 
-__all__ = ["Store"]
+__all__ = ["Store", "home_file"]
 
 T = TypeVar("T")
 
@@ -52,25 +52,25 @@ class Store:
     ----------
     file : Path or None
         The file of SQLite.
-    default : bool
-        Whether this is the user's default ledger, which a first charge may begin as a file.
+    home : bool
+        Whether this is the ledger in the user's data folder, which a first charge may begin.
     """
 
     def __init__(self, url: str | Path) -> None:
         self.file: Path | None = None
-        self.default = False
         self._options: dict[str, str] = {}
         if isinstance(url, Path) or "://" not in url:
             self.file = _whole_path(str(url))
-            return
-        place = address.parse(url)
-        match place.backend:
-            case "sqlite":
-                self.file = _whole_path(place.database)
-            case "postgresql" | "postgres":
-                self._options = place.options()
-            case other:
-                raise InvalidInput(f"a ledger is a SQLite file or a PostgreSQL database, not {other!r}.")
+        else:
+            place = address.parse(url)
+            match place.backend:
+                case "sqlite":
+                    self.file = _whole_path(place.database)
+                case "postgresql" | "postgres":
+                    self._options = place.options()
+                case other:
+                    raise InvalidInput(f"a ledger is a SQLite file or a PostgreSQL database, not {other!r}.")
+        self.home = self.file is not None and os.path.realpath(self.file) == os.path.realpath(home_file())
 
     def __str__(self) -> str:
         return str(self.file) if self.file else address.shown(self._options)
@@ -90,7 +90,7 @@ class Store:
         return done
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
-        """Run ``work`` on one state of the ledger; return ``empty`` for a default ledger that was never written."""
+        """Run ``work`` on one state of the ledger; return ``empty`` for a home ledger that was never written."""
         if self._is_missing():
             if self._may_begin():
                 return empty
@@ -112,13 +112,13 @@ class Store:
         )
 
     def _may_begin(self) -> bool:
-        """Say whether a charge may begin the ledger: a default one that never was."""
-        return self.default and self.file is not None and not self._mark(self.file).exists()
+        """Say whether a charge may begin the ledger: the one in the data folder that never was."""
+        return self.home and self.file is not None and not self._mark(self.file).exists()
 
     def _note_begun(self) -> None:
         """Leave a file that tells, should the ledger be deleted, that there was one."""
-        if self.default and self.file is not None:
-            with suppress(OSError):  # the charge is made
+        if self.home and self.file is not None:
+            with suppress(OSError):  # a charge is made, and a reader may lack the right to write
                 self._mark(self.file).touch()
 
     @staticmethod
@@ -155,6 +155,7 @@ class Store:
         opened = PostgresConnection(self._options) if self.file is None else SqliteReading(self.file)
         with closing(opened) as connection, connection.reading():
             if connection.has_table(TABLES.entries):
+                self._note_begun()
                 return work(connection)
         if self._may_begin():
             return empty
@@ -166,6 +167,12 @@ class Store:
 
 class _TryAgain(Exception):
     """Another transaction came first."""
+
+
+def home_file() -> Path:
+    """Return where the ledger of a user lies who names none."""
+    # os.path's function leaves the path as it is where no home folder is known.
+    return Path(os.path.expanduser(os.environ.get("XDG_DATA_HOME") or "~/.local/share")) / "dpsketch" / "ledger.db"  # noqa: PTH111
 
 
 def _whole_path(path: str) -> Path:

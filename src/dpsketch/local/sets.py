@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.bounding import read_users
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
 
@@ -149,7 +150,8 @@ def _checked_offsets(offsets: npt.NDArray[Any], values: int) -> npt.NDArray[np.i
 def group_by_person(users: Any, keys: Any) -> tuple[npt.NDArray[np.int64], pa.Array]:
     """Gather records of (user, key) into one set a user, as the pair that ``report`` takes.
 
-    Users are compared by value, and come out in no stated order; records without a user are left out.
+    Users are read and told apart as those of a sketch are, and come out in no stated order. Records without a user are
+    left out.
 
     Examples
     --------
@@ -157,11 +159,8 @@ def group_by_person(users: Any, keys: Any) -> tuple[npt.NDArray[np.int64], pa.Ar
     >>> sorted(map(tuple, (values[a:b].to_pylist() for a, b in zip(offsets[:-1], offsets[1:]))))
     [('a', 'c'), ('b',)]
     """
-    records = pa.table({"user": _column(users), "key": _column(keys)})
+    items = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys)
+    records = pa.table({"user": read_users(users, len(items)).column, "key": items})
     records = records.filter(records["user"].is_valid())
     grouped = records.group_by("user").aggregate([("key", "list")])
     return list_column(grouped["key_list"])
-
-
-def _column(values: Any) -> Any:
-    return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.server.database import locate
 from dpsketch.server.failures import sentence_of
 from dpsketch.server.locks import lock_file
@@ -29,9 +29,9 @@ def back_up(store: str, copy: Path) -> None:
     """Copy a store into a new file, also while a service writes to it."""
     file = _file_of(store)
     if not file.is_file():
-        raise InvalidInput("there is no store to back up here; --store names its file.")
+        raise FileRefused("there is no store to back up here; --store names its file.")
     if copy.exists():
-        raise InvalidInput("the file for the backup exists already; name a new one.")
+        raise FileRefused("the file for the backup exists already; name a new one.")
     with _copied(file, copy) as draft:
         draft.replace(copy)
         _settle(copy.parent)
@@ -41,7 +41,7 @@ def restore(store: str, copy: Path) -> None:
     """Put a copy in the place of a store that no service serves."""
     file = _file_of(store)
     if not copy.is_file():
-        raise InvalidInput("there is no such backup to restore.")
+        raise FileRefused("there is no such backup to restore.")
     if file.exists() and file.samefile(copy):
         raise InvalidInput("the backup is the store itself; name the file that `dpsketch serve backup` wrote.")
     lock = lock_file(file)
@@ -88,12 +88,12 @@ def _copied(source: Path, target: Path) -> Iterator[Path]:
 def _check(copied: sqlite3.Connection) -> None:
     """Refuse a copy that is damaged, is no store, or is the store of a newer dpsketch."""
     if copied.execute("PRAGMA quick_check").fetchone() != ("ok",):
-        raise InvalidInput("the file is damaged; nothing was changed.")
+        raise FileRefused("the file is damaged; nothing was changed.")
     if copied.execute("SELECT 1 FROM sqlite_master WHERE name = 'dpsketch_schema'").fetchone() is None:
-        raise InvalidInput("the file is not a store of `dpsketch serve`; nothing was changed.")
+        raise FileRefused("the file is not a store of `dpsketch serve`; nothing was changed.")
     [version] = copied.execute("SELECT max(version) FROM dpsketch_schema").fetchone()
     if version is None or version > NEWEST:
-        raise InvalidInput("a newer dpsketch has written the file: upgrade dpsketch. Nothing was changed.")
+        raise FileRefused("a newer dpsketch has written the file: upgrade dpsketch. Nothing was changed.")
 
 
 def _put_away_log(file: Path) -> None:

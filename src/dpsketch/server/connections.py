@@ -23,35 +23,56 @@ _LEAST_SHARE = 16  # connections of one address that count, at least: a browser 
 
 
 class Places:
-    """The connections of each address, and how many of them count against the limit of all.
+    """The connections of each address that have a place, and those that wait for one.
+
+    A connection keeps its place until it ends, whatever else its address opens.
 
     Parameters
     ----------
     share : float
-        How many connections of one address count. An address may hold twice as many; the second half serves probes.
+        How many connections of one address have a place. As many more may wait, and serve probes.
+
+    Attributes
+    ----------
+    counted : int
+        How many connections of all addresses have a place.
     """
 
     def __init__(self, share: float) -> None:
         self._share = share
-        self._of: Counter[str] = Counter()
+        self._placed: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
         self.counted = 0
 
     def enter(self, address: str) -> bool:
-        """Count a connection, and say whether the address may hold it."""
-        self._of[address] += 1
-        self.counted += self._of[address] <= self._share
-        return self._of[address] <= 2 * self._share
+        """Give a new connection a place, or have it wait; say whether it has one."""
+        self._waiting[address] += 1
+        return self.take(address)
 
-    def leave(self, address: str) -> None:
-        """Count one less."""
-        self.counted -= self._of[address] <= self._share
-        self._of[address] -= 1
-        if not self._of[address]:
-            del self._of[address]
+    def take(self, address: str) -> bool:
+        """Give a waiting connection a place, and say whether there was one."""
+        if self._placed[address] >= self._share:
+            return False
+        self._placed[address] += 1
+        self.counted += 1
+        _less(self._waiting, address)
+        return True
 
-    def crowded(self, address: str) -> bool:
-        """Say whether the address has more connections than count."""
-        return self._of[address] > self._share
+    def full(self, address: str) -> bool:
+        """Say whether more connections of the address wait than may."""
+        return self._waiting[address] > self._share
+
+    def leave(self, address: str, *, placed: bool) -> None:
+        """Forget a connection that ended."""
+        self.counted -= placed
+        _less(self._placed if placed else self._waiting, address)
+
+
+def _less(counted: Counter[str], address: str) -> None:
+    """Count one less, and forget an address that has none."""
+    counted[address] -= 1
+    if not counted[address]:
+        del counted[address]
 
 
 class LimitedConfig(uvicorn.Config):
@@ -75,7 +96,8 @@ class Limited(HttpToolsProtocol):
     The head of a request must arrive whole in that time, and be of a bounded size; then its body, whether or not
     anybody reads it. A connection whose request was answered before its body arrived is ended. Of an answer that waits
     in memory some must be taken in that time. Where there are too many connections, all but health is refused. One
-    address takes a quarter of the connections at most, so that others find room.
+    address takes a quarter of the connections at most, so that others find room; a connection that was served is served
+    on, whatever else its address opens.
     """
 
     def __init__(self, config: LimitedConfig, *args: Any, **kwargs: Any) -> None:
@@ -84,6 +106,7 @@ class Limited(HttpToolsProtocol):
         self._limit = config.most
         self._places = config.places
         self._address = ""
+        self._placed = False
         self._size = 0
         self._end: asyncio.TimerHandle | None = None
         self._left = 0
@@ -95,15 +118,16 @@ class Limited(HttpToolsProtocol):
         """Begin to wait for a head."""
         super().connection_made(transport)
         self._address = network_of(self.client[0]) if self.client else ""
-        if not self._places.enter(self._address):
+        self._placed = self._places.enter(self._address)
+        if not self._placed and self._places.full(self._address):
             transport.abort()
-        self._wait(_GRACE if self._places.crowded(self._address) else self._seconds)
+        self._wait(self._seconds if self._placed else _GRACE)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_waiting()
         self._flowing()
-        self._places.leave(self._address)
+        self._places.leave(self._address, placed=self._placed)
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
@@ -117,7 +141,8 @@ class Limited(HttpToolsProtocol):
         """Begin to wait for a body, and refuse the request where there are too many."""
         self._in_head = False
         self._wait(self._seconds + _GRACE)
-        crowded = max(self._places.counted, len(self.tasks)) > self._limit or self._places.crowded(self._address)
+        self._placed = self._placed or self._places.take(self._address)
+        crowded = max(self._places.counted, len(self.tasks)) > self._limit or not self._placed
         app = self.app
         if crowded and self.url.partition(b"?")[0] not in _PROBES:
             self.app = _overloaded

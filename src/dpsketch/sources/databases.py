@@ -71,12 +71,16 @@ def read_database(location: Database, columns: Columns, batch_rows: int) -> Gene
                     name: "text" if columns.compound else columns.key_type or _key_type(result, kinds, name)
                     for name in columns.parts
                 }
-                narrow = {each[0] for each in result.cursor.description or () if each[1] == _REAL_CODE}
+                described = {each[0]: each for each in result.cursor.description or ()}
+                narrow = {name for name, each in described.items() if each[1] == _REAL_CODE}
+                loose = {name for name, each in described.items() if each[1] == _NUMERIC_CODE and each[5] != 0}
                 done = 0
                 numbers: dict[str, set[bool]] = {name: set() for name in columns.parts}
 
                 def batch(values: Sequence[Sequence[Any]]) -> Any:
                     arrays = {names[i]: _column(values[i], names[i], location, names[i] in narrow) for i in at}
+                    if columns.user is not None and columns.user in loose:
+                        arrays[columns.user] = _with_fraction(arrays[columns.user], columns.user, location)
                     for name in columns.parts:
                         kind = arrays[name].type
                         numbers[name].update([] if pa.types.is_null(kind) else [pa.types.is_integer(kind)])
@@ -190,6 +194,14 @@ def _column(values: Sequence[Any], name: str, location: Database, narrow: bool) 
         array,
         lambda _: _mixed(name, location),
     )
+
+
+def _with_fraction(column: Any, name: str, location: Database) -> Any:
+    """Return decimals with a digit after the point: batches of one column have one type, whatever their values."""
+    kind = column.type
+    if not pa.types.is_decimal(kind) or kind.scale > 0:
+        return column
+    return guarded(lambda: column.cast(pa.decimal256(kind.precision + 1, 1)), lambda _: _mixed(name, location))
 
 
 def _mixed(name: str, location: Database) -> SourceError:

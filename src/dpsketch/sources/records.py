@@ -106,8 +106,10 @@ class Shaper:
         kind: UserType = "int" if pa.types.is_integer(column.type) else "text"
         if role == "user" and asked != "int":
             found = user_type_of(raw[name].type)
-            # Whole numbers that are read as text are their digits. All other texts depend on the column's type.
-            kind = kind if found is None or (asked == "text" and found in ("int", "uint64")) else found
+            if asked == "text" and found in ("int", "uint64"):
+                # Only integers are the same digits in every source. A float 5.0 is the text 5 here, and not in a CSV.
+                found = "text" if _is_integer(raw[name].type) else "decimal"
+            kind = found or kind
         before, where = self._kinds.setdefault(role, (kind, place))
         if before == kind:
             held = self._types.setdefault(role, column.type)
@@ -206,7 +208,7 @@ def _count(column: Any, name: str, place: Place) -> Any:
     kind = plain.type
     wrong = f"{place}: column {name!r} holds a count that is not a whole number from 0 on. Correct it."
     if pa.types.is_string(kind) and not place.typed:
-        whole = _parse(plain, lambda text: text.cast(pa.int64()), wrong)
+        whole = _parse(plain, lambda text: _digits(text, pa.int64()), wrong)
     elif pa.types.is_boolean(kind) or not (_is_number(kind) or pa.types.is_null(kind)):
         raise SourceError(f"{place}: column {name!r} has the type {kind}, and counts are numbers. Convert the column.")
     else:
@@ -214,6 +216,10 @@ def _count(column: Any, name: str, place: Place) -> Any:
     if pc.any(pc.less(whole, _ZERO)).as_py():
         raise SourceError(wrong)
     return whole
+
+
+def _is_integer(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind.value_type if pa.types.is_dictionary(kind) else kind))
 
 
 def _is_number(kind: Any) -> bool:
@@ -291,17 +297,24 @@ def _whole(column: Any) -> Any:
     column = _without_point(column)
     negative = pc.starts_with(column, "-")
     below = pc.if_else(negative, column, _NO_TEXT).cast(pa.int64())
-    above = pc.if_else(negative, _NO_TEXT, column).cast(pa.uint64()).view(pa.int64())
+    above = _digits(pc.if_else(negative, _NO_TEXT, column), pa.uint64()).view(pa.int64())
     return pc.coalesce(below, above)
 
 
 def _signed(column: Any) -> Any:
     """Read text as whole numbers of 64 signed bits: users of one bit pattern are two people."""
     try:
-        return column.cast(pa.int64())
+        return _digits(column, pa.int64())
     except pa.ArrowInvalid:
         pass
-    return _without_point(column).cast(pa.int64())
+    return _digits(_without_point(column), pa.int64())
+
+
+def _digits(column: Any, kind: Any) -> Any:
+    """Read text as whole numbers in decimal digits; Arrow alone reads the text 0x5 as 5."""
+    if pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py():
+        raise pa.ArrowInvalid("hexadecimal digits")
+    return column.cast(kind)
 
 
 def _without_point(column: Any) -> Any:

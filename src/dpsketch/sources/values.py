@@ -33,7 +33,8 @@ class Columns:
         Parquet and Arrow, the types of a database's columns. CSV and TSV declare nothing and give text. JSON lines and
         SQLite's queries declare nothing either: their keys are text too, a number its decimal digits, and their users
         are what the values are, since the type of users is never published. All sources must have users of one type.
-        ``"int"`` reads users of every type as whole numbers; ``"text"`` reads whole numbers as their decimal digits.
+        ``"int"`` reads users of every type as whole numbers; ``"text"`` reads integers as their decimal digits.
+        Floats and decimals stay apart from text: a CSV file may write 5.0 where a column of floats holds 5.
     count : str or None
         The column that says how many equal records a row stands for.
     where : RowExpression or None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dpsketch import files
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import random_id
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.kinds import KINDS
 
@@ -36,8 +37,8 @@ def holds_state(folder: Path) -> bool:
     return any((folder / name).exists() for name in (_STATE, _LOCK, _BEGUN))
 
 
-class StreamFolder:
-    """The folder of one stream.
+class StreamFolder(OneProcess):
+    """The folder of one stream, for the process that opens it; a forked child opens it anew.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ class StreamFolder:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder alone: of two processes or threads that would end one day, the second is refused."""
+        self._refuse_copy()  # a child that is forked in here would hold the folder as well
         if not self._turn.acquire(blocking=False):
             raise self._in_use()
         try:

@@ -26,7 +26,7 @@ from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee, Unit
-from dpsketch.release import Release
+from dpsketch.release import Release, without_types
 from dpsketch.results import NOISE_ONLY, Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
@@ -128,8 +128,8 @@ class PrivateSeries(Release):
         return self.published.design
 
     def public_spec(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        spec: dict[str, Any] = self.spec.to_json()
+        """Return the spec as people read it."""
+        spec: dict[str, Any] = without_types(self.spec.to_json())
         return spec
 
     def facts(self) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class PrivateSeries(Release):
         """Return the release as a document of the file format."""
         published, calendar = self.published, self.calendar
         header = {
-            "spec": self.public_spec(),
+            "spec": self.spec.to_json(),
             "of": self.counts_kind,
             "options": self.adapter.options(),
             "receipt": receipt_to_json(self.receipt),

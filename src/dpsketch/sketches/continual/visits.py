@@ -98,8 +98,7 @@ class Visits:
         return days == 0 or last == day or (days < self._days and day - last >= self._apart)
 
     def _digest(self, user: Any) -> bytes:
-        # The signed value, which takes nine bytes: −1 and 2⁶⁴ − 1 are two users of one 64-bit pattern.
-        value = user if isinstance(user, bytes) else int(user).to_bytes(9, "little", signed=True)
+        value = user if isinstance(user, bytes) else (int(user) & (2**64 - 1)).to_bytes(8, "little")
         return hashlib.blake2b(value, digest_size=_DIGEST, key=self._key).digest()
 
     def arrays(self) -> dict[str, files.Array]:

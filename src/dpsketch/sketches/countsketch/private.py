@@ -177,8 +177,9 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         arrays = {"table": table, **_stretched([window.stretch])}
         return cls(spec, Drawn((window.receipt,), {COUNTERS: Part(law, arrays)}, window.guarantee))
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {COUNTERS}
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {COUNTERS}
 
     @property
     def _part(self) -> Part:

@@ -245,7 +245,7 @@ class MergedShares(_Shared):
         hold_whole(self, "present", low=1, high=self.share.parties)
         if self.share.parties - self.present >= self.share.honest_parties:
             raise InvalidInput("no honest party is sure to be left among these shares.")
-        stated = self.asked.epsilon
+        stated = self.asked.epsilon if self.present < self.share.parties else None
         if stated is not None and stated > max(_COMPOSED_EPSILON, 2 * (self.whole.epsilon or 0)):
             raise ReleaseRefused("too few shares are present: their sum would promise next to nothing.")
 

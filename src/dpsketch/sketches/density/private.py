@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
@@ -85,12 +85,11 @@ class PrivateDensity(SketchRelease):
         law = Additive(spec.tables()[0], spec.unit.neighbours, noise)
         return cls(spec, replace(whole, parts={COUNTERS: Part(law, {"table": table})}))
 
-    def _is_complete(self) -> bool:
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
         """Say whether these are the parts of a density: sums of features do not tell the number of records."""
-        names = self.drawn.parts.keys()
-        return all(hasattr(part.law, "noise") for part in self.drawn.parts.values()) and (
-            names == {COUNTERS, RECORDS} or (names == {COUNTERS} and self.spec.features == "race")
-        )
+        named = parts.keys() == {COUNTERS, RECORDS} or (parts.keys() == {COUNTERS} and spec.features == "race")
+        return named and all(hasattr(part.law, "noise") for part in parts.values())
 
     @property
     def table(self) -> npt.NDArray[Any]:

@@ -165,8 +165,9 @@ class PrivateDistinctBitmap(DistinctRelease):
 
     spec: DistinctSpec
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {BITS} and isinstance(self.drawn.parts[BITS].law, Flips | MergedFlips)
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {BITS} and isinstance(parts[BITS].law, Flips | MergedFlips)
 
     @property
     def bitmap(self) -> Words:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, assert_never
 
+from dpsketch.core.drawn import Part
 from dpsketch.core.laws import Additive
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.normal import normal_quantile
@@ -43,8 +45,9 @@ class PrivateDistinct(DistinctRelease):
 
     spec: DistinctSpec
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {ONES} and isinstance(self.drawn.parts[ONES].law, Additive)
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {ONES} and isinstance(parts[ONES].law, Additive)
 
     @property
     def ones(self) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpsketch.arrays import Integers
+from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
@@ -48,6 +50,10 @@ class PrivateHistogram(NamedCounts, SketchRelease):
     listed: list[Any] = field(init=False, repr=False)
     found: list[Any] = field(init=False, repr=False)
     _places: dict[Any, int] = field(init=False, repr=False)
+
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {ENTRIES} and isinstance(parts[ENTRIES].law, EntriesLaw)
 
     def __post_init__(self) -> None:
         arrays = self.drawn.parts[ENTRIES].arrays

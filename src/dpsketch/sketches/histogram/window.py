@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
@@ -111,6 +112,10 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
     spec: HistogramSpec
     names: list[Any] = field(init=False, repr=False)
     _places: dict[Any, int] = field(init=False, repr=False)
+
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {COUNTS} and isinstance(parts[COUNTS].law, NamedWindow)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", read_names(self._arrays["names"], self.spec))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -31,9 +31,10 @@ class _FloorRelease(SketchRelease):
 
     __slots__ = ()
 
-    def _is_complete(self) -> bool:
-        names = {table.name for table in self.spec.tables()}
-        return self.drawn.parts.keys() == names and all(isinstance(p.law, Floor) for p in self.drawn.parts.values())
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        names = {table.name for table in spec.tables()}
+        return parts.keys() == names and all(isinstance(part.law, Floor) for part in parts.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsketch import plots
 from dpsketch.arrays import Integers, read_only
+from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
@@ -36,6 +37,11 @@ class PrivateQuantiles(SketchRelease):
     spec_type: ClassVar[Any] = QuantileSpec
 
     spec: QuantileSpec
+
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        whole = {ANSWERS}, {ANSWERS, LOW_ENDS, HIGH_ENDS}
+        return parts.keys() in whole and all(isinstance(part.law, Recursion) for part in parts.values())
 
     def __post_init__(self) -> None:
         shifts = {name: self._law(name).shift for name in self.drawn.parts}

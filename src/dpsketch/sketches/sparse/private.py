@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dpsketch import plots
 from dpsketch.arrays import Words, read_only
+from dpsketch.core.drawn import Part
 from dpsketch.core.laws import Arrays
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
@@ -39,6 +40,10 @@ class PrivateSparseHistogram(KeyedRelease, SketchRelease):
 
     spec: SparseHistogramSpec
     _reader: Reader = field(init=False, repr=False)
+
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {ENTRIES} and isinstance(parts[ENTRIES].law, SparseLaw)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_reader", Reader.for_shares(self.law, column_shares(self.table)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -49,12 +50,13 @@ class PrivateVoteHistogram(NamedCounts, SketchRelease):
     _places: dict[Any, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = read_names(self._part.arrays["found"], self.spec) if self._is_complete() else []
+        found = read_names(self._part.arrays["found"], self.spec)
         object.__setattr__(self, "found", found)
         object.__setattr__(self, "_places", places_of(found))
 
-    def _is_complete(self) -> bool:
-        return self.drawn.parts.keys() == {BUCKETS} and isinstance(self._part.law, Votes)
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        return parts.keys() == {BUCKETS} and isinstance(parts[BUCKETS].law, Votes)
 
     @property
     def _part(self) -> Part:
