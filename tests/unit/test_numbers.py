@@ -173,7 +173,8 @@ KEEPING: dict[type, dict[str, Any]] = {
 MADE = {
     "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
-    "ClassSpec EmbeddingMap Finding Layout OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
+    "AcuteMove ClassDensitySpec ClassSpec Corrections EmbeddingMap Extras Landmarks MapSpec",
+    "Finding Layout OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",

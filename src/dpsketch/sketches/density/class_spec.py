@@ -130,8 +130,8 @@ class ClassSpec(StoredSpec):
 
     @property
     def steps(self) -> int:
-        """The most steps of a record in a sum."""
-        return STEPS if self.extras.waves is None else max(STEPS, self.extras.waves.steps)
+        """The most that a record adds to one cell."""
+        return max(table.move.most for table in self.tables()) // self.unit.max_keys
 
     def tables(self) -> tuple[Table, ...]:
         """Return the class sums and what goes beside them.

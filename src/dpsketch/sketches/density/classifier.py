@@ -116,18 +116,6 @@ class DensityClassifier(Estimator):
 
     Attributes
     ----------
-    classes_ : numpy.ndarray
-        The labels.
-    densities_ : list of PrivateDensity
-        The release of each class; not for the linear kernel.
-    sums_ : PrivateClassSums
-        The release of all classes, for the linear kernel.
-    guarantee_ : Guarantee
-        What the fit promised, for all of them together.
-    charge_ : Charge or None
-        The ledger's row, where a ledger was charged.
-    centre_ : numpy.ndarray
-        From where directions are taken, after scaling; not for the linear kernel.
     n_features_in_ : int
         Number of features.
 
