@@ -127,7 +127,7 @@ class Clock:
         """Run a process and return what it wrote to standard error; a run charges a ledger of its own."""
         output = next((after for before, after in reversed(list(pairwise(arguments))) if before == "-o"), "none")
         (self._folder / output).unlink(missing_ok=True)
-        ledger = {"DPSKETCH_LEDGER": str(self._folder / f"{Path(output).name}.db")}
+        ledger = {"XDG_DATA_HOME": str(self._folder / f"{Path(output).name}-data"), "DPSKETCH_LEDGER": ""}
         done = subprocess.run(
             [sys.executable, *arguments],
             check=True, capture_output=True, text=True, cwd=self._folder, env=self._environment | ledger,
