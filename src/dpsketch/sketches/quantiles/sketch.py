@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch._compiled.heavy import add_units
 from dpsketch.core.account import Account
+from dpsketch.core.contributions import Cells
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.documents import integer_array
@@ -84,6 +86,7 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     def _start(self, spec: QuantileSpec) -> None:
         self._spec = spec
         self._cells = np.zeros(spec.cells.count, dtype=np.int64)
+        self._stated = spec.tables()
 
     def __repr__(self) -> str:
         return f"<QuantileSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
@@ -91,14 +94,22 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     def _add(self, offsets: Offsets, units: Units) -> None:
         add_units(self._cells, self._spec.cells.of(offsets), units)
 
+    def _spread(self, offsets: Offsets, units: Units, starts: Units | None) -> dict[str, Cells]:
+        """Return the contributions of values to the counts."""
+        return {COUNTS: Cells.of(self._spec.cells.of(offsets)[:, np.newaxis], units, starts)}
+
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
         self._cells += other._cells
 
+    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the exact counts by name. Sensitive."""
+        return {COUNTS: self._cells}
+
     def _release(self, budget: Budget, account: Account) -> PrivateQuantiles:
         spec = self._spec
         permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateQuantiles(spec, permit.draw_all({COUNTS: self._cells}, caveat=self._counted.caveat))
+        return PrivateQuantiles(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
 
     def _to_document(self) -> files.Document:
         return self._document({"cells": self._cells})

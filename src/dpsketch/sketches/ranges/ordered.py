@@ -40,15 +40,15 @@ ReleaseT = TypeVar("ReleaseT")
 class OrderedSketch(WeighedSketch[SpecT], PlainSketch[SpecT, ReleaseT]):
     """A sensitive sketch of whole numbers from a public domain."""
 
-    _stated: tuple[Table, ...] = ()
+    _stated: tuple[Table, ...]
 
     @abstractmethod
     def _add(self, offsets: Offsets, units: Units) -> None:
         """Count values, given as their distances from the domain's start, with their weights in grid units."""
 
+    @abstractmethod
     def _spread(self, offsets: Offsets, units: Units, starts: Units | None) -> dict[str, Cells]:
-        """Return the contributions of values to every table of the kind; none if it has no tables."""
-        return {}
+        """Return the contributions of values to every table of the kind."""
 
     def _hold(self, offsets: Offsets, units: Units | int, starts: Units | None = None) -> None:
         """Refuse a batch if one of its first units, or the heaviest, moves a table further than stated."""
