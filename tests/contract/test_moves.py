@@ -139,7 +139,7 @@ KINDS = [
     Kind("distinct", dps.DistinctSketch, ({"buckets": 16}, {"buckets": 256}), NEAR, False, exact_bits, False),
     Kind(
         "distinct, exact",
-        functools.partial(dps.DistinctSketch, exact=True),
+        dps.DistinctSet,
         ({},),
         NEAR,
         False,

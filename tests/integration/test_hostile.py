@@ -52,7 +52,7 @@ def _filled(sketch: Any, keys: Any) -> Any:
 
 SKETCHES: dict[str, Callable[[], Any]] = {
     "histogram": lambda: _filled(dps.Histogram(unit=RECORD), ["a", "a rather long key of text"]),
-    "histogram-votes": lambda: _filled(dps.Histogram(unit=RECORD, max_counters=8), [1, 2]),
+    "histogram-votes": lambda: _filled(dps.VoteHistogram(unit=RECORD, max_counters=8), [1, 2]),
     "counts": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=RECORD), [1, 2]),
     "counts-user": lambda: _users(),
     "heavy": lambda: _filled(dps.HeavyHitters(rows=3, width=8, key_bits=9, unit=RECORD), [1, 2]),
@@ -63,9 +63,9 @@ SKETCHES: dict[str, Callable[[], Any]] = {
         dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=2, width=8, unit=RECORD), [1.0, 2.0]
     ),
     "distinct": lambda: _filled(dps.DistinctSketch(unit=RECORD, buckets=16), [1, 2]),
-    "distinct-set": lambda: _filled(dps.DistinctSketch(unit=RECORD, exact=True), [1, 2]),
+    "distinct-set": lambda: _filled(dps.DistinctSet(unit=RECORD), [1, 2]),
     "ranges": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4), [1, 2]),
-    "quantiles": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
+    "quantiles": lambda: _filled(dps.QuantileSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
 }
 
 

@@ -129,7 +129,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "distinct": (lambda: dps.DistinctSketch(unit=USER, buckets=64), {"key": "int", "user": "name"}),
     "distinct-set": (lambda: dps.DistinctSet(unit=USER), {"key": "int", "user": "name"}),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=8), {"key": "small"}),
-    "quantiles": (lambda: dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
+    "quantiles": (lambda: dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
 }  # fmt: skip
 
 
@@ -624,7 +624,7 @@ def test_each_micro_batch_is_one_day_and_is_drawn_once(spark: Any, tmp_path: Pat
 
 
 def votes(unit: Unit = RECORD) -> dps.VoteHistogram:
-    return dps.Histogram(unit=unit, max_counters=64)
+    return dps.VoteHistogram(unit=unit, max_counters=64)
 
 
 def loads(sketch: Any) -> np.ndarray:

@@ -371,7 +371,7 @@ def test_what_cannot_be_published_day_after_day_is_refused() -> None:
     one_row = dps.DensitySketch(kernel=PLANE, rows=4, unit=record, placement="one_row")
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (dps.DistinctSketch(unit=record), {}, "one of"),
-        (dps.Histogram(unit=record, max_counters=8), {}, "one of"),
+        (dps.VoteHistogram(unit=record, max_counters=8), {}, "one of"),
         (full, {}, "empty"),
         (sets, {}, "sets"),
         (one_row, {}, "every row"),

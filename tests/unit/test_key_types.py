@@ -40,7 +40,7 @@ SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
     "heavy, integers": (lambda: dps.HeavyHitters(unit=RECORD, rows=3, width=8, key_bits=16), NUMBERS),
     "heavy, text": (lambda: dps.HeavyHitters(unit=RECORD, rows=3, width=8, key_bytes=3), TEXTS),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=18, rows=3, width=8), NUMBERS),
-    "quantiles": (lambda: dps.RangeSketch(unit=RECORD, bits=18, quantiles=[0.5, 0.9], interval_share=0.5), NUMBERS),
+    "quantiles": (lambda: dps.QuantileSketch(unit=RECORD, bits=18, quantiles=[0.5, 0.9], interval_share=0.5), NUMBERS),
     "sets": (lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=4, width=8, unit=RECORD), SETS),
     "points": (
         lambda: dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=4, width=8, unit=RECORD),

@@ -142,7 +142,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "PrivateHeavyHitters": lambda: released(dps.HeavyHitters, rows=3, width=16, key_bytes=4),
     "PrivateSparseHistogram": lambda: released(dps.SparseHistogram, expected_keys=10),
     "PrivateRanges": lambda: released(dps.RangeSketch, bits=6),
-    "PrivateQuantiles": lambda: released(dps.RangeSketch, bits=6, quantiles=[0.25, 0.5]),
+    "PrivateQuantiles": lambda: released(dps.QuantileSketch, bits=6, quantiles=[0.25, 0.5]),
     "PrivateDistinct": lambda: released(dps.DistinctSketch, buckets=64),
     "PrivateDistinctCount": lambda: released(dps.DistinctSet),
     "PrivateDistinctBitmap": lambda: sketch_of(dps.DistinctSketch, buckets=64).release_mergeable(epsilon=1),
@@ -508,7 +508,7 @@ CASES = [
         for budget in BUDGETS
     ),
     *(
-        Case("QuantileSketch.release", lambda: sketch_of(dps.RangeSketch, bits=6, quantiles=[0.5]).release, budget)
+        Case("QuantileSketch.release", lambda: sketch_of(dps.QuantileSketch, bits=6, quantiles=[0.5]).release, budget)
         for budget in BUDGETS
     ),
     Case("QuantileSpec.least_records", lambda: SPECS["QuantileSpec"]().least_records, {"shift": 3}),

@@ -17,12 +17,12 @@ from dpsketch.hashing import KeyType
 from dpsketch.privacy import Unit
 from dpsketch.release import typed_keys
 from dpsketch.results import Estimates
-from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.law import Published, Seizable
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.stream import SeizableStream, Stream
 from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.sketch import Sketch
 
 __all__ = ["Adapter"]
 
@@ -42,7 +42,7 @@ class Adapter(ABC):
         self.spec = spec
 
     @classmethod
-    def of(cls, sketch: Accumulator[Any], keys: Any) -> Self:
+    def of(cls, sketch: Sketch[Any, Any], keys: Any) -> Self:
         """Return the adapter of an empty sketch; ``keys`` is a public list, where the kind takes one."""
         if keys is not None:
             raise InvalidInput("keys= is the public list of a histogram: leave it out.")
@@ -62,9 +62,9 @@ class Adapter(ABC):
         """Return what a file must know beside the spec, JSON-ready."""
         return None
 
-    def start(self) -> Accumulator[Any]:
+    def start(self) -> Sketch[Any, Any]:
         """Return an empty sketch for a day's records."""
-        sketch: Accumulator[Any] = KINDS[self.kind].sensitive.from_spec(self.spec)
+        sketch: Sketch[Any, Any] = KINDS[self.kind].sensitive.from_spec(self.spec)
         return sketch
 
     @property

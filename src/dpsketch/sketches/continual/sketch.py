@@ -26,7 +26,6 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost
 from dpsketch.results import Estimates
-from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
@@ -36,8 +35,9 @@ from dpsketch.sketches.continual.portions import Layout
 from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
 from dpsketch.sketches.continual.stream import SeizableStream
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.frames import read_columns
 from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ContinualSketch(StoredStream):
 
     def __init__(
         self,
-        sketch: Accumulator[Any],
+        sketch: Sketch[Any, Any],
         *,
         days: int | None,
         epsilon: float | None = None,
@@ -143,7 +143,7 @@ class ContinualSketch(StoredStream):
         part: str | None = None,
     ) -> None:
         row = KINDS.get(getattr(sketch, "kind", ""))
-        if row is None or row.daily is None or not isinstance(sketch, Accumulator):
+        if row is None or row.daily is None or not isinstance(sketch, Sketch):
             daily = ", ".join(kind.sensitive.__name__ for kind in KINDS.values() if kind.daily is not None)
             raise InvalidInput(f"what is published day after day is one of {daily}: give an empty one.")
         if sketch._begun:
@@ -270,17 +270,18 @@ class ContinualSketch(StoredStream):
         self._begin_change()
         return self._end_day()
 
-    def _add(self, *records: Any, **columns: Any) -> None:
-        add: Any = self._add_points if KINDS[self.counts_kind].reads == "points" else self._add_keys
-        add(*records, **columns)
-
-    @takes_frames
-    def _add_keys(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
-        self._take(keys, users, weights=weights, counts=counts)
-
-    @takes_frames
-    def _add_points(self, points: Any, *, users: Any = None) -> None:
-        self._take(points, users)
+    def _add(
+        self, records: Any = None, *, users: Any = None, weights: Any = None, counts: Any = None, **names: Any
+    ) -> None:
+        """Add records of today, as part of a change."""
+        if records is None and self._today.role == "points":
+            records = names.pop("points", None)
+        given = {"users": users, "weights": weights, "counts": counts}
+        kind = {"kind": type(self._today).__name__, "takes": self._today.takes, "role": self._today.role}
+        for columns in read_columns(records, names, given, **kind):
+            told = {"weights": columns.weights, "counts": columns.counts}
+            self._take(columns.records, columns.users, **{n: each for n, each in told.items() if each is not None})
+            self._skipped += columns.skipped
 
     def _take(self, records: Any, users: Any, **given: Any) -> None:
         """Add records to today's sketch. Users are remembered first; what is refused leaves all as it was."""

@@ -18,7 +18,6 @@ from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.partials import ids_array, stored_ids
 
 __all__ = ["ContinualCountSketch", "DailyCounts"]
@@ -97,22 +96,6 @@ class ContinualCountSketch(ContinualSketch):
         spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
         spec.weight_grid.refuse_without_one()
         super().__init__(CountSketch.from_spec(spec), **stream)
-
-    @takes_frames
-    def update(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
-        """Add records of today, as :meth:`dpsketch.CountSketch.update` does; late ones count on the day they arrive.
-
-        Where the unit is a user, all records of a user's day come in one update, and those of a user who may not count
-        today are dropped.
-        """
-        self._take(keys, users, weights=weights, counts=counts)
-
-    @takes_frames
-    def day(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> PrivateCountSketch:
-        """Add a whole day's records and publish it: :meth:`update` and :meth:`publish_day` as one change."""
-        self._take(keys, users, weights=weights, counts=counts)
-        release: PrivateCountSketch = self._end_day()
-        return release
 
     def _carry(self, done: Any) -> None:
         """Take over the mass: counts of all days together stay below what 64 bits hold."""

@@ -27,7 +27,7 @@ from dpsketch.sketches.countsketch.private import PUBLICATION, STATE, PrivateCou
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
 from dpsketch.sketches.documents import integer_array, prepaid_header, read_prepaid
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.frames import read_columns
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, weighed
@@ -116,19 +116,23 @@ class PanPrivateCountSketch(Partial):
         spec = self._spec
         return f"<PanPrivateCountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
-    @takes_frames
-    def update(self, keys: Any, *, weights: Any = None, counts: Any = None) -> None:
+    def update(self, keys: Any = None, *, weights: Any = None, counts: Any = None, **names: Any) -> None:
         """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
-        table = self._open()
-        batch = fingerprint(keys, self._spec.key_type)
-        amounts = weighed(self._spec.weight_grid, batch, weights, counts)
-        check_records(self._permit.laws[0].tables[0], batch.fingerprints, self._row_keys, amounts.units)
-        # The noisy table stands in for the exact mass, which a seizure must not find.
-        checked_total(int(np.abs(table).max()), amounts.added, 1, len(batch.fingerprints))
-        self._begin_change()
-        # On one thread: another thread's own table would be exact.
-        units = np.ascontiguousarray(np.broadcast_to(amounts.added, batch.fingerprints.shape))
-        kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
+        self._add(keys, weights=weights, counts=counts, **names)
+
+    def _add(self, records: Any, *, weights: Any = None, counts: Any = None, **names: Any) -> None:
+        given, takes = {"weights": weights, "counts": counts}, ("weights", "counts")
+        for columns in read_columns(records, names, given, kind=type(self).__name__, takes=takes):
+            table = self._open()
+            batch = fingerprint(columns.records, self._spec.key_type)
+            amounts = weighed(self._spec.weight_grid, batch, columns.weights, columns.counts)
+            check_records(self._permit.laws[0].tables[0], batch.fingerprints, self._row_keys, amounts.units)
+            # The noisy table stands in for the exact mass, which a seizure must not find.
+            checked_total(int(np.abs(table).max()), amounts.added, 1, len(batch.fingerprints))
+            self._begin_change()
+            # On one thread: another thread's own table would be exact.
+            units = np.ascontiguousarray(np.broadcast_to(amounts.added, batch.fingerprints.shape))
+            kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
 
     def merge(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:
         """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,10 +15,9 @@ from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
-from dpsketch.sketches.histogram.rows import decoded, taken
+from dpsketch.sketches.histogram.rows import decoded
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.keyed import WeighedSketch
-from dpsketch.sketches.weights import record_units
+from dpsketch.sketches.sketch import Entries, Parsed, Sketch
 
 __all__ = ["NamedDay", "key_column", "spelled"]
 
@@ -31,7 +32,7 @@ def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
     return whole.cast(pa.int64() if (found or key_type) == "int" else pa.large_binary())
 
 
-class NamedDay(WeighedSketch[HistogramSpec]):
+class NamedDay(Sketch[HistogramSpec, Any]):
     """The exact counts of one day, by name. Sensitive.
 
     Names are compared exactly, so that nothing rests on a hash; which keys of a user count, where there are too many,
@@ -39,9 +40,10 @@ class NamedDay(WeighedSketch[HistogramSpec]):
     """
 
     kind: ClassVar[str] = "histogram"
+    spec_type: ClassVar[Any] = HistogramSpec
 
     def _start(self, spec: HistogramSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._units: dict[Any, int] = {}
 
     @property
@@ -49,42 +51,30 @@ class NamedDay(WeighedSketch[HistogramSpec]):
         """What was counted of each key, text as bytes. Sensitive."""
         return self._units
 
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        column = key_column(keys, self._spec.key_type)
-        batch = fingerprint(column, self._spec.key_type)
-        if self._protects_users(users, disjoint_users, counts):
-            bounded = self._bounded(batch, users, weights)
-            found = _sums(column, bounded.rows, bounded.units)
-            self._admit_users(bounded, weights, disjoint_users)
-        else:
-            units = record_units(self._spec.weight_grid, batch, weights, counts)
-            found = _sums(column, np.arange(len(column)) if batch.kept is None else np.flatnonzero(batch.kept), units)
-            self._admit_records(batch, units, weights, counts)
-        for key, amount in found:
+    def _parse(self, records: Any) -> Parsed:
+        column = key_column(records, self._spec.key_type)
+        return Parsed(fingerprint(column, self._spec.key_type), column)
+
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        return partial(self._add_sums, _sums(entries.values, entries.amounts))
+
+    def _add_sums(self, sums: Iterable[tuple[Any, int]]) -> None:
+        for key, amount in sums:
             self._units[key] = self._units.get(key, 0) + amount
 
     def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
-        for key, amount in other._units.items():
-            self._units[key] = self._units.get(key, 0) + amount
+        self._add_sums(other._units.items())
 
-    def _to_document(self) -> files.Document:
+    def _stored_arrays(self) -> dict[str, files.Array]:
         order = sorted(self._units, key=name_order)
-        arrays: dict[str, files.Array] = {
-            "names": stored_names(order), "units": np.array([self._units[key] for key in order], np.int64)
-        }  # fmt: skip
-        return files.Document(self.kind, True, {"spec": self._spec.to_json(), "mass": str(self._mass)}, arrays)
+        return {"names": stored_names(order), "units": np.array([self._units[key] for key in order], np.int64)}
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(HistogramSpec.from_json(document.header["spec"]))
-        names = [spelled(name) for name in read_names(document.arrays.get("names"), sketch._spec)]
+    def _restore(self, document: files.Document) -> None:
+        names = [spelled(name) for name in read_names(document.arrays.get("names"), self._spec)]
         units = integer_array(document, "units", (len(names),))
         if len(set(names)) < len(names) or np.any(units < 1):
             raise FileRefused("the file's counts by name are not those that dpsketch writes.")
-        sketch._units = dict(zip(names, units.tolist(), strict=True))
-        sketch._mass = int(document.header["mass"])
-        return sketch
+        self._units = dict(zip(names, units.tolist(), strict=True))
 
 
 def spelled(name: Any) -> Any:
@@ -92,13 +82,9 @@ def spelled(name: Any) -> Any:
     return name.encode() if isinstance(name, str) else name
 
 
-def _sums(column: pa.Array, rows: npt.NDArray[Any], units: npt.NDArray[np.int64]) -> list[tuple[Any, int]]:
-    """Return how much each key has in some rows of a column; what counts for nothing is left out."""
-    if not len(rows):
-        return []
-    chosen = taken(pa.chunked_array([column]), rows).combine_chunks()
-    chosen = chosen if isinstance(chosen, pa.Array) else pa.concat_arrays(chosen.chunks)
-    encoded = chosen.dictionary_encode()
+def _sums(column: pa.Array, units: npt.NDArray[np.int64]) -> list[tuple[Any, int]]:
+    """Return how much each key of a column has; keys that add nothing are left out."""
+    encoded = column.dictionary_encode()
     sums = np.zeros(len(encoded.dictionary), np.int64)
     np.add.at(sums, encoded.indices.to_numpy(zero_copy_only=False), units)
     pairs = zip(encoded.dictionary.to_pylist(), sums.tolist(), strict=True)

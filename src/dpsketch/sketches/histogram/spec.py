@@ -18,8 +18,7 @@ from dpsketch.sketches.bounds import CHOICE_TABLES, SHARE, choice_laws
 from dpsketch.sketches.histogram.laws import COLLISION, COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
 from dpsketch.sketches.histogram.rounds import WeightedRounds, weights_table
 from dpsketch.sketches.histogram.thresholds import FORMS, LARGEST_CAP, CountThreshold, Form, choose, single_counts
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import GridSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 
 __all__ = ["HistogramSpec"]
 
@@ -35,7 +34,7 @@ _LESS = 1 - 1e-9
 
 @stored
 @dataclass(frozen=True, slots=True)
-class HistogramSpec(GridSpec, StoredSpec):
+class HistogramSpec(Spec):
     """All that two histograms must share to merge. Public.
 
     Attributes
@@ -56,16 +55,11 @@ class HistogramSpec(GridSpec, StoredSpec):
     key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
-        check_key_type(self.key_type)
-        hold_key_columns(self)
-        object.__setattr__(self, "grid", self.weight_grid.step)
+        hold_common(self)
 
-    @property
-    def seed(self) -> int:
-        """What orders a user's keys where they are bounded as they come, day after day; the same everywhere."""
-        return 1
+    def arrays(self) -> dict[str, Any]:
+        """Return no arrays: the sketch keeps a state of its own."""
+        return {}
 
     @property
     def memory(self) -> int:
