@@ -64,7 +64,9 @@ class Kind:
 
 
 def exact_bits(sketch: Any) -> dict[str, np.ndarray]:
-    bits = np.unpackbits(sketch._bitmap.view(np.uint8).reshape(len(sketch._bitmap), -1), axis=1).astype(np.int64)
+    bits = np.unpackbits(sketch._arrays[BITS].view(np.uint8).reshape(len(sketch._arrays[BITS]), -1), axis=1).astype(
+        np.int64
+    )
     return {ONES: np.array([bits.sum()]), BITS: bits}
 
 

@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch import files
-from dpsketch.errors import FileRefused
+from dpsketch.core.account import Account
+from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.privacy import Budget
 from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
 from dpsketch.sketches.histogram.rows import decoded
@@ -61,6 +63,10 @@ class NamedDay(Sketch[HistogramSpec, Any]):
     def _add_sums(self, sums: Iterable[tuple[Any, int]]) -> None:
         for key, amount in sums:
             self._units[key] = self._units.get(key, 0) + amount
+
+    def _release(self, budget: Budget, account: Account, **options: Any) -> Any:
+        """Refuse: a day is published by its stream, which was charged for it."""
+        raise ReleaseRefused("this sketch is a day of a stream: merge it into the stream, which publishes it.")
 
     def _absorb(self, other: Self) -> None:
         self._add_sums(other._units.items())
