@@ -100,7 +100,6 @@ KINDS: dict[str, Kind] = {
             sensitive_path=f"{_COUNTS}:CountSketch",
             spec_path=f"{_COUNTS}:CountSketchSpec",
             fingerprints=True,
-            start_path=f"{_COUNTS}.command:start",
             options=(_ROWS, _WIDTH, _SEED, _GRID),
             plan_path="dpsketch.plan.tables:plan_counts",
             questions=("keys",),
@@ -169,7 +168,6 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_SPARSE}:SparseHistogramSpec",
             fingerprints=True,
             lists_keys=True,
-            start_path=f"{_SPARSE}.command:start",
             options=(
                 _SEED,
                 _GRID,

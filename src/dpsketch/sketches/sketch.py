@@ -82,10 +82,12 @@ class Entries:
     @property
     def amounts(self) -> Integers:
         """Return :attr:`added` with one number for each key."""
-        return self._each(self.added)
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(self.added, np.int64), self.prints.shape))
 
-    def _each(self, amounts: Integers | int) -> Integers:
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(amounts, np.int64), self.prints.shape))
+    @property
+    def weights(self) -> Integers:
+        """Return :attr:`units` with one number for each key: the contribution of one record."""
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(self.units, np.int64), self.prints.shape))
 
     def sample(self) -> Entries:
         """Return the entries of the units that are checked if a faster kernel adds: the first, and the heaviest."""
@@ -125,6 +127,9 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
     _begun: bool = False
     # The number of changes that were begun; a stream compares it to see whether an update was refused in time.
     _changes: int = 0
+
+    def __init__(self, **fields: Any) -> None:
+        self._start(self.spec_type(**fields))
 
     def _start(self, spec: SpecT) -> None:
         """Set every attribute of an empty sketch."""

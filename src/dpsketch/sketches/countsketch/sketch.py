@@ -41,7 +41,7 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
 
     Parameters
     ----------
-    rows, width : int
+    rows, width : int, optional
         Size of the table; rows must be odd.
     unit : Unit
         ``dps.per_record()`` or ``dps.per_user(max_keys=…)``.
@@ -78,9 +78,9 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
     def __init__(
         self,
         *,
-        rows: int,
-        width: int,
         unit: Unit,
+        rows: int = 7,
+        width: int = 4096,
         seed: int = DEFAULT_SEED,
         grid: float = 1,
         key_type: KeyType | None = None,
