@@ -26,7 +26,7 @@ _ASSUMED_DELTA = 1e-6
 def plan(
     records: Annotated[float, typer.Option("--records", help="A public guess: how many records.")],
     kind: Annotated[
-        str | None, kind_argument(lambda kind: kind.plan_path is not None or kind.has_command, "Which sketch")
+        str | None, kind_argument(lambda kind: kind.planned, "Which sketch")
     ] = None,
     question: Annotated[
         str | None,

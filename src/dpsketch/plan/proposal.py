@@ -110,7 +110,7 @@ def propose(
 
 def planned() -> tuple[str, ...]:
     """Return the names of the kinds that can be planned."""
-    return tuple(kind.name for kind in KINDS.values() if kind.plan_path is not None or kind.has_command)
+    return tuple(kind.name for kind in KINDS.values() if kind.planned)
 
 
 PLANNED = planned()

@@ -127,6 +127,11 @@ class Kind:
         """Whether the command line makes sketches of this kind under its own name."""
         return self.spec_path is not None and self.command is None
 
+    @property
+    def planned(self) -> bool:
+        """Whether a shape can be proposed for it, or there is none to choose."""
+        return self.plan_path is not None or self.has_command
+
     @cached_property
     def start(self) -> Callable[..., Any]:
         """The function ``start(unit, given, columns=…, key_type=…)``, which returns an empty sketch.
