@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.law import Vector
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.streams import Vector
 
 STORED = Path(__file__).parent / "results" / "continual.json"
 SHAPE: dict[str, Any] = {"rows": 1, "width": 2048, "unit": dps.per_record(), "key_type": "int"}

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from benchmarks.peers import run_peer
 from dpsketch.core.move import Distance
+from dpsketch.laws.designs import Contribution, Filter
 from dpsketch.privacy import Budget
 from dpsketch.sketches.continual.choice import Objective, choose_design
-from dpsketch.sketches.continual.designs import Contribution, Filter
 
 STORED = Path(__file__).parent / "results" / "factorisations.json"
 HORIZONS = (30, 365)

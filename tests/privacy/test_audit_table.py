@@ -20,15 +20,15 @@ from dpsketch.audit.rows import Row
 from dpsketch.audit.table import ROWS
 from dpsketch.core.move import Distance, Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.laws.recursion import Recursion
+from dpsketch.laws.stable import Weights
+from dpsketch.laws.thresholds import CountThreshold
+from dpsketch.laws.votes import Votes
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.histogram.thresholds import CountThreshold
-from dpsketch.sketches.histogram.votes.law import Votes
-from dpsketch.sketches.moment.law import Weights
-from dpsketch.sketches.quantiles.recursion import Recursion
 from dpsketch.sketches.sparse import alp, threshold
 from second_opinion import gaussian_epsilon
 

@@ -155,8 +155,8 @@ def test_showings_from_an_old_copy_cost_their_names_as_well(monkeypatch: Any) ->
 
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bands with small numbers, so that all outcomes can be enumerated."""
+    from dpsketch.laws.designs import Banded
     from dpsketch.sketches.continual import sketch
-    from dpsketch.sketches.continual.designs import Banded
 
     monkeypatch.setattr(sketch, "choose_design", lambda *given, **named: Banded((2, 1)))
 

@@ -16,10 +16,10 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.move import Distance, Move
+from dpsketch.laws.alp import Projection, largest_step, loss
+from dpsketch.laws.survivors import Survival, stability_delta
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
-from dpsketch.sketches.sparse.alp import Projection, largest_step, loss
-from dpsketch.sketches.sparse.threshold import Survival, stability_delta
 from oracles import sparse as oracle
 
 SLACK = 1e-9

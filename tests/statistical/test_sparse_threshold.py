@@ -13,10 +13,10 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.core.move import Distance
+from dpsketch.laws.survivors import Survival, draw_binomial
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import threshold as module
-from dpsketch.sketches.sparse.threshold import Survival, draw_binomial
 
 DOMAIN = 60
 PRESENT = np.array([3, 10, 41], np.uint64)

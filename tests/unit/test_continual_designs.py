@@ -12,12 +12,12 @@ import pytest
 from dpsketch.core.codec import decode, encode
 from dpsketch.core.move import Distance, Move
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.recurrence import Recurrence
 from dpsketch.privacy import Budget
-from dpsketch.sketches.continual.blocks import Blocks
 from dpsketch.sketches.continual.choice import DAILY, choose_design
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design
-from dpsketch.sketches.continual.pan_private import PanPrivate
-from dpsketch.sketches.continual.recurrence import Recurrence
 
 ONE = Contribution(Distance(1, 1, 1, 1))
 GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design, Filter
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.recurrence import Recurrence
 from dpsketch.privacy import Budget, PureCost
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
-from dpsketch.sketches.continual.pan_private import PanPrivate
-from dpsketch.sketches.continual.recurrence import Recurrence
 
 __all__ = ["DAILY", "DesignName", "Objective", "choose_design"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
+from dpsketch.laws.designs import Design
 from dpsketch.noise import Noise
 from dpsketch.numbers import whole_number
-from dpsketch.sketches.continual.designs import Design
 from dpsketch.sketches.continual.stretches import Stretch
 
 __all__ = ["Publications", "mark_of"]

@@ -13,10 +13,11 @@ from dpsketch.bounding import Cut, bound, cut_of_users
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.laws.flips import Flips
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.exact import DistinctSet
-from dpsketch.sketches.distinct.mergeable import Flips, PrivateDistinctBitmap, flip_threshold
+from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
 from dpsketch.sketches.keyed import KeySetPartial

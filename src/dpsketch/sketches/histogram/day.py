@@ -11,8 +11,9 @@ import pyarrow as pa
 from dpsketch import files
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.names import stored_names
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
+from dpsketch.sketches.histogram.named import name_order, named_column, read_names
 from dpsketch.sketches.histogram.rows import decoded, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.keyed import WeighedSketch

@@ -27,9 +27,9 @@ from dpsketch._compiled import sparse as kernels
 from dpsketch._compiled.splitmix import mix
 from dpsketch.arrays import Floats, Words
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.sparse.alp import SCALE_BITS
-from dpsketch.sketches.sparse.law import SparseLaw
-from dpsketch.sketches.sparse.threshold import Survivors
+from dpsketch.laws.alp import SCALE_BITS
+from dpsketch.laws.sparse import SparseLaw
+from dpsketch.laws.survivors import Survivors
 
 __all__ = ["Estimator", "Reader", "column_shares", "non_increasing", "predicted_error"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.laws.survivors import Survival
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.sparse.threshold import Survival
 
 if TYPE_CHECKING:
+    from dpsketch.laws.sparse import SparseLaw
     from dpsketch.privacy import Guarantee
-    from dpsketch.sketches.sparse.law import SparseLaw
     from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 
 __all__ = ["bits_a_key", "guidance", "plain_threshold"]

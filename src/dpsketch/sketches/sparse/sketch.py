@@ -13,10 +13,10 @@ from dpsketch.bounding import Bounded
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.sparse import are_entries
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.keyed import WeighedSketch
-from dpsketch.sketches.sparse.law import are_entries
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
 from dpsketch.sketches.specs import fingerprint_of
@@ -103,8 +103,8 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
 
     Privacy
     -------
-    The ALP part costs k·g(w·ε'), the threshold part its share (see :mod:`~dpsketch.sketches.sparse.alp` and
-    :mod:`~dpsketch.sketches.sparse.threshold`). δ = 0 is pure, also for keys that nobody has; with δ > 0 the threshold
+    The ALP part costs k·g(w·ε'), the threshold part its share (see :mod:`~dpsketch.laws.alp` and
+    :mod:`~dpsketch.laws.survivors`). δ = 0 is pure, also for keys that nobody has; with δ > 0 the threshold
     part lowers its cutoff to what δ allows. ρ is refused, with the ε that stays within it: neither part gains from it.
     Sizes come from the spec, never from the data.
 

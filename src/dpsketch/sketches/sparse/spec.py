@@ -17,12 +17,12 @@ from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.alp import Projection
+from dpsketch.laws.sparse import ENTRIES, SparseLaw
+from dpsketch.laws.survivors import Survival
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.sparse.law import ENTRIES, SparseLaw
-from dpsketch.sketches.sparse.threshold import Survival
 from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
 from dpsketch.sketches.weights import GridSpec
 

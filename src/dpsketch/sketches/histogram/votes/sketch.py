@@ -11,11 +11,11 @@ from dpsketch import files
 from dpsketch.arrays import Integers
 from dpsketch.bounding import Bounded, Cut, bound, cut_of_records, cut_of_users
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint, row_keys
+from dpsketch.laws.votes import VoteForm
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.base import Accumulator, stored_type
 from dpsketch.sketches.frames import takes_frames
 from dpsketch.sketches.histogram.named import named_column
-from dpsketch.sketches.histogram.votes.law import VoteForm
 from dpsketch.sketches.histogram.votes.private import PrivateVoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED, VoteHistogramSpec
 from dpsketch.sketches.histogram.votes.table import Keys, VoteTable, buckets_of
@@ -171,7 +171,7 @@ class VoteHistogram(Accumulator[VoteHistogramSpec]):
         -------
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, where neighbours are streams: the order
         of all other records, and the partial that each is counted in, stay. The exact joint δ of noise and threshold is
-        paid (see :mod:`~dpsketch.sketches.histogram.votes.law`). Keys are compared by their bytes.
+        paid (see :mod:`~dpsketch.laws.votes`). Keys are compared by their bytes.
 
         Accuracy
         --------

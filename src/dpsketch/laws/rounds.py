@@ -26,11 +26,11 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Additive, Arrays
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.entries import COLLISION, COUNTS, NOTHING, CountingLaw, CountNoise, HistogramState
+from dpsketch.laws.joint import joint_delta, least_whole, log_hidden
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, probability, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Neighbours
-from dpsketch.sketches.histogram.joint import joint_delta, least_whole, log_hidden
-from dpsketch.sketches.histogram.laws import COLLISION, COUNTS, NOTHING, CountingLaw, CountNoise, HistogramState
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -227,7 +227,7 @@ def weighted(
     -------
     A unit with d keys, j of them novel, shows none of these with probability q^j, q = Φ((T − W − ½)/σ), where W is
     its weight on each, and shifts the others by W√(d−j)/σ and the counts by at most w√m/σ₂. δ is the largest over d ≤
-    ``cap`` and j ≤ d, or over both units' where one replaces another (:mod:`~dpsketch.sketches.histogram.joint`).
+    ``cap`` and j ≤ d, or over both units' where one replaces another (:mod:`~dpsketch.laws.joint`).
 
     Examples
     --------

@@ -24,12 +24,8 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, additive_cost
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.numbers import hold_real, hold_whole, probability, real_number, whole_number
-from dpsketch.privacy import ApproximateCost, Cost
-from dpsketch.sketches.bounds import LARGEST
-from dpsketch.sketches.histogram.joint import chance_of_any, joint_delta, least_whole, log_hidden, part_of
-from dpsketch.sketches.histogram.laws import (
+from dpsketch.laws.choice import LARGEST
+from dpsketch.laws.entries import (
     COLLISION,
     COUNTS,
     NOTHING,
@@ -39,7 +35,11 @@ from dpsketch.sketches.histogram.laws import (
     EntriesLaw,
     HistogramState,
 )
-from dpsketch.sketches.histogram.rounds import WeightedRounds, rounds, weighted
+from dpsketch.laws.joint import chance_of_any, joint_delta, least_whole, log_hidden, part_of
+from dpsketch.laws.rounds import WeightedRounds, rounds, weighted
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.numbers import hold_real, hold_whole, probability, real_number, whole_number
+from dpsketch.privacy import ApproximateCost, Cost
 from dpsketch.truncated import Law, TruncatedLaplace
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def gaussian(epsilon: float, delta: float, keys: int, weight: int, replace: bool
     -------
     A unit with j novel keys and m − j shared ones shows none of the former with probability q^j,
     q = Φ((T − w − ½)/σ) (the half is the rounding), and shifts the latter by w√(m−j)/σ. The joint δ is the largest
-    over j, or over both units' j where one replaces another (:mod:`~dpsketch.sketches.histogram.joint`). Noise and
+    over j, or over both units' j where one replaces another (:mod:`~dpsketch.laws.joint`). Noise and
     names need not share δ: σ is what the counts need alone, a hundred-thousandth more, and T the least that then fits.
 
     Examples

@@ -17,10 +17,10 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.scales import Estimator, check_estimator, estimate_scale, pivot_variance
+from dpsketch.laws.secret import Secret
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import ApproximateCost, Budget, Cost, MomentCost, Neighbours, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale, pivot_variance
-from dpsketch.sketches.moment.secret import Secret
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle

@@ -28,11 +28,11 @@ from dpsketch.core.laws import Arrays, Law, are_integers
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
+from dpsketch.laws.joint import chance_of_any, gaussian_excess, least_whole, log_hidden, part_of
+from dpsketch.laws.names import stored_names
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Budget, Cost, Neighbours, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.histogram.joint import chance_of_any, gaussian_excess, least_whole, log_hidden, part_of
-from dpsketch.sketches.histogram.named import stored_names
 from dpsketch.truncated import Law as NoiseOfNames
 from dpsketch.truncated import TruncatedLaplace
 

@@ -17,8 +17,8 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Sensitivity, sqrt_up
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.designs import LONGEST, Contribution, Design
 from dpsketch.numbers import whole_number
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design
 
 __all__ = ["Blocks"]
 
