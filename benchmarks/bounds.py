@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.laws.choice import BOUNDS, Choice, tables
+from dpsketch.laws.choice import BOUNDS, tables
+from dpsketch.laws.chosen import Choice
 from dpsketch.laws.content import Pairs
 from dpsketch.laws.entries import ListedCounts
 from dpsketch.noise import seeded_noise_for_tests_only

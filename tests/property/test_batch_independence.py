@@ -219,7 +219,7 @@ def test_a_moment_key_has_the_same_variates_in_every_batch(p: float) -> None:
 
 # Modules that only ever multiply what is in a release, a prediction or an accounting: no one's record moves there.
 PUBLIC = {
-    "laws/choice.py",
+    "laws/chosen.py",
     "laws/designs.py",
     "sketches/countsketch/exchange.py",
     "sketches/countsketch/linear.py",

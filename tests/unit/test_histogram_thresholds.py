@@ -12,15 +12,9 @@ import pytest
 
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.rounds import WeightedRounds
-from dpsketch.laws.thresholds import (
-    CountThreshold,
-    choose,
-    delta_of,
-    gaussian,
-    plain_laplace,
-    truncated_laplace,
-)
+from dpsketch.laws.thresholds import CountThreshold, delta_of
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.sketches.histogram.calibration import choose, gaussian, plain_laplace, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
 
 Floats = npt.NDArray[np.float64]
@@ -426,7 +420,7 @@ def test_every_mechanism_can_be_forced(name: str) -> None:
 
 
 def test_a_search_without_end_is_given_up() -> None:
-    from dpsketch.laws.joint import least_whole
+    from dpsketch.sketches.histogram.calibration import least_whole
 
     assert least_whole(lambda cutoff: cutoff >= 10**9 + 7, 3) == 10**9 + 7
     with pytest.raises(InvalidInput, match="no cutoff"):

@@ -22,7 +22,8 @@ from dpsketch.core.laws import Additive, Arrays, Law, additive_cost, are_integer
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
-from dpsketch.laws.choice import BOUNDS, CHOICE_TABLES, LARGEST, Choice, tables
+from dpsketch.laws.choice import BOUNDS, CHOICE_TABLES, LARGEST, tables
+from dpsketch.laws.chosen import Choice
 from dpsketch.laws.names import are_names, collision_chance, stored_names
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import hold_whole

@@ -12,7 +12,7 @@ Weights are whole numbers of 2⁻²⁰, rounded down; cutoffs and scales are in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,32 +20,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import accounting
 from dpsketch.arrays import Floats
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Additive, Arrays
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.entries import COLLISION, COUNTS, NOTHING, CountingLaw, CountNoise, HistogramState
-from dpsketch.laws.joint import joint_delta, least_whole, log_hidden
+from dpsketch.laws.entries import COLLISION, NOTHING, CountingLaw, CountNoise, HistogramState
+from dpsketch.laws.joint import joint_delta, log_hidden
 from dpsketch.noise import RoundedGaussian
-from dpsketch.numbers import hold_real, probability, real_number, whole_number
-from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Neighbours
+from dpsketch.numbers import hold_real
+from dpsketch.privacy import ApproximateCost, Cost, GaussianCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["WEIGHT_ONE", "WeightedRounds", "rounds", "rounds_delta", "unit_weights", "weighted", "weights_table"]
+__all__ = ["WEIGHT_ONE", "WeightedRounds", "rounds_delta", "shift_of", "unit_weights", "weights_table", "worst_leak"]
 
 # The weight of a unit's only key.
 WEIGHT_ONE = 1 << 20
 WEIGHTS = "weights"
 _LARGEST_CAP = 1024
 _MOST_ROUNDS = 16
-# More noise than the sums need alone leaves room in δ for the names: one round looks at what is novel and what is
-# shared together and needs little; several are bounded by both at their worst, and the best room is searched for.
-_ROOM = 1 + 1e-5
-_ROOM_WITH_COUNTS = 1 + 1e-4
 
 
 def weights_table(cap: int) -> Table:
@@ -135,7 +130,7 @@ class WeightedRounds(CountingLaw):
         """The most by which one unit shifts the counts, over all bounds: the square, in standard deviations."""
         if self.counts is None:
             return 0.0
-        return max(_counts_shift(self.counts, bound, self.weight) for bound in self._bounds)
+        return max(shift_of(self.counts, bound, self.weight) for bound in self._bounds)
 
     def slots(self) -> Mapping[str, Any]:
         """Return the noise of each round, of the choice, and of the counts."""
@@ -156,7 +151,8 @@ class WeightedRounds(CountingLaw):
         return self.draw_counts(state, found, handle)
 
 
-def _counts_shift(counts: CountNoise, bound: int, weight: int) -> float:
+def shift_of(counts: CountNoise, bound: int, weight: int) -> float:
+    """Return the square of what one unit shifts counts by under a bound, in standard deviations."""
     cost = counts.cost(bound, weight, "add_remove")
     assert isinstance(cost, GaussianCost)
     return cost.mu**2
@@ -183,157 +179,27 @@ def rounds_delta(
     replace: bool,
     counts: float = 0.0,
 ) -> float:
-    """Return the joint δ at ``epsilon`` of such rounds and counts, rounded up; for the proofs see the constructors.
+    """Return the joint δ at ``epsilon`` of such rounds and counts, rounded up.
 
     ``counts`` is the square of what one unit shifts the counts by, in standard deviations.
+
+    Privacy
+    -------
+    *One round.* A unit with d keys, j of them novel, shows none of these with probability q^j, q = Φ((T − W − ½)/σ),
+    where W is its weight on each, and shifts the others by W√(d−j)/σ and the counts by at most w√m/σ₂. δ is the largest
+    over d ≤ ``cap`` and j ≤ d, or over both units' where one replaces another (:mod:`~dpsketch.laws.joint`).
+
+    *Several.* In each round the joint pair of a unit that holds (λ, s) is passed, at every ε, by that of the round's
+    largest λ and largest s: j ≤ ``cap`` novel keys weigh at most 1/√j each, so λ = max over j of −j·ln Φ((T − 1/√j)/σ),
+    and s = 1/σ. Pairs that pass others compose, whatever a round makes of the earlier ones' outputs: λ = Σ λ_r,
+    s² = Σ 1/σ_r² + m·w²/σ₂². Where one unit replaces another, both have λ at its worst, which leaves
+    1 − q + q·H(ε; √2·s).
     """
     if len(noises) == 1:
         return _one_round(noises[0].sigma, cutoffs[0], epsilon, cap, counts, replace=replace)
-    leak = math.fsum(_worst_leak(noise.sigma, cutoff, cap) for noise, cutoff in zip(noises, cutoffs, strict=True))
+    leak = math.fsum(worst_leak(noise.sigma, cutoff, cap) for noise, cutoff in zip(noises, cutoffs, strict=True))
     squares = math.fsum((WEIGHT_ONE / noise.sigma) ** 2 for noise in noises) + counts
-    return _composed(epsilon, leak, squares, replace=replace)
-
-
-@lru_cache(maxsize=64)
-def weighted(
-    epsilon: float,
-    delta: float,
-    cap: int,
-    replace: bool,
-    *,
-    counts_keys: int = 0,
-    counts_share: float = 0.0,
-    counts_weight: int = 1,
-    max_keys: int | None = None,
-) -> WeightedRounds:
-    """Return one round of weights, and counts if they get a share.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    cap : int
-        No unit gives weight to more keys; at most 1024.
-    replace : bool
-        Whether neighbours have one unit in place of another.
-    counts_keys, counts_weight : int
-        No unit counts for more of the found keys, nor by more for each.
-    counts_share : float
-        The counts' part of μ²; 0 for names alone.
-    max_keys : int, optional
-        The number of keys that one unit has at most, if it is more than ``cap`` and ``counts_keys``.
-
-    Privacy
-    -------
-    A unit with d keys, j of them novel, shows none of these with probability q^j, q = Φ((T − W − ½)/σ), where W is
-    its weight on each, and shifts the others by W√(d−j)/σ and the counts by at most w√m/σ₂. δ is the largest over d ≤
-    ``cap`` and j ≤ d, or over both units' where one replaces another (:mod:`~dpsketch.laws.joint`).
-
-    Examples
-    --------
-    >>> found = weighted(1.0, 1e-5, 10, False)
-    >>> round(found.cutoffs[0] / WEIGHT_ONE, 2), round(found.noises[0].sigma / WEIGHT_ONE, 3)
-    (18.05, 3.731)
-    """
-    mu = _facts(epsilon, delta, cap, counts_keys, counts_share, counts_weight)
-    room = _ROOM_WITH_COUNTS if counts_share else _ROOM
-    counted = counts_keys, counts_share, counts_weight, max_keys
-    return _calibrated(epsilon, delta, mu / room, cap, replace, (1.0,), *counted)
-
-
-@lru_cache(maxsize=64)
-def rounds(
-    epsilon: float,
-    delta: float,
-    cap: int,
-    replace: bool,
-    *,
-    shares: tuple[float, ...] = (0.1, 0.9),
-    counts_keys: int = 0,
-    counts_share: float = 0.0,
-    counts_weight: int = 1,
-    max_keys: int | None = None,
-) -> WeightedRounds:
-    """Return several rounds of weights, and counts if they get a share; parameters as for :func:`weighted`.
-
-    ``shares`` are the rounds' parts of what the counts leave of μ², and of the probability that a name shows. How much
-    of δ goes to names is chosen so that the last round's cutoff, which finds the most, is the least.
-
-    Privacy
-    -------
-    In each round the joint pair of a unit that holds (λ, s) is passed, at every ε, by that of the round's largest λ and
-    largest s: j ≤ ``cap`` novel keys weigh at most 1/√j each, so λ = max over j of −j·ln Φ((T − 1/√j)/σ), and s = 1/σ.
-    Pairs that pass others compose, whatever a round makes of the earlier ones' outputs: λ = Σ λ_r, s² = Σ 1/σ_r² +
-    m·w²/σ₂². Where one unit replaces another, both have λ at its worst, which leaves 1 − q + q·H(ε; √2·s).
-
-    Examples
-    --------
-    >>> [round(cutoff / WEIGHT_ONE, 1) for cutoff in rounds(1.0, 1e-5, 100, False).cutoffs]
-    [70.2, 21.9]
-    """
-    mu = _facts(epsilon, delta, cap, counts_keys, counts_share, counts_weight)
-    if len(shares) < 2 or min(shares) <= 0 or not math.isclose(math.fsum(shares), 1):
-        raise InvalidInput(f"the shares of at least two rounds must be positive and sum to 1, not {shares}.")
-
-    def made(room: float) -> WeightedRounds:
-        counted = counts_keys, counts_share, counts_weight, max_keys
-        return _calibrated(epsilon, delta, mu / room, cap, replace, shares, *counted)
-
-    rooms = _search(lambda log_room: made(1 + math.exp(log_room)).cutoffs[-1], math.log(1e-4), math.log(0.5))
-    return made(1 + math.exp(rooms))
-
-
-def _facts(epsilon: float, delta: float, cap: int, counts_keys: int, counts_share: float, counts_weight: int) -> float:
-    """Check what was asked, and return the μ that names and counts have together."""
-    epsilon, delta = real_number("epsilon", epsilon), probability("delta", delta)
-    if not 0 < epsilon <= 1e6:
-        raise InvalidInput(f"epsilon must be above 0 and at most 1e6, not {epsilon!r}.")
-    whole_number("cap", cap, low=1, high=_LARGEST_CAP)
-    whole_number("counts_weight", counts_weight, low=1)
-    if not 0 <= real_number("counts_share", counts_share) < 1:
-        raise InvalidInput(f"counts_share must be at least 0 and below 1, not {counts_share!r}.")
-    whole_number("counts_keys", counts_keys, low=1 if counts_share else 0, high=None if counts_share else 0)
-    return accounting.gaussian_mu(epsilon, delta)
-
-
-def _calibrated(
-    epsilon: float,
-    delta: float,
-    mu: float,
-    cap: int,
-    replace: bool,
-    shares: tuple[float, ...],
-    counts_keys: int,
-    counts_share: float,
-    counts_weight: int,
-    max_keys: int | None,
-) -> WeightedRounds:
-    """Return the rounds with this μ in all, and the least cutoffs that then fit δ."""
-    single = mu / math.sqrt(2) if replace else mu  # what one unit may shift
-    noises = tuple(
-        RoundedGaussian(math.nextafter(WEIGHT_ONE / (single * math.sqrt(share * (1 - counts_share))), math.inf))
-        for share in shares
-    )
-    counts, shift = None, 0.0
-    if counts_share:
-        noise = RoundedGaussian(counts_weight * math.sqrt(counts_keys / counts_share) / single)
-        counts = CountNoise(counts_keys, (noise,))
-        shift = _counts_shift(counts, counts_keys, counts_weight)
-    if len(shares) == 1:
-        cutoffs: tuple[int, ...] = (
-            least_whole(
-                lambda cutoff: _one_round(noises[0].sigma, cutoff, epsilon, cap, shift, replace=replace) <= delta,
-                WEIGHT_ONE,
-                step=int(4 * noises[0].sigma),
-            ),
-        )
-    else:
-        squares = math.fsum((WEIGHT_ONE / noise.sigma) ** 2 for noise in noises) + shift
-        leak = _largest_leak(epsilon, delta, squares, replace=replace)
-        cutoffs = tuple(_least_cutoff(noise, leak * share, cap) for noise, share in zip(noises, shares, strict=True))
-    table = Table(COUNTS, None, Move.each(max(cap, counts_keys, max_keys or 1), counts_weight))
-    neighbours: Neighbours = "replace" if replace else "add_remove"
-    return WeightedRounds(table, neighbours, weights_table(cap), epsilon, noises, cutoffs, counts)
+    return joint_delta(epsilon, np.array([leak]), np.array([squares]), replace=replace)
 
 
 def _one_round(sigma: float, cutoff: int, epsilon: float, cap: int, counts: float, *, replace: bool) -> float:
@@ -346,43 +212,7 @@ def _one_round(sigma: float, cutoff: int, epsilon: float, cap: int, counts: floa
     return joint_delta(epsilon, novel * leak[held], shifts, replace=replace)
 
 
-def _worst_leak(sigma: float, cutoff: int, cap: int) -> float:
+def worst_leak(sigma: float, cutoff: int, cap: int) -> float:
     """Return the largest λ of a round."""
     novel = np.arange(1, cap + 1)
     return float((novel * log_hidden((cutoff - unit_weights(cap)[1:] - 0.5) / sigma)).max())
-
-
-def _least_cutoff(law: RoundedGaussian, leak: float, cap: int) -> int:
-    """Return the least cutoff of a round whose λ is at most ``leak``."""
-    return least_whole(lambda cutoff: _worst_leak(law.sigma, cutoff, cap) <= leak, WEIGHT_ONE, step=int(4 * law.sigma))
-
-
-def _composed(epsilon: float, leak: float, squares: float, *, replace: bool) -> float:
-    """Return the joint δ of one pair (λ, s²) on each side."""
-    return joint_delta(epsilon, np.array([leak]), np.array([squares]), replace=replace)
-
-
-def _largest_leak(epsilon: float, delta: float, squares: float, *, replace: bool) -> float:
-    """Return the largest λ, to a billionth and rounded down, for which the joint δ fits."""
-    low, high = 0.0, -math.log1p(-delta)
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _composed(epsilon, middle, squares, replace=replace) <= delta else (low, middle)
-    return low
-
-
-def _search(cost: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function with one valley is least, to a thousandth, by golden section."""
-    golden = (math.sqrt(5) - 1) / 2
-    inner, outer = high - golden * (high - low), low + golden * (high - low)
-    at_inner, at_outer = cost(inner), cost(outer)
-    while high - low > 1e-3:
-        if at_inner <= at_outer:
-            high, outer, at_outer = outer, inner, at_inner
-            inner = high - golden * (high - low)
-            at_inner = cost(inner)
-        else:
-            low, inner, at_inner = inner, outer, at_outer
-            outer = low + golden * (high - low)
-            at_outer = cost(outer)
-    return (low + high) / 2

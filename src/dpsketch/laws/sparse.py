@@ -119,8 +119,8 @@ class SparseLaw(Law):
         kept = noisy >= self.survival.cutoff
         places, values = positions[kept], noisy[kept]
         if self.survival.rule == "pure":
-            absent = handle.draw("absent", positions)
-            places, values = np.concatenate([places, absent.positions]), np.concatenate([values, absent.values])
+            absent, drawn = handle.draw("absent", positions)
+            places, values = np.concatenate([places, absent]), np.concatenate([values, drawn])
             order = np.argsort(places)
             places, values = places[order], values[order]
         return {"bits": bits, "positions": places, "values": values}

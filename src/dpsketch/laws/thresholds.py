@@ -2,10 +2,8 @@
 
 A key is listed where its count is at least 1 and count plus noise reaches the *cutoff*. A key that one unit alone holds
 has a count of at most ``weight``, and is listed with a small probability only, which is a part of δ. How likely that
-is together with what the other counts tell is exact for each mechanism below, and :func:`delta_of` recomputes it from
-what a file says, so that a claim can be checked.
-
-Cutoffs and scales are rounded up. Nothing here may be chosen by looking at data.
+is together with what the other counts tell is exact for each noise below: :func:`delta_of` computes it from the law's
+own fields, when a release is paid for and when a file is read.
 """
 
 from __future__ import annotations
@@ -19,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
 
 import numpy as np
 
-from dpsketch import accounting
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, additive_cost
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.choice import LARGEST
 from dpsketch.laws.entries import (
     COLLISION,
     COUNTS,
@@ -35,43 +31,21 @@ from dpsketch.laws.entries import (
     EntriesLaw,
     HistogramState,
 )
-from dpsketch.laws.joint import chance_of_any, joint_delta, least_whole, log_hidden, part_of
-from dpsketch.laws.rounds import WeightedRounds, rounds, weighted
+from dpsketch.laws.joint import chance_of_any, joint_delta, log_hidden
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.numbers import hold_real, hold_whole, probability, real_number, whole_number
+from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Cost
 from dpsketch.truncated import Law, TruncatedLaplace
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = [
-    "FORMS",
-    "CountThreshold",
-    "Discovery",
-    "Form",
-    "choose",
-    "delta_of",
-    "gaussian",
-    "plain_laplace",
-    "single_counts",
-    "truncated_laplace",
-]
+__all__ = ["FORMS", "CountThreshold", "Form", "delta_of"]
 
 stored(TruncatedLaplace)
 
 Form = Literal["truncated", "laplace", "gaussian", "weighted", "rounds"]
 FORMS: tuple[Form, ...] = get_args(Form)
-
-# A hair more Gaussian noise than the shared counts need alone leaves room in δ for the names.
-_ROOM = 1 + 1e-5
-# A user with at least this number of keys has its names found by weights, and its counts in a second stage.
-_MANY_KEYS = 10
-# No user gives weight to more keys than this in a round: more finds fewer.
-LARGEST_CAP = 100
-_COUNTS_SHARE = 0.3
-# Below it the joint δ of Gaussian noise may have no digits left, and a budget is refused for that.
-_LEAST_EPSILON = 1e-6
 
 
 @stored
@@ -193,14 +167,37 @@ class CountThreshold(EntriesLaw):
         return not len(found) or int(found.min()) >= self.cutoff
 
 
-Discovery = CountThreshold | WeightedRounds
-
-
 @lru_cache(maxsize=256)
 def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, replace: bool) -> float:
     """Return the joint δ at ``epsilon`` of listing counts with such noise from such a cutoff on, rounded up.
 
-    It is 1 where these values promise nothing at this ε. For the constructors' proofs see there.
+    It is 1 where these values promise nothing at this ε.
+
+    Privacy
+    -------
+    Let m be the ``keys`` that one unit moves, M = m, or 2m where one unit replaces another, w the weight and T the
+    cutoff.
+
+    *Truncated Laplace noise*, for w = 1, of rate ε/M within ±k. A count that moves by 1 has odds within e^(ε/M) at
+    every value that both sides reach; each side reaches one value that the other does not, with probability P(z = k). A
+    key of count 1 is listed with probability P(z ≥ T − 1), against 0. Let p be the larger of the two: they are equal at
+    T = k + 1. Each key is (ε/M, p)-private, and M of them are (ε, 1 − (1 − p)^M)-private. All can leak at once (where
+    counts are large: at the value that the other side does not reach), so that this δ is exact at T = k + 1.
+
+    *Laplace noise.* Let a = exp(−ε/(M·w)): shared counts move by at most w each, and each has odds within e^(ε/M) at
+    every output. A novel key has a count of at most w, and is listed with probability at most
+    r = P(w + Z ≥ T) = a^(T−w)/(1+a). Say that the unit at hand has j novel keys, and the one whose place it takes j'
+    (0 where it takes none). Outputs that show one of the j have probability 1 − (1−r)^j. On the others the odds are at
+    most (1−r)^(j−j') from novel keys, times e^(ε/M) for each of the at most M − j − j' shared ones. So with
+    c = e^(−ε/M) ≤ 1
+
+        δ ≤ 1 − (1−r)^j + (1−r)^j·(1 − (1−r)^(j'−j)/c^(j+j'))⁺ ≤ 1 − (1−r)^max(j, j'),
+
+    and δ = 1 − (1−r)^m, which m novel keys attain, is exact. Where a unit leaves, j = 0 and j' ≤ m: the same.
+
+    *Gaussian noise.* A unit with j novel keys and m − j shared ones shows none of the former with probability q^j,
+    q = Φ((T − w − ½)/σ) (the half is the rounding), and shifts the latter by w√(m−j)/σ. The joint δ is the largest
+    over j, or over both units' j where one replaces another (:mod:`~dpsketch.laws.joint`).
 
     Examples
     --------
@@ -224,199 +221,6 @@ def delta_of(law: Law, cutoff: int, *, epsilon: float, keys: int, weight: int, r
             return _truncated_delta(law, cutoff - 1, moved)
         case never:
             assert_never(never)
-
-
-@lru_cache(maxsize=256)
-def truncated_laplace(epsilon: float, delta: float, keys: int, replace: bool) -> CountThreshold:
-    """Return the threshold of truncated discrete Laplace noise, for units that move each key by at most 1.
-
-    Privacy
-    -------
-    Let M be the number of keys that move: ``keys``, or twice as many where one unit replaces another. The rate is
-    ε/M, k the bound, and the cutoff k + 1. A count that moves by 1 has odds within e^(ε/M) at every value that both
-    sides reach; each side reaches one value that the other does not, with probability P(k). A key of count 1 is listed
-    at z = k only, with probability P(k), and hidden with 1 − P(k) against 1. So each key is (ε/M, P(k))-private, and
-    M of them are (ε, 1 − (1 − P(k))^M)-private. All can leak at once (where counts are large: at the value that the
-    other side does not reach), so that this δ is exact.
-
-    Examples
-    --------
-    >>> truncated_laplace(1.0, 1e-6, 1, False).cutoff
-    15
-    """
-    epsilon, delta, keys, _ = _facts(epsilon, delta, keys, 1)
-    moved = 2 * keys if replace else keys
-    rate = part_of(epsilon, moved)
-    bound = least_whole(lambda k: _truncated_delta(TruncatedLaplace(rate, k), k, moved) <= delta, 1)
-    return _threshold(TruncatedLaplace(rate, bound), bound + 1, epsilon, keys, 1, replace)
-
-
-@lru_cache(maxsize=256)
-def plain_laplace(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> CountThreshold:
-    """Return the threshold of discrete Laplace noise, for units that move each key by at most ``weight``.
-
-    Privacy
-    -------
-    Let a = exp(−ε/(M·w)), with M as in :func:`truncated_laplace` and w the weight: shared counts move by at most w
-    each, and each has odds within e^(ε/M) at every output. A novel key has a count of at most w, and is listed with
-    probability at most r = P(w + Z ≥ T) = a^(T−w)/(1+a).
-
-    Say that the unit at hand has j novel keys, and the one whose place it takes j' (0 where it takes none). Outputs
-    that show one of the j have probability 1 − (1−r)^j. On the others the odds are at most (1−r)^(j−j') from novel
-    keys, times e^(ε/M) for each of the at most M − j − j' shared ones. So with c = e^(−ε/M) ≤ 1
-
-        δ ≤ 1 − (1−r)^j + (1−r)^j·(1 − (1−r)^(j'−j)/c^(j+j'))⁺ ≤ 1 − (1−r)^max(j, j'),
-
-    and δ = 1 − (1−r)^m, which m novel keys attain, is exact. Where a unit leaves, j = 0 and j' ≤ m: the same.
-
-    Examples
-    --------
-    >>> plain_laplace(3.0, 1e-5, 1, 10, False).cutoff
-    47
-    """
-    epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
-    law = DiscreteLaplace(epsilon, (2 if replace else 1) * keys * weight)
-    beyond = least_whole(lambda gap: _laplace_delta(law, gap, keys) <= delta, 1)
-    return _threshold(law, weight + beyond, epsilon, keys, weight, replace)
-
-
-@lru_cache(maxsize=256)
-def gaussian(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> CountThreshold:
-    """Return the threshold of rounded Gaussian noise, for units that move each key by at most ``weight``.
-
-    Privacy
-    -------
-    A unit with j novel keys and m − j shared ones shows none of the former with probability q^j,
-    q = Φ((T − w − ½)/σ) (the half is the rounding), and shifts the latter by w√(m−j)/σ. The joint δ is the largest
-    over j, or over both units' j where one replaces another (:mod:`~dpsketch.laws.joint`). Noise and
-    names need not share δ: σ is what the counts need alone, a hundred-thousandth more, and T the least that then fits.
-
-    Examples
-    --------
-    >>> gaussian(1.0, 1e-5, 10, 1, False).cutoff
-    58
-    """
-    epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
-    law = _gaussian_law(epsilon, delta, keys, weight, replace)
-
-    def fits(cutoff: int) -> bool:
-        return delta_of(law, cutoff, epsilon=epsilon, keys=keys, weight=weight, replace=replace) <= delta
-
-    return _threshold(law, least_whole(fits, weight + 1), epsilon, keys, weight, replace)
-
-
-def choose(
-    epsilon: float,
-    delta: float,
-    keys: int,
-    weight: int,
-    replace: bool,
-    *,
-    names_only: bool = False,
-    form: Form | None = None,
-) -> Discovery:
-    """Return the mechanism that should list the most keys with the best counts, by public facts alone.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    keys, weight : int
-        A unit moves at most so many keys, each by at most so much.
-    replace : bool
-        Whether neighbours have one unit in place of another.
-    names_only : bool
-        Whether counts are not wanted: the names get the whole budget.
-    form : str, optional
-        Take this one instead: "laplace", "truncated", "gaussian", "weighted" or "rounds".
-
-    Notes
-    -----
-    The rule:
-
-    1. Units with few keys (at most 2, or below 10 where counts are wanted): of truncated Laplace (where the weight
-       is 1), Laplace and Gaussian noise the one with the least cutoff; of equal ones that with the least variance.
-    2. Units with more: each gives weight 1/√d to at most 100 of its keys, in two rounds from ε = 1 on, in one below.
-       Where counts are wanted, a second stage on the found keys gets 30 % of μ², for at most 30 keys of each unit at
-       ε = 1, fewer below and more above.
-    """
-    epsilon, delta, keys, weight = _facts(epsilon, delta, keys, weight)
-    if form is None and keys >= (3 if names_only else _MANY_KEYS):
-        form = "rounds" if epsilon >= 1 else "weighted"
-    match form:
-        case None:
-            found = [plain_laplace(epsilon, delta, keys, weight, replace)]
-            if weight == 1:
-                found.append(truncated_laplace(epsilon, delta, keys, replace))
-            if not _names_alone_pass(min(each.cutoff for each in found), epsilon, delta, keys, weight, replace):
-                found.append(gaussian(epsilon, delta, keys, weight, replace))
-            return min(found, key=lambda each: (each.cutoff, each.noise.variance))
-        case "truncated":
-            if weight != 1:
-                raise InvalidInput(
-                    f"truncated noise is for units that move each key by at most 1, not by {weight}: "
-                    "take 'laplace' or 'gaussian'."
-                )
-            return truncated_laplace(epsilon, delta, keys, replace)
-        case "laplace":
-            return plain_laplace(epsilon, delta, keys, weight, replace)
-        case "gaussian":
-            return gaussian(epsilon, delta, keys, weight, replace)
-        case "weighted" | "rounds":
-            make = weighted if form == "weighted" else rounds
-            facts = {"max_keys": keys, "counts_weight": weight}
-            if not names_only:
-                facts["counts_keys"] = min(keys, _counted(epsilon))
-            share = 0.0 if names_only else _COUNTS_SHARE
-            return make(epsilon, delta, min(keys, LARGEST_CAP), replace, counts_share=share, **facts)
-        case never:
-            assert_never(never)
-
-
-def _counted(epsilon: float) -> int:
-    """Return the number of a unit's found keys that are counted, with about the least error on five data sets.
-
-    More keys add noise in proportion to their square root, and fewer cut true counts. The smaller the noise is, the
-    more of the error is the cut.
-    """
-    return max(10, round(30 * math.pow(epsilon, 1 / 2 if epsilon < 1 else 1 / 3)))
-
-
-def _gaussian_law(epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> RoundedGaussian:
-    reach = weight * math.sqrt((2 if replace else 1) * keys)
-    return RoundedGaussian(reach / accounting.gaussian_mu(epsilon, delta) * _ROOM)
-
-
-def _names_alone_pass(cutoff: int, epsilon: float, delta: float, keys: int, weight: int, replace: bool) -> bool:
-    """Say whether Gaussian noise surely needs more than this cutoff: there a unit's novel keys alone show it too often.
-
-    It spares most releases of records the joint δ, for which SciPy must be loaded. False says nothing.
-    """
-    if epsilon < _LEAST_EPSILON:
-        return False
-    sigma = _gaussian_law(epsilon, delta, keys, weight, replace).sigma
-    beyond = math.erfc((cutoff - weight - 0.5) / (sigma * math.sqrt(2))) / 2
-    return keys * math.log1p(-beyond) < math.log1p(-delta) * (1 + 1e-9)
-
-
-def single_counts(epsilon: float, delta: float, weight: int, replace: bool, *, several: bool) -> WeightedRounds:
-    """Return rounds whose counts carry the noise of a unit on one key, to be widened for a bound chosen later."""
-    make = rounds if several else weighted
-    facts = {"max_keys": LARGEST, "counts_keys": 1, "counts_weight": weight}
-    return make(epsilon, delta, LARGEST_CAP, replace, counts_share=_COUNTS_SHARE, **facts)
-
-
-def _facts(epsilon: float, delta: float, keys: int, weight: int) -> tuple[float, float, int, int]:
-    epsilon = real_number("epsilon", epsilon)
-    if not 0 < epsilon < math.inf:
-        raise InvalidInput(f"epsilon must be positive and finite, not {epsilon!r}.")
-    keys, weight = whole_number("keys", keys, low=1), whole_number("weight", weight, low=1)
-    return float(epsilon), probability("delta", delta), keys, weight
-
-
-def _threshold(law: Law, cutoff: int, epsilon: float, keys: int, weight: int, replace: bool) -> CountThreshold:
-    table = Table(COUNTS, None, Move.each(keys, weight))
-    return CountThreshold(table, "replace" if replace else "add_remove", epsilon, law, cutoff)
 
 
 def _truncated_delta(law: TruncatedLaplace, low: int, moved: int) -> float:

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.joint import least_whole
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.normal import upper_quantile
+from dpsketch.sketches.histogram.calibration import least_whole
 from dpsketch.sketches.tails import widening
 from dpsketch.truncated import Law, TruncatedLaplace
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpsketch.arrays import Integers
 from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.laws.choice import Choice, ShareCut
+from dpsketch.laws.chosen import Choice, ShareCut
 from dpsketch.laws.entries import BOUND, ENTRIES, FOUND, LISTED, OTHERS, TABLE, CountingLaw, EntriesLaw
 from dpsketch.laws.rounds import WeightedRounds, unit_weights
 from dpsketch.laws.thresholds import CountThreshold

@@ -14,9 +14,10 @@ from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.scales import Estimator, pivot_variance
-from dpsketch.laws.stable import Floor, Weights, floors_for
+from dpsketch.laws.stable import Floor, Weights
 from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
+from dpsketch.sketches.moment.calibration import floors_for
 from dpsketch.sketches.specs import ReleasePreview, StoredSpec
 from dpsketch.sketches.weights import WeightGrid
 

@@ -16,10 +16,10 @@ from dpsketch.core.laws import Arrays
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.laws.sparse import ENTRIES, SparseLaw
-from dpsketch.laws.survivors import Survivors
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimates
+from dpsketch.sketches.sparse.calibration import Survivors
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
