@@ -225,14 +225,14 @@ SEIZABLE = {
 def test_errors_of_the_designs_that_are_chosen(days: int, objective: str) -> None:
     unit = Contribution(Distance(5, 5, 5, 5))
     design = choose_design(GAUSSIAN, unit, days, objective=objective)  # type: ignore[arg-type]
-    assert decoding.errors(design, unit, days) == pytest.approx(TABLE[days, objective], abs=0.0065)
+    assert errors(design, unit, days) == pytest.approx(TABLE[days, objective], abs=0.0065)
 
 
 @pytest.mark.parametrize(("days", "objective"), SEIZABLE, ids=str)
 def test_errors_where_the_state_may_be_seized(days: int, objective: str) -> None:
     unit = Contribution(Distance(5, 5, 5, 5))
     design = choose_design(GAUSSIAN, unit, days, objective=objective, name="pan-private")  # type: ignore[arg-type]
-    found = [math.sqrt(2) * each for each in decoding.errors(design, unit, days)]
+    found = [math.sqrt(2) * each for each in errors(design, unit, days)]
     assert found == pytest.approx(SEIZABLE[days, objective], rel=0.005)
 
 
