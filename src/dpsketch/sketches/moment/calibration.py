@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import assert_never
 
 from dpsketch import accounting
-from dpsketch.accounting.momentloss import moment_ratio
+from dpsketch.accounting.momentloss import exact_moment_epsilon, has_exact_loss
 from dpsketch.accounting.stable import stable_information
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.scales import Estimator
 from dpsketch.laws.stable import ROOM, Floor, Weights
 from dpsketch.privacy import ApproximateCost, Budget, MomentCost, Neighbours, PureCost, ZcdpCost
 
-__all__ = ["floors_for"]
+__all__ = ["floors_for", "moment_ratio"]
 
 
 def floors_for(
@@ -39,6 +40,51 @@ def floors_for(
         case never:
             assert_never(never)
     return tuple(_least(table, neighbours, ratio, estimator) for table, ratio in zip(tables, ratios, strict=True))
+
+
+@lru_cache(maxsize=256)
+def moment_ratio(p: float, size: int, epsilon: float, delta: float) -> float:
+    """Return the largest ratio of scales for which a moment sketch is (ε, δ)-private, to about 1e-6, rounded down.
+
+    With δ = 0 it is the pure bound's. Where δ is too small for the exact loss (about ``size``·4e-15) it is that of the
+    bounded range, by ρ + 2√(ρ·ln(1/δ)) ≤ ε (Bun and Steinke 2016).
+
+    Examples
+    --------
+    >>> ratio = moment_ratio(0.5, 200, 1.0, 1e-6)
+    >>> round(1 / (ratio - 1), 1)  # the floor in units of one record's largest effect
+    51.4
+    """
+    pure = 1 + math.expm1(min(epsilon * p / size, 700.0)) * (1 - 2.0**-40)
+    if delta == 0:
+        return pure
+    spare = -math.log(delta)
+    rho = (epsilon / (math.sqrt(epsilon + spare) + math.sqrt(spare))) ** 2
+    best = max(pure, 1 + math.expm1(math.sqrt(8 * rho / size) / (1 + 1 / p)) * (1 - 2.0**-40))
+    if not has_exact_loss(p, best):
+        return best
+    # Many coordinates together lose nearly what a Gaussian mechanism with μ = s·√(size·information) loses.
+    point = math.log(accounting.gaussian_mu(epsilon, delta) / math.sqrt(size * stable_information(p)))
+    low, high = math.log(math.log(best)), math.log(20.0)
+    slope = 1.0
+    previous: tuple[float, float] | None = None
+    while high - low > 1e-9:
+        point = point if low < point < high else (low + high) / 2
+        ratio = math.exp(math.exp(point))
+        spent = exact_moment_epsilon(p, size, ratio, delta)
+        excess = math.log(spent / epsilon) if 0 < spent < math.inf else math.nan
+        if spent <= epsilon:
+            low, best = point, max(best, ratio)
+            if excess > -1e-6:
+                break
+        else:
+            high = point
+        # The secant method in logarithms, where ε is nearly a power of the shift; it aims a little below.
+        if previous is not None and excess != previous[1]:
+            slope = min(max((excess - previous[1]) / (point - previous[0]), 0.5), 20.0)
+        previous = (point, excess)
+        point -= (excess + 2e-7) / slope
+    return best
 
 
 def _least(table: Weights, neighbours: Neighbours, ratio: float, estimator: Estimator) -> Floor:
