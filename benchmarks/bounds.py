@@ -27,12 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.laws.choice import BOUNDS, tables
+from dpsketch.laws.chosen import Choice
+from dpsketch.laws.content import Pairs
+from dpsketch.laws.entries import ListedCounts
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import per_user
-from dpsketch.sketches.bounds import BOUNDS, Choice, tables
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.histogram.content import Pairs
-from dpsketch.sketches.histogram.laws import ListedCounts
 from dpsketch.sketches.histogram.spec import HistogramSpec
 
 STORED = Path(__file__).parent / "results" / "bounds.json"

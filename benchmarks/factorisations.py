@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from benchmarks.peers import run_peer
 from dpsketch.core.move import Distance
+from dpsketch.laws.designs import Contribution, Filter
 from dpsketch.privacy import Budget
+from dpsketch.sketches.continual import decoding
 from dpsketch.sketches.continual.choice import Objective, choose_design
-from dpsketch.sketches.continual.designs import Contribution, Filter
 
 STORED = Path(__file__).parent / "results" / "factorisations.json"
 HORIZONS = (30, 365)
@@ -77,7 +78,7 @@ def ours(days: int, objective: Objective) -> dict[str, Any]:
     design = choose_design(Budget(1.0, 1e-6), Contribution(_ONE), days, objective=objective)
     assert isinstance(design, Filter)
     lengths = [design.sensitivity(Contribution(_ONE, days=k, apart=b), days).l2 for k, b in USERS]
-    errors = design.errors(days)
+    errors = decoding.errors(design, days)
     return {
         "days": days, "objective": objective, "users": USERS, "strategy": strategy(design, days).tolist(),
         "errors": errors.tolist(), "lengths": lengths, "rms": float(np.sqrt(errors.mean())) * lengths[0],

@@ -18,11 +18,11 @@ import numpy as np
 
 from benchmarks.histogram import Integers, data_sets
 from benchmarks.peers import ROOT
+from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds
+from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.privacy import per_record, per_user
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.private import PrivateHistogram
-from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds
-from dpsketch.sketches.histogram.thresholds import CountThreshold
 
 PAGE = ROOT / "docs" / "explanation" / "histogram-figures.md"
 RELEASES = 4

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from dpsketch.laws.flips import Coins
+from dpsketch.laws.sparse import SparseLaw
+from dpsketch.laws.stable import Lift
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.distinct.mergeable import Coins
-from dpsketch.sketches.moment.law import Lift
-from dpsketch.sketches.sparse.law import SparseLaw
 from second_opinion import Draw, Record
 
 

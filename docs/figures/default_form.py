@@ -18,7 +18,7 @@ from pages import ROOT, table, write_table
 
 import dpsketch as dps
 from benchmarks.histogram import data_sets
-from dpsketch.sketches.histogram import thresholds
+from dpsketch.sketches.histogram import calibration
 
 PAGE = ROOT / "docs" / "explanation" / "histogram.md"
 DELTA, RELEASES = 1e-6, 6
@@ -72,13 +72,13 @@ def main() -> None:
             sketch.update(keys, users=users)
             cells = [found(sketch, epsilon, form) for epsilon in (0.3, 1.0, 3.0) for form in (None, "gaussian")]
             forms.append([name, str(cap), *(f"{number:,.0f}; {error:.0f}" for number, error in cells)])
-        usual = thresholds._counted
+        usual = calibration._counted
         for epsilon in (0.3, 0.6, 1.0, 3.0, 8.0):
             errors = []
             for most in COUNTED:
-                thresholds._counted = lambda _, most=most: most  # type: ignore[misc]
+                calibration._counted = lambda _, most=most: most  # type: ignore[misc]
                 errors.append(found(sketch, epsilon)[1])
-            thresholds._counted = usual
+            calibration._counted = usual
             counted.append([name, f"{epsilon:g}", *(f"{error:.0f}" for error in errors), usual(epsilon)])
         print(forms[-3:], counted[-5:], flush=True)
     head = [f"ε = {epsilon:g}, {form}" for epsilon in (0.3, 1, 3) for form in ("default", "gaussian")]

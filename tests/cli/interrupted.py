@@ -19,13 +19,13 @@ from typing import Any
 
 import dpsketch.kinds  # noqa: F401
 from dpsketch.cli import app, main, recipes, spool  # noqa: F401
+from dpsketch.laws.secret import Secret
 from dpsketch.ledger import Payment
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import per_record
 from dpsketch.sketches import feed  # noqa: F401
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.moment import MomentSketch
-from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sources import open_source  # noqa: F401
 
 STEPS: dict[str, list[tuple[Any, str]]] = {

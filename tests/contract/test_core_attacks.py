@@ -17,9 +17,9 @@ from dpsketch.core.account import Account
 from dpsketch.core.laws import Additive
 from dpsketch.core.permit import Permit
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.laws.shares import Share
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
-from dpsketch.sketches.countsketch.shares import Share
 
 SHAPE: dict[str, Any] = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int"}
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

@@ -12,8 +12,8 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.laws.shares import Share
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.countsketch.shares import Share
 from sensitive import MERGING, ROWS, Row, everything
 
 TWICE = "already in the sketch|some users are in both"

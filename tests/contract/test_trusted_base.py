@@ -13,7 +13,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "trusted-base.md"
 DRAWS = {"sample", "random_words", "random_below", "random_bytes"}
 # Random without being noise: nothing that is drawn here is published, or it promises nothing.
 CHOICES = {
-    "sketches/histogram/content.py": "which of a user's keys count, where there are too many",
     "sketches/histogram/keytable.py": "the secret of a hash",
     "sketches/continual/visits.py": "the secret of the hash that tells users apart",
     "sketches/density/sketch.py": "which row a record goes to, where it goes to one",
@@ -48,11 +47,11 @@ def drawing(code: str) -> bool:
 
 def test_random_bits_are_drawn_in_the_trusted_base_only() -> None:
     listed = trusted()
-    assert {"core/permit.py", "sketches/sparse/alp.py", "accounting/composition.py"} <= listed
+    assert {"core/permit.py", "laws/alp.py", "accounting/composition.py"} <= listed
     found = {
         path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if drawing(path.read_text(encoding="utf-8"))
     }
-    inside = {name for name in found if name.startswith(("sketches/", "core/"))}
+    inside = {name for name in found if name.startswith(("sketches/", "laws/", "core/"))}
     assert inside - listed == set(CHOICES) & inside
     assert set(CHOICES) <= inside | {"sketches/continual/visits.py"}
 

@@ -238,7 +238,7 @@ def test_a_histogram_is_released_where_its_pairs_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The same release bit for bit given the same noise, in rounds too; only sums by key come to the driver."""
-    monkeypatch.setattr("dpsketch.sketches.histogram.content.BLOCK", 7)
+    monkeypatch.setattr("dpsketch.laws.content.BLOCK", 7)
     monkeypatch.setattr("dpsketch.spark.histograms.BLOCK", 7)
     budget = {"epsilon": 20.0, "delta": 1e-3, **options}
     spec = dps.Histogram(unit=unit).spec

@@ -69,8 +69,8 @@ AUDITED = [
     Mutant(
         "audited-moment-total",
         "Weights.least_moment",
-        "return math.pow(self.public_total, self.p) * (1 - _ROOM)",
-        "return 2 * math.pow(self.public_total, self.p) * (1 - _ROOM)",
+        "return math.pow(self.public_total, self.p) * (1 - ROOM)",
+        "return 2 * math.pow(self.public_total, self.p) * (1 - ROOM)",
         f"{_HOLDS}␣moment-1-total",
         "a public total is taken to be worth twice its moment",
     ),

@@ -489,14 +489,6 @@ ACCOUNTING = [
         "an ε is rounded down",
     ),
     Mutant(
-        "group-of-one",
-        "_grouped",
-        "return ZcdpCost(rho * size**2)",
-        "return ZcdpCost(rho * size)",
-        "tests/unit/test_accounting.py",
-        "a group's ρ grows with its size in place of the square of it",
-    ),
-    Mutant(
         "delta-forgotten",
         "_epsilons",
         "rest = delta * (1 + _SLACK) - tally.failure",

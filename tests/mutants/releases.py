@@ -372,8 +372,8 @@ OTHERS = [
     Mutant(
         "sparse-cost-of-one-entry",
         "Projection.cost",
-        "return PureCost(apart.cells * loss(step, self.alpha) / _ROOM)",
-        "return PureCost(loss(step, self.alpha) / _ROOM)",
+        "return PureCost(apart.cells * loss(step, self.alpha) / ROOM)",
+        "return PureCost(loss(step, self.alpha) / ROOM)",
         "tests/contract/test_frozen.py -k sparse",
         "the bits of a user of several keys are charged as those of one",
     ),

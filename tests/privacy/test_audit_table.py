@@ -20,16 +20,18 @@ from dpsketch.audit.rows import Row
 from dpsketch.audit.table import ROWS
 from dpsketch.core.move import Distance, Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.laws import alp
+from dpsketch.laws import survivors as threshold
+from dpsketch.laws.recursion import Recursion
+from dpsketch.laws.stable import Weights
+from dpsketch.laws.thresholds import CountThreshold
+from dpsketch.laws.votes import Votes
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.histogram.thresholds import CountThreshold
-from dpsketch.sketches.histogram.votes.law import Votes
-from dpsketch.sketches.moment.law import Weights
-from dpsketch.sketches.quantiles.recursion import Recursion
-from dpsketch.sketches.sparse import alp, threshold
+from dpsketch.sketches.sparse import calibration
 from second_opinion import gaussian_epsilon
 
 CONFIDENCE = 1 - 1e-6
@@ -190,8 +192,8 @@ class TestMistakes:
         assert violated(GRID["table-counts-gaussian-record-add"])
 
     def test_a_longer_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        step, loss = alp.largest_step, alp.loss
-        monkeypatch.setattr(alp, "largest_step", lambda epsilon, alpha: 1.5 * step(epsilon, alpha))
+        step, loss = calibration.largest_step, alp.loss
+        monkeypatch.setattr(calibration, "largest_step", lambda epsilon, alpha: 1.5 * step(epsilon, alpha))
         monkeypatch.setattr(alp, "loss", lambda step, alpha: loss(step / 1.5, alpha))
         assert violated(FLIPS["table-sparse-record-add"], 400)
 

@@ -14,10 +14,10 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting
+from dpsketch.laws import choice as bounds
+from dpsketch.laws.content import Pairs
+from dpsketch.laws.rounds import rounds_delta
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches import bounds
-from dpsketch.sketches.histogram.content import Pairs
-from dpsketch.sketches.histogram.rounds import rounds_delta
 from drawn import Laplace, placed, problems
 
 pytestmark = pytest.mark.statistical

@@ -17,9 +17,9 @@ import pytest
 from scipy.special import ndtr
 
 from dpsketch.core.move import Distance
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Banded, Contribution, Design
-from dpsketch.sketches.continual.recurrence import Recurrence
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import Banded, Contribution, Design
+from dpsketch.laws.recurrence import Recurrence
 
 MU = 4.0
 EPSILON = 6.0

@@ -21,6 +21,7 @@ from dpsketch import accounting
 from dpsketch.core.permit import Handle
 from dpsketch.privacy import ApproximateCost, GaussianCost
 from dpsketch.sketches.continual.names import NamedStream
+from oracles.deltas import composed_delta
 
 DAYS = 3
 DELTA = 0.2  # large, so that thresholds are low and crossings are seen
@@ -148,15 +149,15 @@ def test_showings_from_an_old_copy_cost_their_names_as_well(monkeypatch: Any) ->
         for epsilon in (12.0, 24.0):
             counts = accounting.gaussian_delta(epsilon, mu * math.sqrt(showings))
             gained = 1 - (1 - named) ** showings
-            composed = accounting.composed_delta(costs, epsilon=epsilon)
+            composed = composed_delta(costs, epsilon=epsilon)
             assert counts < gained <= composed <= counts + showings * names + 1e-12
             assert composed == pytest.approx(1 - (1 - counts) * (1 - names) ** showings, rel=1e-6)
 
 
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bands with small numbers, so that all outcomes can be enumerated."""
+    from dpsketch.laws.designs import Banded
     from dpsketch.sketches.continual import sketch
-    from dpsketch.sketches.continual.designs import Banded
 
     monkeypatch.setattr(sketch, "choose_design", lambda *given, **named: Banded((2, 1)))
 

@@ -13,9 +13,9 @@ from scipy.stats import binom
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.laws.matching import _flow, owned_keys
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.distinct.exact import KEYS
-from dpsketch.sketches.distinct.matching import _flow, owned_keys
 from parts import bound_of, restated
 
 RECORD = dps.per_record()

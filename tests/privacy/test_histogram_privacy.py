@@ -14,10 +14,10 @@ from scipy.stats import norm
 
 import dpsketch as dps
 from dpsketch import accounting, files
+from dpsketch.laws.content import Pairs
+from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds
+from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.histogram.content import Pairs
-from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds
-from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.truncated import TruncatedLaplace
 from texts import colliding_texts
 

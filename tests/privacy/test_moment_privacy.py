@@ -9,14 +9,16 @@ import pytest
 
 from dpsketch import accounting, audit
 from dpsketch._compiled.moment import project
-from dpsketch.accounting.momentloss import exact_moment_delta, exact_moment_epsilon, moment_losses, moment_ratio
+from dpsketch.accounting.momentloss import exact_moment_epsilon, moment_losses
 from dpsketch.accounting.stable import stable_information, stable_table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget, GaussianCost, MomentCost, Neighbours, per_record, per_user
 from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, MomentSpec
 from dpsketch.sketches.moment import as_published as paper
+from dpsketch.sketches.moment.calibration import moment_ratio
 from oracles import moment as oracle
+from oracles.deltas import exact_moment_delta
 
 RECORDS, MOST, KEYS = 2**15, 16, 2**20
 # ε at δ = 1e-6 for one of 2¹⁵ records of weight up to 16 replaced; sizes 50, 200, 1000; then basic composition at 50.

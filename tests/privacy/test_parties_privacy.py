@@ -15,9 +15,9 @@ from dpsketch._compiled import countsketch as kernels
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.laws.shares import MergedShares, OneShare, Share, sum_gap
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.parties import merge_releases
-from dpsketch.sketches.countsketch.shares import MergedShares, OneShare, Share, sum_gap
 
 
 def rounded_gaussian(sigma: float, reach: int) -> np.ndarray:

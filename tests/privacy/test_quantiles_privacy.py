@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from dpsketch.laws.recursion import Recursion
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles.recursion import Recursion
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from oracles import quantiles as oracle
 

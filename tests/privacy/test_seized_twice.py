@@ -16,9 +16,9 @@ from dpsketch import accounting, files
 from dpsketch.core.move import Distance
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kinds import load
-from dpsketch.sketches.continual.designs import Contribution
+from dpsketch.laws.designs import Contribution
+from dpsketch.laws.pan_private import PanPrivate
 from dpsketch.sketches.continual.folder import StreamFolder
-from dpsketch.sketches.continual.pan_private import PanPrivate
 
 KILLED = """
 import os, pathlib, sys

@@ -16,10 +16,11 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.move import Distance, Move
+from dpsketch.laws.alp import Projection, loss
+from dpsketch.laws.survivors import Survival, stability_delta
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
-from dpsketch.sketches.sparse.alp import Projection, largest_step, loss
-from dpsketch.sketches.sparse.threshold import Survival, stability_delta
+from dpsketch.sketches.sparse.calibration import largest_step, projection_for, pure, stability
 from oracles import sparse as oracle
 
 SLACK = 1e-9
@@ -106,7 +107,7 @@ def test_exact_loss_is_at_most_epsilon_and_halved_flips_are_caught(unit, grid, e
 
 def test_shared_bits_and_saturation_are_among_the_cases() -> None:
     """The enumeration means something: the keys do share bits, and some values pass the last column."""
-    projection = Projection.for_budget(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
+    projection = projection_for(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
     cells = oracle.touched(projection, colliding_positions(projection, 3))
     assert len({cell for own in cells for cell in own}) < sum(map(len, cells))
     full = oracle.output_law(projection, cells, [6, 6, 6], 0.25)
@@ -121,7 +122,7 @@ def test_the_scale_used_costs_no_more_than_the_budget(epsilon: float, keys: int,
     if epsilon / keys / units < 1e-7:
         pytest.skip("refused: such a scale has too few digits")
     apart = Move.each(keys, units).between("add_remove")
-    projection = Projection.for_budget(epsilon, apart, top=1, rows=64, alpha=alpha, seed=1)
+    projection = projection_for(epsilon, apart, top=1, rows=64, alpha=alpha, seed=1)
     with mpmath.mp.workdps(50):
         step = mpmath.mpf(projection.scale) / 2**48 * alpha * units
         odds = (1 - mpmath.mpf(projection.flip)) / projection.flip
@@ -165,7 +166,7 @@ def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
     """χ² over all patterns of the touched bits; rejects at 1e-9, and rejects a law with other flips or roundings."""
     from scipy.stats import chi2
 
-    projection = Projection.for_budget(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
+    projection = projection_for(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
     positions, values, runs = colliding_positions(projection, 2), [1, 2], 30_000
     cells = oracle.touched(projection, positions)
     counts = drawn_outputs(projection, positions, values, runs, 5)
@@ -182,7 +183,7 @@ def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
 
 def test_bits_that_no_key_touches_are_flips_alone(seeded: None) -> None:
     """Of 4·10⁶ such bits a quarter are ones, within 6 standard deviations (false alarms below 2e-9)."""
-    projection = Projection.for_budget(1.0, RECORD, top=3, rows=2**20, alpha=2, seed=1)
+    projection = projection_for(1.0, RECORD, top=3, rows=2**20, alpha=2, seed=1)
     table = projection.draw(np.empty(0, np.uint64), np.empty(0, np.int64))
     share = float(np.bitwise_count(table).mean() / 64)
     assert abs(share - 0.25) < 6 * math.sqrt(0.1875 / (64 * table.size))
@@ -204,7 +205,7 @@ def test_exact_delta_of_the_stability_rule(unit, alone: int, relation: str, epsi
     unit = dps.Unit(unit.level, unit.max_keys, unit.max_weight, relation)
     (table,) = SparseHistogramSpec(unit).tables()
     apart, w = table.between(unit.neighbours), table.move.most
-    rule = Survival.stability(epsilon, delta, apart, table.move)
+    rule = stability(epsilon, delta, apart, table.move)
 
     def exact(threshold: Survival) -> float:
         beyond = w + 40 if alone == 1 else w + 12
@@ -255,7 +256,7 @@ def test_exact_loss_of_the_pure_rule(relation: str) -> None:
     (table,) = SparseHistogramSpec(unit).tables()
     apart = table.between(unit.neighbours)
     for epsilon in (0.3, 1.0, 4.0):
-        rule = Survival.pure(epsilon, apart, 2**20)
+        rule = pure(epsilon, apart, 2**20)
         worst = 0.0
         for x in range(rule.cutoff + 20):
             law, moved = (oracle.survival_law(rule, value, 60) for value in (x, x + apart.most))

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import norm
 
 import dpsketch as dps
+from dpsketch.laws.votes import Votes
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.histogram.votes.law import Votes
 from dpsketch.truncated import TruncatedLaplace
 
 pytestmark = pytest.mark.statistical

@@ -10,9 +10,9 @@ import pytest
 from dpsketch import noise
 from dpsketch._compiled.moment import project
 from dpsketch.accounting.stable import stable_table
+from dpsketch.laws.scales import ESTIMATORS, Estimator, estimate_scale, pivot_interval, pivot_variance
 from dpsketch.privacy import per_record
 from dpsketch.sketches.moment import MomentSketch
-from dpsketch.sketches.moment.estimators import ESTIMATORS, Estimator, estimate_scale, pivot_interval, pivot_variance
 from oracles import moment as oracle
 
 pytestmark = pytest.mark.statistical

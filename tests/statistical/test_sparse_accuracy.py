@@ -15,11 +15,11 @@ import dpsketch as dps
 from benchmarks import sparse_errors as compare
 from dpsketch._compiled import sparse as kernels
 from dpsketch.core.move import Move, Table
+from dpsketch.laws.alp import SCALE_BITS, Projection, flip_odds
+from dpsketch.laws.sparse import SparseLaw
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram
-from dpsketch.sketches.sparse.alp import SCALE_BITS, Projection, flip_odds
 from dpsketch.sketches.sparse.estimators import Reader
-from dpsketch.sketches.sparse.law import SparseLaw
 
 ALPHA = 3
 

@@ -13,10 +13,11 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.core.move import Distance
+from dpsketch.laws import survivors as module
+from dpsketch.laws.survivors import Survival, draw_binomial
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Budget
-from dpsketch.sketches.sparse import threshold as module
-from dpsketch.sketches.sparse.threshold import Survival, draw_binomial
+from dpsketch.sketches.sparse.calibration import false_rate, pure
 
 DOMAIN = 60
 PRESENT = np.array([3, 10, 41], np.uint64)
@@ -102,13 +103,13 @@ def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
     from scipy.stats import binom
 
     domain = 2**bits
-    rule = Survival.pure(0.25, RECORD, domain)
-    mean = domain * rule.false_rate
+    rule = pure(0.25, RECORD, domain)
+    mean = domain * false_rate(rule)
     assert 0.7 < mean <= 1
     counts = np.bincount([draw_binomial(rule.noise, rule.cutoff, domain) for _ in range(2000)], minlength=25)
     points = np.arange(25)
-    assert goodness(counts, binom.pmf(points, float(domain), rule.false_rate)) > 1e-9
-    assert goodness(counts, binom.pmf(points, float(domain), min(1.0, 1.4 * rule.false_rate))) < 1e-9
+    assert goodness(counts, binom.pmf(points, float(domain), false_rate(rule))) > 1e-9
+    assert goodness(counts, binom.pmf(points, float(domain), min(1.0, 1.4 * false_rate(rule)))) < 1e-9
 
 
 def test_false_survivors_lie_anywhere_in_the_largest_domain(seeded: None) -> None:
@@ -130,7 +131,7 @@ def test_a_full_domain_has_no_zeros_to_draw(seeded: None) -> None:
 
 def test_undecided_bits_are_followed_by_more() -> None:
     """A word that lies on the border between two counts is not decided by rounding: more bits are drawn."""
-    rule = Survival.pure(0.25, RECORD, 2**64)
+    rule = pure(0.25, RECORD, 2**64)
     import mpmath
 
     with mpmath.mp.workdps(80):

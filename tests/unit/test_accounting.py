@@ -1,4 +1,4 @@
-"""Calibration, composition and group privacy: closed forms, rounding, refusals, words."""
+"""Calibration and composition: closed forms, rounding, refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsketch import accounting
-from dpsketch.accounting import compose, composed_delta, fits, group, rho_of
+from dpsketch.accounting import compose, fits, rho_of
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import (
     ApproximateCost,
@@ -22,8 +22,9 @@ from dpsketch.privacy import (
     MomentCost,
     PureCost,
     ZcdpCost,
-    cost_to_json,
+    best_guess,
 )
+from oracles.deltas import composed_delta
 
 
 def oracle_delta(epsilon: float, mu: float) -> mpmath.mpf:
@@ -113,12 +114,18 @@ COSTS: list[Cost] = [
 ]
 
 
-def replaced(cost: Cost) -> Cost:
-    """The same mechanism when a record is replaced: its sensitivity doubles."""
-    return group([cost], 2)[0]
+# The same mechanisms when a record is replaced: their sensitivity doubles.
+REPLACED: list[Cost] = [
+    PureCost(0.6),
+    GaussianCost(0.5),
+    ZcdpCost(0.08),
+    ApproximateCost(0.4, 1e-9 * (1 + math.exp(0.2))),
+    MomentCost(0.5, 40, 1.02**2),
+    MomentCost(0.05, 40, 1.002**2),
+]
 
 
-@pytest.mark.parametrize("cost", [*COSTS, *map(replaced, COSTS)], ids=repr)
+@pytest.mark.parametrize("cost", [*COSTS, *REPLACED], ids=repr)
 def test_one_cost_and_its_copies_in_every_form(cost: Cost) -> None:
     """A list, its reverse and a mapping of counts are one history; more copies never cost less, nor more than a sum."""
     single = compose([cost], delta=1e-6)
@@ -202,10 +209,6 @@ def test_costs_that_are_no_numbers_are_never_made(number: object) -> None:
 def test_arguments_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidInput, match="delta"):
         compose([PureCost(1.0)], delta=1.0)
-    with pytest.raises(InvalidInput, match="epsilon"):
-        composed_delta([PureCost(1.0)], epsilon=-1.0)
-    with pytest.raises(InvalidInput, match="whole number"):
-        group([PureCost(1.0)], 0)
 
 
 def test_fits_holds_a_budget_to_its_last_digit() -> None:
@@ -238,35 +241,11 @@ def test_rho_of_every_kind() -> None:
     assert rho_of([PureCost(1.0), ApproximateCost(0.1, 1e-9)]) is None
 
 
-def test_groups() -> None:
-    assert group([PureCost(0.5), GaussianCost(0.25)], 10) == [PureCost(5.0), GaussianCost(2.5)]
-    for cost, size, expected in (
-        (ZcdpCost(0.1), 10, ZcdpCost(10.0)),
-        (ApproximateCost(1.0, 1e-9), 3, ApproximateCost(3.0, 1e-9 * (1 + math.e + math.e**2))),
-        (ApproximateCost(0.0, 1e-9), 3, ApproximateCost(0.0, 3e-9)),
-        (MomentCost(0.5, 10, 1.1), 3, MomentCost(0.5, 10, 1.331)),
-    ):
-        [found] = group([cost], size)
-        assert cost_to_json(found) == pytest.approx(cost_to_json(expected))
-    assert group([ApproximateCost(100.0, 1e-9)], 10) == [ApproximateCost(1000.0, 1.0)]
-    for cost in COSTS:
-        assert compose(group([cost], 1), delta=1e-6) == pytest.approx(compose([cost], delta=1e-6))
-
-
-def test_the_group_of_an_approximate_cost_is_what_steps_along_a_path_give() -> None:
-    """P(0) ≤ e^ε P(1) + δ, applied step after step."""
-    epsilon, delta, total = 0.7, 1e-5, 0.0
-    for _ in range(4):
-        total = delta + math.exp(epsilon) * total
-    [cost] = group([ApproximateCost(epsilon, delta)], 4)
-    assert cost_to_json(cost) == pytest.approx(cost_to_json(ApproximateCost(2.8, total)))
-
-
 def test_words_promise_no_more_than_the_numbers() -> None:
-    assert accounting.best_guess(0.0) == 0.5
-    assert accounting.best_guess(1.0, 0.01) == pytest.approx((math.e + 0.01) / (1 + math.e))
-    assert accounting.best_guess(math.inf) == 1
-    assert accounting.posterior(0.5, 1.0) == pytest.approx(accounting.best_guess(1.0))
+    assert best_guess(0.0) == 0.5
+    assert best_guess(1.0, 0.01) == pytest.approx((math.e + 0.01) / (1 + math.e))
+    assert best_guess(math.inf) == 1
+    assert accounting.posterior(0.5, 1.0) == pytest.approx(best_guess(1.0))
     assert accounting.posterior(0.0, 1.0) == 0
     assert "at most 73.2%" in accounting.words(1.0, 1e-6)
     assert "99.996" in accounting.words(10.0)

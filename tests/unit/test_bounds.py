@@ -15,9 +15,11 @@ from dpsketch import files
 from dpsketch.core.account import Account
 from dpsketch.core.permit import Permit
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.laws.choice import BOUNDS, EDGES, tables
+from dpsketch.laws.chosen import Choice
 from dpsketch.privacy import Unit
-from dpsketch.sketches.bounds import BOUNDS, EDGES, Choice, choice_laws, tables
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.histogram.calibration import choice_laws
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from ledgers import begun
 

@@ -16,8 +16,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import InvalidInput, SketchBroken, SourceError
+from dpsketch.laws import content
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.histogram import content, disk
+from dpsketch.sketches.histogram import disk
 from interrupting import interrupted, sampled_lines
 
 RECORDS = dps.per_record(max_weight=3)

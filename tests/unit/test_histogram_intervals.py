@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pytest
 
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.sketches.histogram.calibration import gaussian, plain_laplace, truncated_laplace
 from dpsketch.sketches.histogram.intervals import log_reaching, ordinary, posterior_means, prior_exponent, selective
-from dpsketch.sketches.histogram.thresholds import CountThreshold, gaussian, plain_laplace, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
 
 LISTINGS = [

@@ -14,8 +14,9 @@ from scipy.special import log_ndtr, ndtr
 
 from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta, unit_weights
 from dpsketch.noise import RoundedGaussian
-from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds, rounds_delta, unit_weights, weighted
+from dpsketch.sketches.histogram.calibration import rounds, weighted
 
 Floats = npt.NDArray[np.float64]
 HIGH = 40.0  # a sum so far above the cutoff, in standard deviations, that it is always listed

@@ -14,8 +14,8 @@ from dpsketch import files
 from dpsketch.core.drawn import Drawn, Part
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.sketches.histogram.calibration import gaussian, truncated_laplace
 from dpsketch.sketches.histogram.intervals import log_reaching, misfit, posterior_is_cheap, prior_exponent, sum_width
-from dpsketch.sketches.histogram.thresholds import gaussian, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
 
 Integers = npt.NDArray[np.int64]

@@ -11,16 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.rounds import WeightedRounds
+from dpsketch.laws.thresholds import CountThreshold, delta_of
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.sketches.histogram.rounds import WeightedRounds
-from dpsketch.sketches.histogram.thresholds import (
-    CountThreshold,
-    choose,
-    delta_of,
-    gaussian,
-    plain_laplace,
-    truncated_laplace,
-)
+from dpsketch.sketches.histogram.calibration import choose, gaussian, plain_laplace, truncated_laplace
 from dpsketch.truncated import Law, TruncatedLaplace
 
 Floats = npt.NDArray[np.float64]
@@ -243,7 +237,7 @@ def test_blocks_of_many_keys_are_rounded_up() -> None:
     """Beyond 256 keys they are looked at in blocks: a little worse than one by one, never better."""
     from scipy.special import log_ndtr
 
-    from dpsketch.sketches.histogram.joint import gaussian_excess
+    from dpsketch.laws.joint import gaussian_excess
 
     found = gaussian(1.0, 1e-5, 1000, 1, True)
     assert isinstance(found.noise, RoundedGaussian)
@@ -274,7 +268,7 @@ def test_the_joint_formula_against_its_two_laws(leak: float, shift: float, epsil
     """Names and noise as cells of their own: a name that shows, or a Gaussian cut into cells of a two-hundredth."""
     from scipy.special import ndtr
 
-    from dpsketch.sketches.histogram.joint import joint_delta
+    from dpsketch.laws.joint import joint_delta
 
     edges = np.concatenate([[-np.inf], np.arange(-9, 11, 0.005), [np.inf]])
 
@@ -426,7 +420,7 @@ def test_every_mechanism_can_be_forced(name: str) -> None:
 
 
 def test_a_search_without_end_is_given_up() -> None:
-    from dpsketch.sketches.histogram.joint import least_whole
+    from dpsketch.sketches.histogram.calibration import least_whole
 
     assert least_whole(lambda cutoff: cutoff >= 10**9 + 7, 3) == 10**9 + 7
     with pytest.raises(InvalidInput, match="no cutoff"):

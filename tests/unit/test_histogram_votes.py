@@ -13,10 +13,10 @@ import pytest
 
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.votes import BUCKETS, Votes, vote_delta
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import ApproximateCost, Budget
-from dpsketch.sketches.histogram.thresholds import gaussian
-from dpsketch.sketches.histogram.votes.law import BUCKETS, Votes, vote_delta, votes_for
+from dpsketch.sketches.histogram.calibration import gaussian, votes_for
 from dpsketch.truncated import Law, TruncatedLaplace
 
 Floats = npt.NDArray[np.float64]

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from dpsketch._compiled import grouping, identity
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SensitiveData, SketchBroken
 from dpsketch.hashing import fingerprint, text_fingerprints
+from dpsketch.laws.names import collision_chance
 from dpsketch.sketches.histogram import keyslots
-from dpsketch.sketches.histogram.collision import collision_chance
 from dpsketch.sketches.histogram.keytable import KeyTable
 from interrupting import interrupted, sampled_lines
 from oracles import grouping as oracle

@@ -23,6 +23,8 @@ from dpsketch.errors import (
     SensitiveData,
     SpecMismatch,
 )
+from dpsketch.laws.secret import Secret
+from dpsketch.laws.stable import Floor
 from dpsketch.ledger import Ledger
 from dpsketch.privacy import Budget, MomentCost, Unit, per_record, per_user
 from dpsketch.sketches.moment import (
@@ -35,8 +37,6 @@ from dpsketch.sketches.moment import (
     PrivateMomentProfile,
     size_for_error,
 )
-from dpsketch.sketches.moment.law import Floor
-from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 

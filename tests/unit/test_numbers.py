@@ -19,13 +19,15 @@ import dpsketch as dps
 from dpsketch import accounting, core, kernels, ledger, local, noise, plan, privacy, sketches
 from dpsketch.core.move import Distance, Move, Sensitivity, Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.alp import Projection
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import Banded, Contribution
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.recurrence import Recurrence
+from dpsketch.laws.recursion import Recursion
+from dpsketch.laws.shares import Share
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import Banded, Contribution
-from dpsketch.sketches.continual.pan_private import PanPrivate
-from dpsketch.sketches.continual.recurrence import Recurrence
 from dpsketch.sketches.countsketch.clipping import Clip
-from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.spec import DistinctSpec
@@ -33,11 +35,9 @@ from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 from dpsketch.sketches.moment.spec import MomentSpec
-from dpsketch.sketches.quantiles.recursion import Recursion
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.domain import Domain
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
-from dpsketch.sketches.sparse.alp import Projection
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from dpsketch.sketches.weights import WeightGrid
 from numpy_numbers import given, plain

@@ -23,10 +23,10 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.laws import recursion, sampler
+from dpsketch.laws.recursion import Mass, Places, Recursion
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles import recursion, sampler
 from dpsketch.sketches.quantiles.cells import ValueGrid
-from dpsketch.sketches.quantiles.recursion import Mass, Places, Recursion
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.domain import Domain
 from oracles import quantiles as oracle

@@ -7,7 +7,7 @@ import pytest
 
 from dpsketch._compiled import sparse
 from dpsketch._compiled.xxh64 import hash_integers
-from dpsketch.sketches.sparse.alp import flip_odds
+from dpsketch.laws.alp import flip_odds
 from oracles import sparse as oracle
 
 

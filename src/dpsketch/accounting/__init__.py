@@ -5,29 +5,26 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
-    from dpsketch.accounting.composition import compose, composed_delta, fits, group, rho_of
+    from dpsketch.accounting.composition import compose, fits, rho_of
     from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
-    from dpsketch.accounting.odds import best_guess, posterior, words
+    from dpsketch.accounting.odds import posterior, words
     from dpsketch.accounting.renyi import largest_rho
     from dpsketch.accounting.tally import Costs, check_cost
 else:
     __getattr__ = lazy.names(
-        __name__, composition="compose composed_delta fits group rho_of",
-        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu", odds="best_guess posterior words",
+        __name__, composition="compose fits rho_of",
+        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu", odds="posterior words",
         renyi="largest_rho", tally="Costs check_cost",
     )  # fmt: skip
 
 __all__ = [
     "Costs",
-    "best_guess",
     "check_cost",
     "compose",
-    "composed_delta",
     "fits",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
-    "group",
     "largest_rho",
     "posterior",
     "rho_of",

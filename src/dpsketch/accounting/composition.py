@@ -23,19 +23,19 @@ on what was released.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import assert_never
 
-from dpsketch.accounting.gaussian import exact_delta, exact_root, round_up, smallest_epsilon
-from dpsketch.accounting.loss import Atoms, grid_delta, grid_epsilon
-from dpsketch.accounting.momentloss import exact_moment_delta, exact_moment_epsilon, has_exact_loss
-from dpsketch.accounting.renyi import renyi_delta, renyi_epsilon, tally_rho
+from dpsketch.accounting.gaussian import exact_root, smallest_epsilon
+from dpsketch.accounting.loss import Atoms, grid_epsilon
+from dpsketch.accounting.momentloss import exact_moment_epsilon, has_exact_loss
+from dpsketch.accounting.renyi import renyi_epsilon, tally_rho
 from dpsketch.accounting.tally import Costs, Tally
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import real_number, whole_number
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
+from dpsketch.numbers import real_number
+from dpsketch.privacy import ApproximateCost, Budget, PureCost, ZcdpCost
 
-__all__ = ["compose", "composed_delta", "fits", "group", "rho_of"]
+__all__ = ["compose", "fits", "rho_of"]
 
 # Ten times 0.1 is a little more than 1 in binary. A budget is held to a millionth of a millionth.
 _SLACK = 1e-12
@@ -56,21 +56,6 @@ def compose(costs: Costs, *, delta: float) -> float:
     if not 0 <= delta < 1:
         raise InvalidInput(f"delta must be at least 0 and below 1, not {delta!r}.")
     return min(_epsilons(Tally.of(costs), delta), default=math.inf)
-
-
-def composed_delta(costs: Costs, *, epsilon: float) -> float:
-    """Return the total δ of a history at this ε, rounded up.
-
-    Examples
-    --------
-    >>> from dpsketch.privacy import PureCost
-    >>> composed_delta([PureCost(0.5), PureCost(0.5)], epsilon=1)
-    0.0
-    """
-    epsilon = real_number("epsilon", epsilon)
-    if epsilon < 0:
-        raise InvalidInput(f"epsilon must be at least 0, not {epsilon!r}.")
-    return min(_deltas(Tally.of(costs), epsilon), default=1.0)
 
 
 def rho_of(costs: Costs) -> float | None:
@@ -115,42 +100,6 @@ def fits(costs: Costs, *, epsilon: float | None = None, delta: float | None = No
     return any(bound <= limit * (1 + _SLACK) for bound in _epsilons(tally, failure))
 
 
-def group(costs: Iterable[Cost], size: int) -> list[Cost]:
-    """Return what each cost means for ``size`` units that change together, as ten records of one person do.
-
-    A path of ``size`` steps, each to a neighbour, leads from the one dataset to the other. Along it a Gaussian's μ and
-    a pure ε grow by the factor ``size``, ρ by its square (Bun and Steinke 2016, Proposition 1.9), an (ε, δ) to
-    (size·ε, δ·(e^{size·ε} − 1)/(e^ε − 1)), and a moment's ratio to its power.
-
-    Examples
-    --------
-    >>> from dpsketch.privacy import GaussianCost, PureCost
-    >>> group([PureCost(0.5), GaussianCost(0.25)], 4)
-    [PureCost(epsilon=2.0), GaussianCost(mu=1.0)]
-    """
-    size = whole_number("a group's size", size, low=1)
-    return [_grouped(cost, size) for cost in costs]
-
-
-def _grouped(cost: Cost, size: int) -> Cost:
-    match cost:
-        case PureCost(epsilon):
-            return PureCost(epsilon * size)
-        case GaussianCost(mu):
-            return GaussianCost(mu * size)
-        case ZcdpCost(rho):
-            return ZcdpCost(rho * size**2)
-        case ApproximateCost(epsilon, delta):
-            if epsilon * size > 700:
-                return ApproximateCost(epsilon * size, 1.0 if delta else 0.0)
-            growth = math.expm1(epsilon * size) / math.expm1(epsilon) if epsilon else size
-            return ApproximateCost(epsilon * size, min(1.0, delta * growth))
-        case MomentCost(p, coordinates, ratio):
-            return MomentCost(p, coordinates, math.exp(min(709.0, size * math.log(ratio))))
-        case _:
-            assert_never(cost)
-
-
 def _epsilons(tally: Tally, delta: float) -> Iterator[float]:
     """Yield every bound on ε at δ that applies, the cheap ones first."""
     if not tally.finite:
@@ -175,34 +124,7 @@ def _epsilons(tally: Tally, delta: float) -> Iterator[float]:
     yield grid_epsilon(tally, delta) if atoms is None else atoms.epsilon(delta)
 
 
-def _deltas(tally: Tally, epsilon: float) -> Iterator[float]:
-    """Yield every bound on δ at ε that applies."""
-    if not tally.finite:
-        return
-    if tally.only_gaussian:
-        yield _gaussian_delta(tally, epsilon)
-        return
-    rest = epsilon * (1 + _SLACK) - tally.bounded_epsilon
-    if rest >= 0:
-        if tally.bounded:
-            yield min(1.0, tally.failure)
-        elif not tally.rho:
-            yield min(1.0, tally.failure + _gaussian_delta(tally, rest))
-        else:
-            yield min(1.0, tally.failure + renyi_delta(tally.concentrated, rest))
-    yield renyi_delta(tally, epsilon)
-    if (lone := tally.lone_moment) is not None and has_exact_loss(lone.p, lone.ratio):
-        yield exact_moment_delta(lone.p, lone.size, lone.ratio, epsilon)
-        return
-    atoms = Atoms.of(tally)
-    yield grid_delta(tally, epsilon) if atoms is None else atoms.delta(epsilon)
-
-
 def _gaussian_epsilon(tally: Tally, delta: float) -> float:
     if not tally.mu_squared:
         return 0.0
     return smallest_epsilon(exact_root(tally.mu_squared), delta) if delta > 0 else math.inf
-
-
-def _gaussian_delta(tally: Tally, epsilon: float) -> float:
-    return round_up(exact_delta(epsilon, exact_root(tally.mu_squared))) if tally.mu_squared else 0.0

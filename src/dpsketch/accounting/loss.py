@@ -24,14 +24,14 @@ from dpsketch.accounting.tally import Tally
 from dpsketch.accounting.twopoint import GridLoss, on_grid, two_point_atoms
 from dpsketch.arrays import Floats
 
-__all__ = ["Atoms", "grid_delta", "grid_epsilon"]
+__all__ = ["ROOM", "Atoms", "composed_loss", "grid_epsilon", "transform_error"]
 
 
 # Exact sums are made of at most so many atoms, and used down to this δ.
 _MOST_ATOMS = 50_000
 _LEAST_EXACT = 1e-250
 # Covers the rounding of probabilities, which is relative and far smaller.
-_ROOM = 1e-9
+ROOM = 1e-9
 _LEAST_ON_GRID = 1e-9
 # The grid has so many steps in one standard deviation of the composed loss.
 _STEPS = 1000
@@ -77,7 +77,7 @@ class Atoms:
         """Return δ(ε), a billionth above its value."""
         above = self.loss > epsilon
         gap = -np.expm1(epsilon - self.loss[above])
-        return self.infinity + (1 - self.infinity) * float(gap @ self.mass[above]) * (1 + _ROOM)
+        return self.infinity + (1 - self.infinity) * float(gap @ self.mass[above]) * (1 + ROOM)
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest ε with δ(ε) ≤ ``delta``; infinite where there is none or δ is too small to tell."""
@@ -96,20 +96,12 @@ class Atoms:
 
 def grid_epsilon(tally: Tally, delta: float) -> float:
     """Return ε at δ by dp-accounting; infinite where a grid cannot tell."""
-    rest = (delta - _transform_error(tally)) / (1 + _ROOM)
-    pld = _composed(tally) if delta >= _LEAST_ON_GRID and rest > 0 else None
-    return math.inf if pld is None else float(pld.get_epsilon_for_delta(rest)) * (1 + _ROOM)
+    rest = (delta - transform_error(tally)) / (1 + ROOM)
+    pld = composed_loss(tally) if delta >= _LEAST_ON_GRID and rest > 0 else None
+    return math.inf if pld is None else float(pld.get_epsilon_for_delta(rest)) * (1 + ROOM)
 
 
-def grid_delta(tally: Tally, epsilon: float) -> float:
-    """Return δ at ε by dp-accounting; 1 where a grid cannot tell."""
-    pld = _composed(tally)
-    if pld is None:
-        return 1.0
-    return min(1.0, float(pld.get_delta_for_epsilon(epsilon)) * (1 + _ROOM) + _transform_error(tally))
-
-
-def _transform_error(tally: Tally) -> float:
+def transform_error(tally: Tally) -> float:
     """Return more than the convolutions by FFT can be wrong by: each by about 1e-15, over all its points together."""
     return 1e-12 + 1e-14 * (len(tally.pure) + len(tally.approximate) + len(tally.moments))
 
@@ -137,7 +129,7 @@ def _deviation(tally: Tally) -> float:
     return math.sqrt(2 * (tally_rho(rest) or 0.0))
 
 
-def _composed(tally: Tally) -> Any:
+def composed_loss(tally: Tally) -> Any:
     """Return dp-accounting's distribution of the whole history, or None where a grid is of no use."""
     deviation = _deviation(tally)
     if tally.rho or not _LEAST_DEVIATION < deviation < _MOST_DEVIATION or 0 < tally.mu_squared < _LEAST_MU_SQUARED:

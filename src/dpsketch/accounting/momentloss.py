@@ -1,4 +1,4 @@
-"""The exact privacy loss of a moment sketch, and the ratio of scales that a budget allows.
+"""The exact privacy loss of a moment sketch.
 
 A moment sketch has ``size`` independent coordinates of a p-stable law whose scale ζ (F_p plus a floor) changes by a
 factor of at most ``ratio`` between neighbours. In t = p·ln|X| that is a shift by at most s = ln(ratio) of a log-concave
@@ -22,12 +22,11 @@ from typing import Literal
 
 import numpy as np
 
-from dpsketch.accounting.gaussian import gaussian_mu
 from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P, stable_information, stable_table
 from dpsketch.accounting.twopoint import GridLoss, on_grid
 from dpsketch.arrays import Floats
 
-__all__ = ["exact_moment_delta", "exact_moment_epsilon", "has_exact_loss", "moment_losses", "moment_ratio"]
+__all__ = ["exact_moment_epsilon", "has_exact_loss", "moment_losses"]
 
 Rounding = Literal["up", "down"]
 
@@ -74,11 +73,6 @@ def moment_losses(p: float, size: int, ratio: float, *, rounding: Rounding = "up
     return _power(on_grid(*falling, step), size, error), _power(on_grid(*rising, step), size, error)
 
 
-def exact_moment_delta(p: float, size: int, ratio: float, epsilon: float, *, rounding: Rounding = "up") -> float:
-    """Return the δ of a moment sketch at ε."""
-    return max(_delta(loss, epsilon) for loss in moment_losses(p, size, ratio, rounding=rounding))
-
-
 def exact_moment_epsilon(p: float, size: int, ratio: float, delta: float, *, rounding: Rounding = "up") -> float:
     """Return the ε of a moment sketch at δ; infinite where δ is too small for the computation to tell.
 
@@ -90,51 +84,6 @@ def exact_moment_epsilon(p: float, size: int, ratio: float, delta: float, *, rou
     0.557
     """
     return max(_epsilon(loss, delta) for loss in moment_losses(p, size, ratio, rounding=rounding))
-
-
-@lru_cache(maxsize=256)
-def moment_ratio(p: float, size: int, epsilon: float, delta: float) -> float:
-    """Return the largest ratio of scales for which a moment sketch is (ε, δ)-private, to about 1e-6, rounded down.
-
-    With δ = 0 it is the pure bound's. Where δ is too small for the exact loss (about ``size``·4e-15) it is that of the
-    bounded range, by ρ + 2√(ρ·ln(1/δ)) ≤ ε (Bun and Steinke 2016).
-
-    Examples
-    --------
-    >>> ratio = moment_ratio(0.5, 200, 1.0, 1e-6)
-    >>> round(1 / (ratio - 1), 1)  # the floor in units of one record's largest effect
-    51.4
-    """
-    pure = 1 + math.expm1(min(epsilon * p / size, 700.0)) * (1 - 2.0**-40)
-    if delta == 0:
-        return pure
-    spare = -math.log(delta)
-    rho = (epsilon / (math.sqrt(epsilon + spare) + math.sqrt(spare))) ** 2
-    best = max(pure, 1 + math.expm1(math.sqrt(8 * rho / size) / (1 + 1 / p)) * (1 - 2.0**-40))
-    if not has_exact_loss(p, best):
-        return best
-    # Many coordinates together lose nearly what a Gaussian mechanism with μ = s·√(size·information) loses.
-    point = math.log(gaussian_mu(epsilon, delta) / math.sqrt(size * stable_information(p)))
-    low, high = math.log(math.log(best)), math.log(20.0)
-    slope = 1.0
-    previous: tuple[float, float] | None = None
-    while high - low > 1e-9:
-        point = point if low < point < high else (low + high) / 2
-        ratio = math.exp(math.exp(point))
-        spent = exact_moment_epsilon(p, size, ratio, delta)
-        excess = math.log(spent / epsilon) if 0 < spent < math.inf else math.nan
-        if spent <= epsilon:
-            low, best = point, max(best, ratio)
-            if excess > -1e-6:
-                break
-        else:
-            high = point
-        # The secant method in logarithms, where ε is nearly a power of the shift; it aims a little below.
-        if previous is not None and excess != previous[1]:
-            slope = min(max((excess - previous[1]) / (point - previous[0]), 0.5), 20.0)
-        previous = (point, excess)
-        point -= (excess + 2e-7) / slope
-    return best
 
 
 def _delta(loss: GridLoss, epsilon: float) -> float:

@@ -8,7 +8,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Unit, best_guess, percentage
 
-__all__ = ["best_guess", "posterior", "words"]
+__all__ = ["posterior", "words"]
 
 
 def posterior(prior: float, epsilon: float) -> float:

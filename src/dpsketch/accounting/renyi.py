@@ -23,7 +23,7 @@ from dpsketch.arrays import Floats
 from dpsketch.numbers import real_number
 from dpsketch.privacy import ZcdpCost
 
-__all__ = ["largest_rho", "renyi_delta", "renyi_epsilon", "tally_rho"]
+__all__ = ["largest_rho", "renyi_epsilon", "tally_rho"]
 
 
 # Covers rounding in the sums over orders, with room to spare.
@@ -74,16 +74,6 @@ def _largest_rho(epsilon: float, delta: float) -> float:
         else:
             high = middle
     return low
-
-
-def renyi_delta(tally: Tally, epsilon: float) -> float:
-    """Return a δ that holds at ε."""
-
-    def bound(alpha: Floats) -> Floats:
-        return (alpha - 1) * (_curve(tally, alpha) - epsilon + np.log1p(-1 / alpha)) - np.log(alpha)
-
-    exponent = _least(bound)
-    return min(1.0, tally.failure + math.exp(min(0.0, exponent + _ROOM * (1 + abs(exponent)))))
 
 
 def _least(bound: Callable[[Floats], Floats]) -> float:

@@ -12,6 +12,7 @@ from dpsketch.audit.core import Outputs, Scores
 from dpsketch.audit.distinguishers import known, linear_discriminant
 from dpsketch.audit.mechanism import Asked, Budget, Mechanism, Parts, additive, claim_of, repeated
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.laws.shares import Share
 from dpsketch.privacy import Neighbours, per_record, per_user
 from dpsketch.sketches.comparison import CountMinForComparison, PrivateCountMinForComparison
 from dpsketch.sketches.countsketch import (
@@ -22,7 +23,6 @@ from dpsketch.sketches.countsketch import (
     PrivateCountSketch,
 )
 from dpsketch.sketches.countsketch.parties import merge_releases
-from dpsketch.sketches.countsketch.shares import Share
 
 __all__ = [
     "continual", "count_min", "pan_private", "record", "record_rho", "record_user_as_record",

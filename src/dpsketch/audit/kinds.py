@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from dpsketch.audit import points
 from dpsketch.audit.shown import SEED, Records, Release, Shown, columns_of, mu_of, released, shown
+from dpsketch.laws.shares import Share
 from dpsketch.privacy import Neighbours, Unit
 from dpsketch.sketches.comparison import CountMinForComparison
 from dpsketch.sketches.continual.choice import DesignName
 from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
 from dpsketch.sketches.countsketch.parties import merge_releases
-from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.distinct import DistinctSet, DistinctSketch
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.histogram import Histogram

@@ -3,7 +3,7 @@
 Noisy weights are not published, only which keys were found. How often keys of several weights are found says which
 factors of the stated noise are possible with the stated thresholds, and whether any is. The counts' own noise is
 measured on keys that are always found. Names alone tell less than the noisy weights that the proof grants an attacker:
-so the promise is *restated* for the noise that was seen, by the joint δ of :mod:`dpsketch.sketches.histogram.rounds`.
+so the promise is *restated* for the noise that was seen, by the joint δ of :mod:`dpsketch.laws.rounds`.
 
 A unit that is alone on its keys, first in the stream or with far more keys than count, must be shown with probability δ
 at most, and one that holds a null never; a unit on keys of others may change how often they are found by e^ε, and δ.
@@ -25,10 +25,10 @@ from dpsketch.audit.core import clopper_pearson
 from dpsketch.audit.laws import kindest, noise_factors, power_of
 from dpsketch.audit.mechanism import Claim, Finding, printed_promise
 from dpsketch.audit.rows import Row
+from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Neighbours, Unit, per_user
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
 
 __all__ = ["ROUNDS", "Rounds"]
 

@@ -9,6 +9,7 @@ from scipy.special import erfc
 
 from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.votes import Votes
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.values import Amount, Guess, Proposal, out_of_reach
@@ -17,7 +18,6 @@ from dpsketch.sketches.histogram import Histogram, VoteHistogram
 from dpsketch.sketches.histogram.intervals import log_reaching
 from dpsketch.sketches.histogram.predict import Holdings, kept, predict
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.votes.law import Votes
 from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 
 __all__ = ["plan_histogram", "plan_votes"]

@@ -2,7 +2,7 @@
 
 The driver sees places and sums of keys, sixteen bytes each, and the names that are published. Given the same noise the
 release is the one that a histogram on one machine makes, bit for bit: which of a user's keys count follows from a seed
-and from what they are (:mod:`dpsketch.sketches.histogram.content`), and Spark's ``xxhash64`` is our fingerprint.
+and from what they are (:mod:`dpsketch.laws.content`), and Spark's ``xxhash64`` is our fingerprint.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyspark.sql import functions as f
 
 from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.content import BLOCK, Block, Content, fresh_seed
+from dpsketch.laws.rounds import unit_weights
 from dpsketch.sketches.feed import add_batch
 from dpsketch.sketches.histogram import Histogram, HistogramSpec, PrivateHistogram
-from dpsketch.sketches.histogram.content import BLOCK, Block, Content, fresh_seed
 from dpsketch.sketches.histogram.held import Opened
-from dpsketch.sketches.histogram.rounds import unit_weights
 from dpsketch.sketches.histogram.rows import text_or_bytes
 from dpsketch.sketches.weights import WeightGrid, checked_total
 from dpsketch.spark.columns import select

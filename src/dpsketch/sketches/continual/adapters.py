@@ -14,11 +14,11 @@ from dpsketch.core.move import Table
 from dpsketch.core.permit import Permit
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.designs import Design
+from dpsketch.laws.streams import Published, Seizable
 from dpsketch.privacy import Unit
 from dpsketch.release import typed_keys
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.law import Published, Seizable
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.stream import SeizableStream, Stream
 from dpsketch.sketches.kinds import KINDS

@@ -8,9 +8,9 @@ from datetime import date, datetime, timedelta
 from typing import Any, Self
 
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.laws.designs import LONGEST
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Unit
-from dpsketch.sketches.continual.designs import LONGEST
 
 __all__ = ["Calendar"]
 

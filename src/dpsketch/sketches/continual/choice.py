@@ -13,11 +13,12 @@ from typing import Any, Literal
 import numpy as np
 
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design, Filter
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.recurrence import Recurrence
 from dpsketch.privacy import Budget, PureCost
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
-from dpsketch.sketches.continual.pan_private import PanPrivate
-from dpsketch.sketches.continual.recurrence import Recurrence
+from dpsketch.sketches.continual.decoding import errors
 
 __all__ = ["DAILY", "DesignName", "Objective", "choose_design"]
 
@@ -132,7 +133,7 @@ def _judge(contribution: Contribution, horizon: int | None, objective: Objective
         total = 0.0
         for weight, window in zip(_WEIGHTS[objective], (None, min(7, days), 1), strict=True):
             if weight:
-                total += weight * math.log(noise**2 * float(np.mean(design.errors(days, window))))
+                total += weight * math.log(noise**2 * float(np.mean(errors(design, days, window))))
         return total
 
     return judged

@@ -36,9 +36,9 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import encode
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused
+from dpsketch.laws.designs import Filter
+from dpsketch.laws.streams import PUBLICATIONS, Found
 from dpsketch.noise import random_id
-from dpsketch.sketches.continual.designs import Filter
-from dpsketch.sketches.continual.law import PUBLICATIONS, Found
 from dpsketch.sketches.continual.publications import Publications
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.documents import integer_array

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
+from dpsketch.laws.designs import Design
 from dpsketch.noise import Noise
 from dpsketch.numbers import whole_number
-from dpsketch.sketches.continual.designs import Design
+from dpsketch.sketches.continual.decoding import weights
 from dpsketch.sketches.continual.stretches import Stretch
 
 __all__ = ["Publications", "mark_of"]
@@ -57,7 +58,7 @@ class Publications:
         last = whole_number("last", last, low=1, high=self.day)
         first = whole_number("first", first, low=1, high=last)
         marks = self.marks[: self.design.published(last)]
-        stretch = Stretch(self.name, self.noise, self.design.weights(first, last), marks)
+        stretch = Stretch(self.name, self.noise, weights(self.design, first, last), marks)
         total = np.zeros(self.tables[0].shape)
         for weight, table in zip(stretch.weights.tolist(), self.tables, strict=False):
             if weight:

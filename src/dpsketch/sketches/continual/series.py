@@ -24,14 +24,14 @@ from dpsketch.core.drawn import (
 )
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
+from dpsketch.laws.designs import Design
+from dpsketch.laws.streams import Found, Published
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.release import Release, without_types
 from dpsketch.results import NOISE_ONLY, Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
-from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.law import Found, Published
 from dpsketch.sketches.continual.names import not_of_days, read_keys, stored_keys
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.publications import Publications, mark_of

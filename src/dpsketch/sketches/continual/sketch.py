@@ -23,14 +23,14 @@ from dpsketch import files
 from dpsketch.bounding import CountedUsers
 from dpsketch.core.permit import Permit
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.designs import Design
+from dpsketch.laws.streams import Vector
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.adapters import Adapter
 from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
-from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.law import Vector
 from dpsketch.sketches.continual.portions import Layout
 from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in
 from dpsketch.sketches.continual.stored import StoredStream
@@ -86,7 +86,7 @@ class ContinualSketch(StoredStream):
     -------
     (ε, δ)-differential privacy of everything published over all days together, for one record of any day, or for all
     that a user adds on the days that count; also if the records of a day are chosen by what was published before. Each
-    publication carries fresh noise for the sensitivity that :mod:`dpsketch.sketches.continual.designs` proves, is drawn
+    publication carries fresh noise for the sensitivity that :mod:`dpsketch.laws.designs` proves, is drawn
     once, and whatever is asked is made of publications. With δ = 0 the design is blocks of days. What is counted today,
     the design's buffers and the days of users are exact, hence sensitive; they leave by ``to_sensitive_bytes`` only.
     **Restart from the newest bytes only, written before the day's release is shown**
@@ -94,7 +94,7 @@ class ContinualSketch(StoredStream):
     is not covered. A record that the kind refuses leaves the day unpublished, which everyone sees: clean weights and
     keys before. A value outside the domain of a RangeSketch counts as the nearest end, whatever its ``outside`` says.
 
-    With ``design="pan-private"`` the state is under noise as well (:mod:`dpsketch.sketches.continual.pan_private` has
+    With ``design="pan-private"`` the state is under noise as well (:mod:`dpsketch.laws.pan_private` has
     the proof): records are added to it as they come, and no count of them, skipped ones included, is kept. Its file is
     such a state too. Seized together, a file and the memory of a process that went on from it show what came between.
 

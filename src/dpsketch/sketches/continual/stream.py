@@ -19,9 +19,9 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import encode
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, ReleaseRefused
-from dpsketch.sketches.continual.designs import Design, Filter
-from dpsketch.sketches.continual.law import PUBLICATIONS, STATE, Published
-from dpsketch.sketches.continual.pan_private import PanPrivate
+from dpsketch.laws.designs import Design, Filter
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.streams import PUBLICATIONS, STATE, Published
 from dpsketch.sketches.continual.publications import Publications, mark_of
 from dpsketch.sketches.continual.stretches import Stretch
 from dpsketch.sketches.documents import integer_array
@@ -181,7 +181,7 @@ class SeizableStream(Stream):
 
     Privacy
     -------
-    As :mod:`dpsketch.sketches.continual.pan_private` proves. The state is the sums for the coming days, each under
+    As :mod:`dpsketch.laws.pan_private` proves. The state is the sums for the coming days, each under
     noise that was drawn when it began. Whoever seizes it learns which days were published, which everyone knows, and
     these sums; not how many records came, nor whether any did. Sums for days after the last are under noise as well.
     """

@@ -20,8 +20,8 @@ from dpsketch import files
 from dpsketch.bounding import UserColumn, read_users
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import key_type_of
+from dpsketch.laws.designs import LONGEST
 from dpsketch.noise import random_id
-from dpsketch.sketches.continual.designs import LONGEST
 from dpsketch.sketches.documents import integer_array
 
 __all__ = ["Visits"]

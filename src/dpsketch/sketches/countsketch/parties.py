@@ -12,12 +12,12 @@ from dpsketch.core.account import Account
 from dpsketch.core.drawn import Drawn, Part, Receipt
 from dpsketch.core.permit import Permit
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.laws.shares import MergedShares, OneShare, Share, ShareState
 from dpsketch.noise import random_id
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch.addition import largest_size
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
-from dpsketch.sketches.countsketch.shares import MergedShares, OneShare, Share, ShareState
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.partials import public_names
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
@@ -88,13 +88,13 @@ def merge_releases(
     The merged release has the (ε, δ) that all parties asked for, against whoever sees it but no single share, as long
     as the stated fraction of parties is honest: dishonest ones know their own noise and can take it off. A sum of
     rounded shares is not exactly a rounded Gaussian; the difference, which
-    :mod:`~dpsketch.sketches.countsketch.shares` bounds, is charged to δ. Whoever sees a share by itself has what that
+    :mod:`~dpsketch.laws.shares` bounds, is charged to δ. Whoever sees a share by itself has what that
     share guarantees, which is less.
 
     Examples
     --------
     >>> import dpsketch as dps
-    >>> from dpsketch.sketches.countsketch.shares import Share
+    >>> from dpsketch.laws.shares import Share
     >>> shares = []
     >>> for party in range(3):
     ...     sketch = dps.CountSketch(rows=5, width=64, unit=dps.per_record())

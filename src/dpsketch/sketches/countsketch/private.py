@@ -19,19 +19,19 @@ from dpsketch.core.laws import Additive, Arrays, Law, are_integers
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.laws.shares import OneShare
+from dpsketch.laws.streams import Published, are_finite
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Unit
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
-from dpsketch.sketches.continual.law import Published, are_finite
 from dpsketch.sketches.continual.stretches import Stretch, combined
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product, second_moment
 from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
-from dpsketch.sketches.countsketch.shares import OneShare
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
 from dpsketch.sketches.weights import real_numbers

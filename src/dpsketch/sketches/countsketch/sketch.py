@@ -17,11 +17,11 @@ from dpsketch.canonical import is_canonical
 from dpsketch.columns import valid_rows
 from dpsketch.core.contributions import FIRST
 from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
+from dpsketch.laws.shares import Share
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column, check_records
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
-from dpsketch.sketches.countsketch.shares import Share
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.frames import Columns
 from dpsketch.sketches.sketch import Entries, Sketch, agreed_spec

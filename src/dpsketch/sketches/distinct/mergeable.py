@@ -14,22 +14,20 @@ from dpsketch.arrays import Words
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Derived, Drawn, Part
 from dpsketch.core.laws import Arrays, Law
-from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
-from dpsketch.noise import random_id, random_words
+from dpsketch.laws.flips import Flips, are_bits
 from dpsketch.normal import normal_quantile
-from dpsketch.numbers import hold_whole, probability
-from dpsketch.privacy import Cost, Neighbours, PureCost, Unit
+from dpsketch.numbers import probability
+from dpsketch.privacy import Unit
 from dpsketch.sketches.distinct.private import DistinctRelease
 from dpsketch.sketches.distinct.spec import BITS, LEVELS, DistinctSpec
-from dpsketch.sketches.partials import ids_array
 from dpsketch.sketches.specs import refuse_mismatch
 
 if TYPE_CHECKING:
-    from dpsketch.core.permit import Handle
+    pass
 
-__all__ = ["Coins", "Flips", "MergedFlips", "PrivateDistinctBitmap", "flip_threshold"]
+__all__ = ["MergedFlips", "PrivateDistinctBitmap", "flip_threshold"]
 
 _BITS = np.arange(LEVELS, dtype=np.uint64)
 
@@ -37,67 +35,12 @@ _BITS = np.arange(LEVELS, dtype=np.uint64)
 def flip_threshold(epsilon: float, unit: Unit) -> int:
     """Return t such that zeros become ones with probability t/2⁶⁴, rounded towards privacy.
 
-    With ones turned into fair coins and zeros into ones with probability q = e^−b/2, a bit set or cleared loses at most
-    b or ln(2 − e^−b). A unit added or removed changes C bits one way: b = ε/C. One replaced changes C each way:
+    :mod:`dpsketch.laws.flips` has the loss. Added or removed, a unit leaves b = ε/C for each bit. Replaced, it leaves
     b + ln(2 − e^−b) = ε/C, hence e^b = (e^(ε/C) + 1)/2.
     """
     share = epsilon / unit.max_keys
     inverse = math.exp(-share) if unit.neighbours == "add_remove" else 2 * math.exp(-share) / (1 + math.exp(-share))
     return min(2**63, math.ceil(inverse * 2**63 * (1 + 2.0**-48)) + 1)
-
-
-@stored
-@dataclass(frozen=True, slots=True)
-class Flips(Law):
-    """Randomised response on every bit: ones become fair coins, zeros ones with probability ``threshold``/2⁶⁴."""
-
-    table: Table
-    neighbours: Neighbours
-    threshold: int
-
-    def __post_init__(self) -> None:
-        hold_whole(self, "threshold", low=1, high=2**63)
-        if self.table.move != Move.each(self.table.move.cells, 1):
-            raise InvalidInput("bits are flipped in a table in which a unit moves each cell by 1.")
-
-    @property
-    def name(self) -> str:
-        """The name of the bits."""
-        return self.table.name
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The bits."""
-        return (self.table,)
-
-    @property
-    def probability(self) -> float:
-        """The probability with which a zero becomes a one."""
-        return self.threshold / 2**64
-
-    @property
-    def words(self) -> str:
-        """The mechanism in a phrase."""
-        return f"a bitmap whose ones are fair coins and whose zeros are ones with probability {self.probability:.4g}"
-
-    def slots(self) -> Mapping[str, Any]:
-        """Return the coins."""
-        return {"coins": Coins(self.threshold)}
-
-    def costs(self) -> tuple[Cost, ...]:
-        """Return the loss of the bits that one unit changes, rounded up; :func:`flip_threshold` has the proof."""
-        loss = -math.log(2 * self.probability)
-        if self.neighbours == "replace":
-            loss += math.log(2 - 2 * self.probability)
-        return (PureCost(self.table.move.cells * loss * (1 + 2.0**-48)),)
-
-    def draw(self, state: Words, handle: Handle) -> Arrays:
-        """Return the bitmap with its bits flipped, and a random name by which the release is known."""
-        return {"bitmap": handle.draw("coins", state), "ids": ids_array({random_id()})}
-
-    def fits(self, arrays: Arrays) -> bool:
-        """Say whether there is a bitmap, and one name."""
-        return are_bits(arrays, self.table) and len(arrays["ids"]) == 1
 
 
 @stored
@@ -127,33 +70,6 @@ class MergedFlips(Derived):
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there is a bitmap, and one name for each that was merged."""
         return are_bits(arrays, self.flips[0].table) and len(arrays["ids"]) == len(self.flips)
-
-
-def are_bits(arrays: Arrays, table: Table) -> bool:
-    """Say whether these are a bitmap of a table's size and a list of names."""
-    if set(arrays) != {"bitmap", "ids"} or table.shape is None:
-        return False
-    bitmap, ids = arrays["bitmap"], arrays["ids"]
-    good = isinstance(bitmap, np.ndarray) and bitmap.dtype == np.uint64 and bitmap.shape == table.shape[:1]
-    return good and isinstance(ids, list) and len(set(ids)) == len(ids) and all(len(each) == 16 for each in ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Coins:
-    """The coins that flip bits: a one becomes a one with probability ½, a zero with probability ``threshold``/2⁶⁴."""
-
-    threshold: int
-
-    def draw(self, bitmap: Words) -> Words:
-        """Return a bitmap with its bits flipped."""
-        flipped = np.zeros_like(bitmap)
-        one = np.uint64(1)
-        for level in range(LEVELS):
-            drawn = random_words(len(bitmap))
-            truth = (bitmap >> _BITS[level]) & one
-            limit = np.where(truth == one, np.uint64(2**63), np.uint64(self.threshold))
-            flipped |= (drawn < limit).astype(np.uint64) << _BITS[level]
-        return flipped
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -11,8 +11,9 @@ import numpy as np
 
 from dpsketch._compiled.distinct import mark
 from dpsketch.hashing import KeyType, row_keys
+from dpsketch.laws.flips import Flips
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.distinct.mergeable import Flips, PrivateDistinctBitmap, flip_threshold
+from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
 from dpsketch.sketches.distinct.spec import BITS, DEFAULT_SEED, ONES, DistinctSpec
 from dpsketch.sketches.sketch import Entries, Sketch

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.thresholds import FORMS
+from dpsketch.laws.votes import VOTE_FORMS
 from dpsketch.release import typed_keys
 from dpsketch.sketches.histogram.sketch import Histogram
-from dpsketch.sketches.histogram.thresholds import FORMS
 from dpsketch.sketches.histogram.votes import VoteHistogram
-from dpsketch.sketches.histogram.votes.law import VOTE_FORMS
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType

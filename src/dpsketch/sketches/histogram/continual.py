@@ -14,14 +14,14 @@ from dpsketch.core.move import Table
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.designs import Design
+from dpsketch.laws.entries import COUNTS
+from dpsketch.laws.streams import Found, Published
 from dpsketch.sketches.continual.adapters import Adapter
-from dpsketch.sketches.continual.designs import Design
-from dpsketch.sketches.continual.law import Found, Published
 from dpsketch.sketches.continual.names import NamedStream
 from dpsketch.sketches.continual.portions import Layout, Window
 from dpsketch.sketches.continual.stream import Stream
 from dpsketch.sketches.histogram.day import NamedDay, key_column
-from dpsketch.sketches.histogram.laws import COUNTS
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.window import PrivateDailyHistogram
 

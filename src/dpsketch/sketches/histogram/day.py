@@ -14,9 +14,10 @@ from dpsketch import files
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.names import stored_names
 from dpsketch.privacy import Budget
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.histogram.named import name_order, named_column, read_names, stored_names
+from dpsketch.sketches.histogram.named import name_order, named_column, read_names
 from dpsketch.sketches.histogram.rows import decoded
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.sketch import Entries, Parsed, Sketch

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.hashing import KeyType, fingerprint
-from dpsketch.sketches.histogram.content import BLOCK, Block, Content, Pairs, fresh_seed
+from dpsketch.laws.content import BLOCK, Block, Content, Pairs, fresh_seed
 from dpsketch.sketches.histogram.held import Held, Opened
 from dpsketch.sketches.histogram.rows import spelled
 from dpsketch.sources.engine import connect, load

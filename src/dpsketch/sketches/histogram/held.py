@@ -13,7 +13,7 @@ from dpsketch import files
 from dpsketch.arrays import Integers
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
-from dpsketch.sketches.histogram.content import Content, Pairs, Records
+from dpsketch.laws.content import Content, Pairs, Records
 from dpsketch.sketches.histogram.keytable import KeyTable
 from dpsketch.sketches.histogram.pairs import PairTable, check_room
 from dpsketch.sketches.histogram.spec import HistogramSpec

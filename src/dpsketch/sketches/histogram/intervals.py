@@ -19,7 +19,7 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.normal import upper_quantile
-from dpsketch.sketches.histogram.joint import least_whole
+from dpsketch.sketches.histogram.calibration import least_whole
 from dpsketch.sketches.tails import widening
 from dpsketch.truncated import Law, TruncatedLaplace
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpsketch import files, plots
+from dpsketch import plots
 from dpsketch.arrays import Integers
 from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NamedCounts",
-    "are_names",
     "name_of",
     "name_order",
     "named",
@@ -34,7 +33,6 @@ __all__ = [
     "of_one_type",
     "places_of",
     "read_names",
-    "stored_names",
 ]
 
 
@@ -209,30 +207,8 @@ def name_order(name: Any) -> Any:
     return str(name).encode() if isinstance(name, str | CompoundKey) else name
 
 
-def stored_names(names: list[Any]) -> files.Array:
-    """Return names as an array of a file: integers, or the bytes of texts; no names are no texts."""
-    if names and isinstance(names[0], int):
-        return np.array(names, np.int64)
-    return [name if isinstance(name, bytes) else str(name).encode() for name in names]
-
-
-def are_names(listed: Any, found: Any = ()) -> bool:
-    """Say whether arrays of a file are different names of one type, and those that were found are in their order."""
-    held = []
-    for array in (listed, found):
-        if isinstance(array, np.ndarray):
-            if array.ndim != 1 or array.dtype.kind not in "iu":
-                return False
-            held.append(array.tolist())
-        else:
-            held.append(list(array))
-    names = held[0] + held[1]
-    good = len({type(name) for name in names}) <= 1 and all(isinstance(name, int | bytes) for name in names)
-    return good and len(set(names)) == len(names) and held[1] == sorted(held[1])
-
-
 def read_names(array: Any, spec: TypedSpec) -> list[Any]:
-    """Return the names of :func:`stored_names`; a file may have been written by anyone."""
+    """Return the names of :func:`~dpsketch.laws.names.stored_names`; a file may have been written by anyone."""
     names: list[Any]
     if isinstance(array, list) and all(isinstance(each, bytes) for each in array):
         names = named([text_or_bytes(each) for each in array], spec)

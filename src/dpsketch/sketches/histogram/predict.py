@@ -13,11 +13,11 @@ import numpy as np
 from scipy.special import ndtr, pdtrik
 
 from dpsketch.arrays import Floats
+from dpsketch.laws.entries import EntriesLaw
+from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds, unit_weights
+from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.privacy import Unit
 from dpsketch.sketches.histogram.intervals import log_reaching
-from dpsketch.sketches.histogram.laws import EntriesLaw
-from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, unit_weights
-from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.truncated import Law
 
 __all__ = ["Holdings", "Prediction", "kept", "listed", "predict"]

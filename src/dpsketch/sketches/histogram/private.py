@@ -12,17 +12,17 @@ import numpy as np
 from dpsketch.arrays import Integers
 from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.laws.chosen import Choice, ShareCut
+from dpsketch.laws.entries import BOUND, ENTRIES, FOUND, LISTED, OTHERS, TABLE, CountingLaw, EntriesLaw
+from dpsketch.laws.rounds import WeightedRounds, unit_weights
+from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimate, Estimates
-from dpsketch.sketches.bounds import Choice, ShareCut
 from dpsketch.sketches.histogram import intervals
-from dpsketch.sketches.histogram.laws import BOUND, ENTRIES, FOUND, LISTED, OTHERS, TABLE, CountingLaw, EntriesLaw
 from dpsketch.sketches.histogram.named import NamedCounts, of_one_type, places_of, read_names
-from dpsketch.sketches.histogram.rounds import WeightedRounds, unit_weights
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.histogram.sums import Passed, Sum
-from dpsketch.sketches.histogram.thresholds import CountThreshold
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.truncated import Law
 

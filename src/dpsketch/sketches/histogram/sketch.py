@@ -16,18 +16,18 @@ from dpsketch.arrays import Integers
 from dpsketch.bounding import Cut, cut_of_records, read_users
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, typed_column
+from dpsketch.laws.entries import HistogramState
+from dpsketch.laws.thresholds import Form
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.frames import Columns
 from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.held import Held, Opened
-from dpsketch.sketches.histogram.laws import HistogramState
 from dpsketch.sketches.histogram.named import named_column, names_of
 from dpsketch.sketches.histogram.pairs import check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.rows import kept_rows, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.thresholds import Form
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.weights import checked_total, whole_counts
 
@@ -249,7 +249,7 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
         Privacy
         -------
         (ε, δ)-differential privacy for the spec's unit and neighbour relation; ρ where it was asked for. The exact
-        joint δ of noise and threshold is paid (see :mod:`~dpsketch.sketches.histogram.thresholds`), and the chance
+        joint δ of noise and threshold is paid (see :mod:`~dpsketch.laws.thresholds`), and the chance
         that two texts meet in the secret hash.
 
         Accuracy

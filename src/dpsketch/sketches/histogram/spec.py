@@ -12,12 +12,13 @@ from dpsketch.core.laws import Additive, Law, noise_for
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.choice import CHOICE_TABLES
+from dpsketch.laws.entries import COLLISION, COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
+from dpsketch.laws.rounds import WeightedRounds, weights_table
+from dpsketch.laws.thresholds import FORMS, CountThreshold, Form
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.bounds import CHOICE_TABLES, SHARE, choice_laws
-from dpsketch.sketches.histogram.laws import COLLISION, COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
-from dpsketch.sketches.histogram.rounds import WeightedRounds, weights_table
-from dpsketch.sketches.histogram.thresholds import FORMS, LARGEST_CAP, CountThreshold, Form, choose, single_counts
+from dpsketch.sketches.histogram.calibration import LARGEST_CAP, SHARE, choice_laws, choose, single_counts
 from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 
 __all__ = ["HistogramSpec"]

@@ -16,21 +16,20 @@ from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Derived, Drawn, Part
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.laws.designs import Filter
+from dpsketch.laws.entries import COUNTS
+from dpsketch.laws.names import are_names, stored_names
+from dpsketch.laws.streams import Found, Published, are_finite
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.numbers import hold_whole
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.designs import Filter
-from dpsketch.sketches.continual.law import Found, Published, are_finite
 from dpsketch.sketches.continual.portions import Window
-from dpsketch.sketches.histogram.laws import COUNTS
 from dpsketch.sketches.histogram.named import (
     NamedCounts,
-    are_names,
     of_one_type,
     places_of,
     read_names,
-    stored_names,
 )
 from dpsketch.sketches.histogram.spec import HistogramSpec
 from dpsketch.sketches.specs import fingerprint_of

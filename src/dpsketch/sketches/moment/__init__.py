@@ -14,8 +14,8 @@ composition, and the maximum-likelihood estimate. The published form is in
 :mod:`~dpsketch.sketches.moment.as_published`.
 """
 
+from dpsketch.laws.scales import Estimator
 from dpsketch.sketches.moment.as_published import MomentSketchAsPublished
-from dpsketch.sketches.moment.estimators import Estimator
 from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
 from dpsketch.sketches.moment.sketch import MomentProfile, MomentSketch
 from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec, size_for_error

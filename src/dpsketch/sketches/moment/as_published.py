@@ -20,12 +20,12 @@ import numpy as np
 from dpsketch.core.drawn import Drawn, Part
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import to_arrow
+from dpsketch.laws.scales import Estimator
+from dpsketch.laws.stable import Floor, significant
 from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Guarantee, MomentCost, Unit
 from dpsketch.processes import OneProcess
-from dpsketch.sketches.moment.estimators import Estimator
-from dpsketch.sketches.moment.law import Floor, significant
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
 from dpsketch.sketches.weights import real_numbers

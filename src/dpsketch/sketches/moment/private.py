@@ -13,10 +13,10 @@ from dpsketch import files, plots
 from dpsketch.core.drawn import Part
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.scales import Estimator, pivot_interval, pivot_variance
+from dpsketch.laws.stable import Floor, significant
 from dpsketch.release import NumberRelease, SketchRelease, refuse_keys
 from dpsketch.results import Estimates
-from dpsketch.sketches.moment.estimators import Estimator, pivot_interval, pivot_variance
-from dpsketch.sketches.moment.law import Floor, significant
 from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec
 from dpsketch.sketches.specs import fingerprint_of
 

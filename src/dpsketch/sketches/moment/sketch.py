@@ -20,13 +20,13 @@ from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.scales import Estimator, pivot_variance
+from dpsketch.laws.secret import Secret
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.frames import Columns
 from dpsketch.sketches.moment.batches import of_records, of_users
-from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
 from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
-from dpsketch.sketches.moment.secret import Secret
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentProfileSpec, MomentSpec, Stream
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import ReleasePreview, fingerprint_of

@@ -13,10 +13,11 @@ from dpsketch.core.laws import Law
 from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.scales import Estimator, pivot_variance
+from dpsketch.laws.stable import Floor, Weights
 from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.moment.estimators import Estimator, pivot_variance
-from dpsketch.sketches.moment.law import Floor, Weights, floors_for
+from dpsketch.sketches.moment.calibration import floors_for
 from dpsketch.sketches.specs import ReleasePreview, Spec
 from dpsketch.sketches.weights import WeightGrid
 

@@ -13,10 +13,10 @@ from dpsketch import plots
 from dpsketch.arrays import Integers, read_only
 from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.laws.recursion import Recursion
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates, key_list
-from dpsketch.sketches.quantiles.recursion import Recursion
 from dpsketch.sketches.quantiles.spec import ANSWERS, CONFIDENCE, HIGH_ENDS, LOW_ENDS, QuantileSpec, as_fraction
 from dpsketch.sketches.ranges.private import Quantile
 from dpsketch.sketches.specs import fingerprint_of

@@ -50,7 +50,7 @@ class QuantileSketch(Sketch[QuantileSpec, PrivateQuantiles]):
     Privacy
     -------
     All quantiles and the ends of their intervals together cost one budget: see
-    :mod:`~dpsketch.sketches.quantiles.recursion` for the proof, and :meth:`QuantileSpec.laws` for the split. The
+    :mod:`~dpsketch.laws.recursion` for the proof, and :meth:`QuantileSpec.laws` for the split. The
     draws are exact. δ = 0: pure. δ > 0: the better of pure and ρ, which for up to seven quantiles is pure.
 
     Examples

@@ -14,11 +14,11 @@ from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.recursion import Accounting, Recursion
 from dpsketch.numbers import hold_real, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.quantiles.cells import ValueGrid
-from dpsketch.sketches.quantiles.recursion import Accounting, Recursion
 from dpsketch.sketches.ranges.domain import DomainSpec, Outside
 from dpsketch.sketches.specs import ReleasePreview, hold_common
 

@@ -27,9 +27,9 @@ from dpsketch._compiled import sparse as kernels
 from dpsketch._compiled.splitmix import mix
 from dpsketch.arrays import Floats, Words
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.sparse.alp import SCALE_BITS
-from dpsketch.sketches.sparse.law import SparseLaw
-from dpsketch.sketches.sparse.threshold import Survivors
+from dpsketch.laws.alp import SCALE_BITS
+from dpsketch.laws.sparse import SparseLaw
+from dpsketch.sketches.sparse.calibration import Survivors, chance_of_survival, half_width
 
 __all__ = ["Estimator", "Reader", "column_shares", "non_increasing", "predicted_error"]
 
@@ -93,8 +93,8 @@ class Reader:
             fraction,
             value,
             prior,
-            prior if threshold is None else prior * threshold.dropped(value),
-            prior if threshold is None else prior / threshold.kept(value),
+            prior if threshold is None else prior * chance_of_survival(threshold, value, lost=True),
+            prior if threshold is None else prior / chance_of_survival(threshold, value),
         )
 
     def read(
@@ -152,7 +152,7 @@ class Reader:
             value = np.where(observed < 0, peaks, observed)
         if threshold is not None:
             far = near != observed
-            width = threshold.half_width(tail)
+            width = half_width(threshold, tail)
             value, low, high = (
                 np.where(far, observed + shift, end) for shift, end in ((0.0, value), (-width, low), (width, high))
             )

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.laws.survivors import Survival
+from dpsketch.sketches.sparse.calibration import false_rate, pure, stability
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.sparse.threshold import Survival
 
 if TYPE_CHECKING:
+    from dpsketch.laws.sparse import SparseLaw
     from dpsketch.privacy import Guarantee
-    from dpsketch.sketches.sparse.law import SparseLaw
     from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 
 __all__ = ["bits_a_key", "guidance", "plain_threshold"]
@@ -57,7 +58,7 @@ def guidance(
     if threshold is not None:
         facts["cutoff"] = spec.grid * threshold.cutoff
         facts["survivors"] = survivors
-        facts["false_survivors_expected"] = spec.domain * threshold.false_rate if threshold.rule == "pure" else 0.0
+        facts["false_survivors_expected"] = spec.domain * false_rate(threshold) if threshold.rule == "pure" else 0.0
     return facts | {
         "against_threshold": _against_threshold(spec, promised),
         "against_countsketch": _against_counts(bits, spec, promised),
@@ -74,8 +75,8 @@ def plain_threshold(spec: SparseHistogramSpec, promised: Guarantee) -> Survival:
     (table,) = spec.tables()
     apart = table.between(spec.unit.neighbours)
     if promised.delta:
-        return Survival.stability(promised.epsilon, promised.delta, apart, table.move)
-    return Survival.pure(promised.epsilon, apart, spec.domain)
+        return stability(promised.epsilon, promised.delta, apart, table.move)
+    return pure(promised.epsilon, apart, spec.domain)
 
 
 def _keys(spec: SparseHistogramSpec, rows: int, crowded: float) -> str:

@@ -15,14 +15,14 @@ from dpsketch.core.drawn import Part
 from dpsketch.core.laws import Arrays
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
+from dpsketch.laws.sparse import ENTRIES, SparseLaw
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimates
+from dpsketch.sketches.sparse.calibration import Survivors
 from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
-from dpsketch.sketches.sparse.law import ENTRIES, SparseLaw
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
-from dpsketch.sketches.sparse.threshold import Survivors
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:

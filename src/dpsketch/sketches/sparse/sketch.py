@@ -13,9 +13,9 @@ from dpsketch import files
 from dpsketch.arrays import Integers, Words
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType
+from dpsketch.laws.sparse import are_entries
 from dpsketch.privacy import Unit
 from dpsketch.sketches.sketch import Entries, Sketch
-from dpsketch.sketches.sparse.law import are_entries
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
 from dpsketch.sketches.weights import COUNTER_LIMIT
@@ -101,8 +101,8 @@ class SparseHistogram(Sketch[SparseHistogramSpec, PrivateSparseHistogram]):
 
     Privacy
     -------
-    The ALP part costs k·g(w·ε'), the threshold part its share (see :mod:`~dpsketch.sketches.sparse.alp` and
-    :mod:`~dpsketch.sketches.sparse.threshold`). δ = 0 is pure, also for keys that nobody has; with δ > 0 the threshold
+    The ALP part costs k·g(w·ε'), the threshold part its share (see :mod:`~dpsketch.laws.alp` and
+    :mod:`~dpsketch.laws.survivors`). δ = 0 is pure, also for keys that nobody has; with δ > 0 the threshold
     part lowers its cutoff to what δ allows. ρ is refused, with the ε that stays within it: neither part gains from it.
     Sizes come from the spec, never from the data.
 

@@ -17,12 +17,11 @@ from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.sparse import ENTRIES, SparseLaw
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.sparse.alp import Projection
+from dpsketch.sketches.sparse.calibration import projection_for, pure, stability
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.sparse.law import ENTRIES, SparseLaw
-from dpsketch.sketches.sparse.threshold import Survival
 from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
@@ -157,12 +156,12 @@ class SparseHistogramSpec(Spec):
             share = self.threshold_share * epsilon
             epsilon = _rest(epsilon, share)
             if delta:
-                survival = Survival.stability(share, delta, apart, table.move)
+                survival = stability(share, delta, apart, table.move)
             else:
-                survival = Survival.pure(share, apart, self.domain)
+                survival = pure(share, apart, self.domain)
             top = survival.cutoff + math.ceil(_MARGIN / survival.rate)
         sizes = {"top": top, "rows": self.rows, "alpha": self.alpha, "seed": self.seed}
-        return (SparseLaw(table, neighbours, Projection.for_budget(epsilon, apart, **sizes), survival),)
+        return (SparseLaw(table, neighbours, projection_for(epsilon, apart, **sizes), survival),)
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""

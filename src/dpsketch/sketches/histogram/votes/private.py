@@ -12,12 +12,12 @@ import numpy as np
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.drawn import Part
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.votes import BUCKETS, Votes
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.histogram.named import NamedCounts, places_of, read_names
 from dpsketch.sketches.histogram.votes.intervals import above_majority, between_loads
-from dpsketch.sketches.histogram.votes.law import BUCKETS, Votes
 from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
 from dpsketch.sketches.specs import fingerprint_of
 

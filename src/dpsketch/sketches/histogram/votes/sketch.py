@@ -14,9 +14,9 @@ from dpsketch import files
 from dpsketch.arrays import Integers
 from dpsketch.bounding import Bounded
 from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.laws.votes import VoteForm
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.named import named_column
-from dpsketch.sketches.histogram.votes.law import VoteForm
 from dpsketch.sketches.histogram.votes.private import PrivateVoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED, VoteHistogramSpec
 from dpsketch.sketches.histogram.votes.table import Keys, VoteTable, buckets_of
@@ -134,7 +134,7 @@ class VoteHistogram(Sketch[VoteHistogramSpec, PrivateVoteHistogram]):
         -------
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, where neighbours are streams: the order
         of all other records, and the partial that each is counted in, stay. The exact joint δ of noise and threshold is
-        paid (see :mod:`~dpsketch.sketches.histogram.votes.law`). Keys are compared by their bytes.
+        paid (see :mod:`~dpsketch.laws.votes`). Keys are compared by their bytes.
 
         Accuracy
         --------

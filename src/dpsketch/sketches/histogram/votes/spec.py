@@ -11,9 +11,10 @@ from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.votes import BUCKETS, MOST_KEYS, VoteForm, Votes
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.histogram.votes.law import BUCKETS, MOST_KEYS, VoteForm, Votes, votes_for
+from dpsketch.sketches.histogram.calibration import votes_for
 from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec, hold_common
 
 __all__ = ["DEFAULT_SEED", "VoteHistogramSpec"]

@@ -17,12 +17,11 @@ satisfy that too; it matters only where δ is near ε.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsketch.arrays import Integers, Words
 from dpsketch.core.codec import stored
@@ -32,26 +31,9 @@ from dpsketch.noise import DiscreteLaplace, random_below, random_words
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import ApproximateCost, Cost, PureCost
 
-__all__ = ["AbsentKeys", "Survival", "Survivors", "draw_binomial", "stability_delta"]
+__all__ = ["AbsentKeys", "Survival", "draw_binomial", "stability_delta"]
 
 Rule = Literal["pure", "stability"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Survivors:
-    """Entries that reached the cutoff: positions, strictly increasing, and noisy values in units. Public."""
-
-    positions: Words
-    values: Integers
-
-    def look_up(self, positions: Words) -> npt.NDArray[np.float64]:
-        """Return the noisy value at each position, −1 where none survived."""
-        found = np.full(len(positions), -1.0)
-        if len(self.positions):
-            places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
-            hit = self.positions[places] == positions
-            found[hit] = self.values[places[hit]]
-        return found
 
 
 @stored
@@ -78,24 +60,6 @@ class Survival:
         if self.rule not in ("pure", "stability") or not isinstance(self.noise, DiscreteLaplace):
             raise InvalidInput("this is no threshold part: its rule or its noise is none.")
 
-    @classmethod
-    def pure(cls, epsilon: float, apart: Distance, domain: int) -> Self:
-        """Choose the cutoff that about one zero of the domain reaches."""
-        found = cls("pure", DiscreteLaplace(epsilon, apart.l1), 1)
-        cutoff = math.ceil((math.log(domain) - math.log1p(math.exp(-found.rate))) / found.rate)
-        return replace(found, cutoff=max(1, cutoff))
-
-    @classmethod
-    def stability(cls, epsilon: float, delta: float, apart: Distance, move: Move) -> Self:
-        """Choose the least cutoff whose exact δ is at most ``delta``, for entries that one unit moves by ``move``."""
-        found = cls("stability", DiscreteLaplace(epsilon, apart.l1), 1)
-        most = min(-math.expm1(math.log1p(-delta) / move.cells), found.odds(move))
-        guess = (-math.log(most) - math.log1p(math.exp(-found.rate))) / found.rate
-        found = replace(found, cutoff=move.most + max(0, math.ceil(guess) - 2))
-        while found.delta(move) > delta or not found.hides(move):
-            found = replace(found, cutoff=found.cutoff + 1)
-        return found
-
     def cost(self, apart: Distance, move: Move) -> Cost:
         """Return what the survivors cost, for entries that lie so far apart and that one unit moves by ``move``."""
         pure = PureCost(self.rate * apart.l1)
@@ -121,30 +85,6 @@ class Survival:
         return self.noise.epsilon / self.noise.sensitivity
 
     @property
-    def false_rate(self) -> float:
-        """The probability with which a zero of the domain survives under the pure rule."""
-        return math.exp(-self.rate * self.cutoff) / (1 + math.exp(-self.rate))
-
-    def half_width(self, tail: float) -> float:
-        """Return the least h such that the noise passes ±h with probability at most ``tail``."""
-        return max(0, math.ceil((math.log(2 / tail) - math.log1p(math.exp(-self.rate))) / self.rate) - 1)
-
-    def dropped(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the probability with which entries of these values do not survive."""
-        return self._above(units + (1 - self.cutoff))
-
-    def kept(self, units: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the probability with which entries of these values survive."""
-        return self._above(self.cutoff - units)
-
-    def _above(self, gap: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the probability that the noise reaches a gap: from above for positive ones, from below for others."""
-        ratio = math.exp(-self.rate)
-        above = np.exp(-self.rate * np.maximum(gap, 1)) / (1 + ratio)
-        below = np.exp(-self.rate * np.maximum(1 - gap, 1)) / (1 + ratio)
-        return np.where(gap >= 1, above, 1 - below)
-
-    @property
     def words(self) -> str:
         """The rule in a phrase."""
         return f"keys kept where the value with {self.noise.words} reaches {self.cutoff}"
@@ -157,8 +97,8 @@ class AbsentKeys:
     survival: Survival
     domain: int
 
-    def draw(self, present: Words) -> Survivors:
-        """Return the survivors among all keys of the domain but those present, which are in increasing order."""
+    def draw(self, present: Words) -> tuple[Words, Integers]:
+        """Return the survivors, positions and values, among all keys but those present, which increase."""
         noise, cutoff = self.survival.noise, self.survival.cutoff
         wanted = draw_binomial(noise, cutoff, self.domain - len(present))
         chosen: set[int] = set()
@@ -172,7 +112,7 @@ class AbsentKeys:
         while len(excesses) < wanted:
             drawn = noise.sample(4 * wanted)
             excesses = np.concatenate([excesses, drawn[drawn > 0] - 1])
-        return Survivors(np.array(sorted(chosen), np.uint64), cutoff + excesses[:wanted])
+        return np.array(sorted(chosen), np.uint64), cutoff + excesses[:wanted]
 
 
 def stability_delta(noise: DiscreteLaplace, cutoff: int, *, alone: int, units: int) -> float:

@@ -17,13 +17,13 @@ from dpsketch.core.laws import Arrays, Law, additive_cost, noise_for
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
+from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design, Filter
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.recurrence import Recurrence
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours, Unit
-from dpsketch.sketches.continual.blocks import Blocks
-from dpsketch.sketches.continual.designs import LONGEST, Banded, Contribution, Design, Filter
-from dpsketch.sketches.continual.pan_private import PanPrivate
-from dpsketch.sketches.continual.recurrence import Recurrence
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -201,7 +201,7 @@ class Seizable(Published):
     Privacy
     -------
     A record that came before the seizure moves the state, one that came after it moves only what was published since
-    (see :mod:`dpsketch.sketches.continual.pan_private`). Both carry the same noise, so that the dearer of the two costs
+    (see :mod:`dpsketch.laws.pan_private`). Both carry the same noise, so that the dearer of the two costs
     what the publications cost.
     """
 

@@ -1,7 +1,7 @@
 """What the laws of a histogram's entries share, and the law of a public list's counts.
 
-Names come from a public list, from a threshold on noisy counts (:mod:`~dpsketch.sketches.histogram.thresholds`), or
-from rounds of weights (:mod:`~dpsketch.sketches.histogram.rounds`). Counts carry the threshold's noise, or noise of
+Names come from a public list, from a threshold on noisy counts (:mod:`~dpsketch.laws.thresholds`), or
+from rounds of weights (:mod:`~dpsketch.laws.rounds`). Counts carry the threshold's noise, or noise of
 their own where their keys are public by then.
 """
 
@@ -22,17 +22,17 @@ from dpsketch.core.laws import Additive, Arrays, Law, additive_cost, are_integer
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
+from dpsketch.laws.choice import BOUNDS, CHOICE_TABLES, LARGEST, tables
+from dpsketch.laws.chosen import Choice
+from dpsketch.laws.names import are_names, collision_chance, stored_names
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Neighbours, PureCost
-from dpsketch.sketches.bounds import BOUNDS, CHOICE_TABLES, LARGEST, Choice, tables
-from dpsketch.sketches.histogram.collision import collision_chance
-from dpsketch.sketches.histogram.named import are_names, stored_names
 from dpsketch.truncated import Law as CountLaw
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
-    from dpsketch.sketches.histogram.content import Content
+    from dpsketch.laws.content import Content
 
 __all__ = ["COLLISION", "COUNTS", "ENTRIES", "TOTAL", "CountNoise", "EntriesLaw", "HistogramState", "ListedCounts"]
 
@@ -250,7 +250,7 @@ class CountingLaw(EntriesLaw):
 
     Privacy
     -------
-    A chosen bound is published by the two tables of :mod:`dpsketch.sketches.bounds`, which are pure. The noise of every
+    A chosen bound is published by the two tables of :mod:`dpsketch.laws.choice`, which are pure. The noise of every
     bound that may be chosen is declared beforehand, and the counts are charged what the dearest of them costs. So at
     every ε the pair of laws that covers the rest, composed with that of the choice, covers both, in whatever order and
     however they depend on each other.

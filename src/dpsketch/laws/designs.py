@@ -104,21 +104,6 @@ class Design(ABC):
         ``state`` is changed in place. It starts as zeros, :attr:`buffers` tables of them.
         """
 
-    @abstractmethod
-    def weights(self, first: int, last: int) -> Floats:
-        """Return the weights of all tables published by day ``last`` whose sum is days ``first`` to ``last``."""
-
-    def errors(self, horizon: int, window: int | None = None) -> Floats:
-        """Return the variance of totals, or of windows of so many days, for noise of variance 1 in what is published.
-
-        One for each day on which it can be asked: day 1, or day ``window``, to the last.
-        """
-        first = 1 if window is None else window
-        days = range(first, horizon + 1)
-        return np.array(
-            [np.sum(self.weights(1 if window is None else day - window + 1, day) ** 2) for day in days], np.float64
-        )
-
 
 class Filter(Design):
     """A design whose day t enters the publications of days t, t + 1, … by the same numbers, whatever t is."""
@@ -148,20 +133,14 @@ class Filter(Design):
         return day
 
     def weights(self, first: int, last: int) -> Floats:
-        """Return the only weights that decode without bias: C is square, so that later days tell nothing more."""
+        """Return the weights of all tables published by day ``last`` whose sum is days ``first`` to ``last``.
+
+        No others decode without bias: C is square, so that later days tell nothing more.
+        """
         totals = self.response(last)
         weights = totals[::-1].copy()
         weights[: first - 1] -= totals[: first - 1][::-1]
         return weights
-
-    def errors(self, horizon: int, window: int | None = None) -> Floats:
-        """Return the variance of totals or windows, day by day, in one pass."""
-        decoded = self.response(horizon).copy()
-        if window is None:
-            return np.cumsum(decoded**2)
-        decoded[window:] -= self.response(horizon)[: horizon - window]
-        errors: Floats = np.cumsum(decoded**2)[window - 1 :]
-        return errors
 
 
 @stored

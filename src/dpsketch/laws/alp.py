@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,16 +41,16 @@ from dpsketch.noise import random_words
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import PureCost
 
-__all__ = ["SCALE_BITS", "Projection", "flip_odds", "largest_step", "loss"]
+__all__ = ["LARGEST_SCALE", "LEAST_SCALE", "ROOM", "SCALE_BITS", "Projection", "flip_odds", "loss"]
 
 SCALE_BITS = 48
 MOST_COLUMNS = 1 << 13
 MOST_BITS = 1 << 33
 # A scale of at least 2¹⁶ loses at most 2⁻¹⁶ of ε' when it is rounded down; at most 2⁵⁴ keeps products in 64 bits.
-_LEAST_SCALE = 1 << 16
-_LARGEST_SCALE = 1 << 54
+LEAST_SCALE = 1 << 16
+LARGEST_SCALE = 1 << 54
 # Covers the rounding of a few double-precision operations many times over.
-_ROOM = 1 - 2.0**-40
+ROOM = 1 - 2.0**-40
 # A flip probability that is no power of two is rounded up to so many bits.
 _FLIP_BITS = 16
 _CHUNK = 1 << 16
@@ -67,18 +66,6 @@ def loss(step: float, alpha: float) -> float:
     """
     whole = math.floor(step / alpha)
     return whole * math.log1p(alpha) + math.log1p(max(0.0, step - alpha * whole))
-
-
-def largest_step(epsilon: float, alpha: float) -> float:
-    """Return the largest step whose loss is ``epsilon``: the inverse of :func:`loss`.
-
-    Examples
-    --------
-    >>> largest_step(1.0, 2) == math.expm1(1.0)
-    True
-    """
-    whole = math.floor(epsilon / math.log1p(alpha))
-    return alpha * whole + math.expm1(max(0.0, epsilon - whole * math.log1p(alpha)))
 
 
 def flip_odds(alpha: int) -> tuple[int, int]:
@@ -122,7 +109,7 @@ class Projection:
 
     def __post_init__(self) -> None:
         hold_whole(self, "alpha", low=1, high=62)
-        hold_whole(self, "scale", low=_LEAST_SCALE, high=_LARGEST_SCALE)
+        hold_whole(self, "scale", low=LEAST_SCALE, high=LARGEST_SCALE)
         hold_whole(self, "top", low=1, high=2**62)
         hold_whole(self, "rows", low=64, high=MOST_BITS)
         hold_whole(self, "seed", low=0, high=2**64 - 1)
@@ -135,22 +122,10 @@ class Projection:
                 "the threshold part, or lower max_value or expected_keys."
             )
 
-    @classmethod
-    def for_budget(cls, epsilon: float, apart: Distance, *, top: int, rows: int, alpha: int, seed: int) -> Self:
-        """Choose the largest scale at which entries that lie so far apart cost at most ``epsilon``."""
-        step = _ROOM * largest_step(_ROOM * epsilon / apart.cells, alpha)
-        scale = min(_LARGEST_SCALE, math.floor(step / (apart.most * alpha) * 2**SCALE_BITS))
-        if scale < _LEAST_SCALE:
-            raise InvalidInput(
-                "the budget is too small for so many keys and such fine weights: an entry would move by less than "
-                "2**-32 of a column. Use a coarser grid=, a smaller max_weight or max_keys, or a larger epsilon."
-            )
-        return cls(alpha, scale, top, rows, seed)
-
     def cost(self, apart: Distance) -> PureCost:
         """Return k·g(w·ε') for neighbours that differ in k entries by at most w each, rounded up."""
         step = self.alpha * (apart.most * self.scale / 2**SCALE_BITS)
-        return PureCost(apart.cells * loss(step, self.alpha) / _ROOM)
+        return PureCost(apart.cells * loss(step, self.alpha) / ROOM)
 
     @property
     def columns(self) -> int:

@@ -21,18 +21,17 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
 
 import numpy as np
 
-from dpsketch import accounting
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law, are_integers
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
+from dpsketch.laws.joint import chance_of_any, gaussian_excess, log_hidden
+from dpsketch.laws.names import stored_names
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, Cost, Neighbours, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.histogram.joint import chance_of_any, gaussian_excess, least_whole, log_hidden, part_of
-from dpsketch.sketches.histogram.named import stored_names
+from dpsketch.privacy import ApproximateCost, Cost, Neighbours, Unit
 from dpsketch.truncated import Law as NoiseOfNames
 from dpsketch.truncated import TruncatedLaplace
 
@@ -41,15 +40,13 @@ if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.sketches.histogram.votes.table import VoteTable
 
-__all__ = ["BUCKETS", "MOST_KEYS", "VOTE_FORMS", "VoteForm", "Votes", "vote_delta", "votes_for"]
+__all__ = ["BUCKETS", "MOST_KEYS", "VOTE_FORMS", "VoteForm", "Votes", "vote_delta"]
 
 BUCKETS = "buckets"
 VoteForm = Literal["loads", "truncated", "gaussian"]
 VOTE_FORMS: tuple[VoteForm, ...] = get_args(VoteForm)
 # The pairs of leaks that one unit, or two, may have are looked at one by one.
 MOST_KEYS = 512
-
-_ROOM = 1 + 1e-5
 
 
 @stored
@@ -217,63 +214,6 @@ def vote_delta(noise: NoiseOfNames, cutoff: int, epsilon: float, table: Table, n
     if not replace:
         return chance_of_any(shown[0], keys)
     return chance_of_any(max(shown[1], chance_of_any(shown[0], 2)), keys)
-
-
-@lru_cache(maxsize=256)
-def votes_for(budget: Budget, table: Table, neighbours: Neighbours, form: VoteForm | None = None) -> Votes:
-    """Return how to publish the buckets of a vote.
-
-    Parameters
-    ----------
-    budget : Budget
-        (ε, δ) with δ > 0.
-    table : Table
-        The buckets.
-    neighbours : {"add_remove", "replace"}
-        The neighbour relation.
-    form : {"loads", "truncated", "gaussian"}, optional
-        "loads" publishes u and l, which bound the true count from above; "truncated" and "gaussian" publish c alone.
-        By default that of the last two with the least cutoff, which lists the most keys.
-    """
-    if form not in (None, *VOTE_FORMS):
-        raise InvalidInput(f"form of a vote is one of {', '.join(VOTE_FORMS)}.")
-    match budget.cost:
-        case ApproximateCost(epsilon, delta):
-            pass
-        case PureCost() | ZcdpCost():
-            raise InvalidInput(
-                "names that are on no public list need epsilon= with delta > 0 (1e-6, say: well below 1 over the "
-                "number of records)."
-            )
-        case never:
-            assert_never(never)
-    apart = table.between(neighbours)
-
-    def found(noise: NoiseOfNames, cutoff: int) -> Votes:
-        return Votes(table, neighbours, noise, cutoff, epsilon, delta)
-
-    def truncated() -> Votes:
-        rate = part_of(epsilon, apart.l1)
-        bound = least_whole(lambda k: found(TruncatedLaplace(rate, k), k + 1).joint_delta <= delta, 2)
-        return found(TruncatedLaplace(rate, bound), bound + 1)
-
-    def searched(noise: NoiseOfNames) -> Votes:
-        return found(noise, least_whole(lambda cutoff: found(noise, cutoff).joint_delta <= delta, 3))
-
-    def gaussian() -> Votes:
-        return searched(RoundedGaussian(apart.l2 / accounting.gaussian_mu(epsilon, delta) * _ROOM))
-
-    match form:
-        case "loads":
-            return searched(DiscreteLaplace(epsilon, apart.l1))
-        case "truncated":
-            return truncated()
-        case "gaussian":
-            return gaussian()
-        case None:
-            return min(truncated(), gaussian(), key=lambda each: each.cutoff)
-        case other:
-            assert_never(other)
 
 
 def _difference_reaching(noise: DiscreteLaplace, low: int) -> float:

@@ -37,7 +37,7 @@ import numpy as np
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Sensitivity
-from dpsketch.sketches.continual.designs import Banded, Contribution
+from dpsketch.laws.designs import Banded, Contribution
 
 __all__ = ["PanPrivate"]
 

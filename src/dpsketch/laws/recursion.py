@@ -57,9 +57,9 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law, are_integers
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.sampler import draw_coin, draw_level, uniform_below
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Cost, Neighbours, PureCost, ZcdpCost
-from dpsketch.sketches.quantiles.sampler import draw_coin, draw_level, uniform_below
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle

@@ -15,8 +15,8 @@ from dpsketch.arrays import Floats, Integers, read_only
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Sensitivity, sqrt_up
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.designs import ROOM, Contribution, Filter, listed, rising
 from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.sketches.continual.designs import ROOM, Contribution, Filter, listed, rising
 
 __all__ = ["Recurrence"]
 

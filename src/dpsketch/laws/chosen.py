@@ -1,4 +1,4 @@
-"""A bound on a user's keys that is chosen from the data, privately: large only where many users have many keys.
+"""How a bound on a user's keys follows from the two tables of :mod:`~dpsketch.laws.choice`, which are published.
 
 A bound of m keys costs noise of variance v(m) on each of K counts, and cuts B(m) = Σ(d − m)⁺ pairs of a user and a key
 where users have d keys. The cut pairs are not spread evenly: the mean square error of the K counts is about
@@ -6,25 +6,12 @@ where users have d keys. The cut pairs are not spread evenly: the mean square er
     v(m) + κ·B(m)²/K,
 
 where κ lies between 1/K (spread evenly) and the chance H that two users' keys meet. No fixed quantile of d is near the
-least of it for all data, so that two small tables are published, and the bound is worked out from them:
-
-1. *Users by number of keys*: how many have 1, 2, 3, 4, 5–6, … 2897–4096 keys (more count as 4096), 24 ranges.
-2. *The spread of keys*: each user puts ±1 into one of 128 cells, by a random one of its keys. Cell and sign of a key
-   are random and the same for all users. The sum of squares estimates Σ f², where f users put theirs for one key.
-
-The bound is the least of v(m) + √(H/K)·B(m)²/K over m = 2^(i/4): the geometric mean of what κ may be.
-
-Privacy
--------
-One user moves one range by 1 and one cell by 1 (:data:`CHOICE_TABLES`). Both carry discrete Laplace noise, with 0.6 and
-0.4 of the choice's ε, so that the choice is pure, whatever was published before. Ranges and cells are fixed beforehand.
-Which key of a user is taken, and where keys lie, is drawn without looking at other users. What is drawn after the
-choice is charged for the dearest bound: ε and δ of a release are those of the choice and of the rest added up (the
-choice has no δ).
+least of it for all data. The bound is the least of v(m) + √(H/K)·B(m)²/K over m = 2^(i/4): the geometric mean of what κ
+may be.
 
 Accuracy
 --------
-How much the bound cut is worked out from the same ranges, see :meth:`Choice.cut`.
+How much the bound cut is computed from the same ranges, see :meth:`Choice.cut`.
 """
 
 from __future__ import annotations
@@ -39,69 +26,16 @@ import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.laws import Additive, Arrays, are_integers
-from dpsketch.core.move import Move, Table
-from dpsketch.noise import DiscreteLaplace, random_words
-from dpsketch.privacy import Neighbours
+from dpsketch.laws.choice import CELLS, EDGES
+from dpsketch.noise import DiscreteLaplace
 from dpsketch.results import Estimate
 
-__all__ = [
-    "BOUNDS", "CHOICE_TABLES", "EDGES", "LARGEST", "SHARE", "SPREAD", "USERS", "Choice", "ShareCut", "choice_laws",
-    "tables",
-]  # fmt: skip
+__all__ = ["Choice", "ShareCut"]
 
-
-# The choice's part of a release's ε.
-SHARE = 0.05
-USERS, SPREAD = "users", "spread"
-# The largest number of keys of each range.
-EDGES: Integers = np.array([round(2 ** (i / 2)) for i in range(1, 25)], np.int64)
-LARGEST = int(EDGES[-1])
 _LOWEST: Integers = np.concatenate([[1], EDGES[:-1] + 1])
-_CELLS = 128
 _WINDOWS = (1, 2, 4)
-_USERS_SHARE = 0.6
-# Two numbers that are rounded down so never sum to more than their share.
-_LESS = 1 - 1e-12
 # The largest number in a published table that is taken for one: sums of all of them stay exact.
 _MOST = 2**62
-BOUNDS: tuple[int, ...] = tuple(np.unique([round(2 ** (i / 4)) for i in range(49)]).tolist())
-"""All bounds that may be chosen."""
-
-CHOICE_TABLES = (
-    Table(USERS, (len(EDGES),), Move.each(1, 1)),
-    Table(SPREAD, (_CELLS,), Move.each(1, 1, signed=True)),
-)
-"""The users by number of keys, and the spread of keys: one user adds 1 to one range, and ±1 to one cell."""
-
-
-def choice_laws(epsilon: float, neighbours: Neighbours) -> tuple[Additive, ...]:
-    """Return the laws of the two tables, at this ε together."""
-    shares = _USERS_SHARE, 1 - _USERS_SHARE
-    return tuple(
-        Additive(table, neighbours, DiscreteLaplace(epsilon * share * _LESS, table.between(neighbours).l1))
-        for table, share in zip(CHOICE_TABLES, shares, strict=True)
-    )
-
-
-def tables(held: Integers, picked: Integers, keys: int) -> tuple[Integers, Integers]:
-    """Return both tables without noise. Sensitive.
-
-    Parameters
-    ----------
-    held : numpy.ndarray of int64
-        How many keys each user has, at least 1.
-    picked : numpy.ndarray of int64
-        One key of each, by its number, drawn at random.
-    keys : int
-        How many keys there are.
-    """
-    users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))
-    words = random_words(keys)
-    cells = (words % np.uint64(_CELLS)).astype(np.int64)
-    signs = 1 - 2 * (words >> np.uint64(63)).astype(np.int64)
-    spread = np.zeros(_CELLS, np.int64)
-    np.add.at(spread, cells[picked], signs[picked])
-    return users.astype(np.int64), spread
 
 
 class ShareCut(NamedTuple):
@@ -242,7 +176,7 @@ class Choice:
         if users <= 1:
             return 1.0
         squares = float(sum(cell * cell for cell in self.spread))
-        chance = (squares - _CELLS * self.noises[1].variance - users) / (users * (users - 1))
+        chance = (squares - CELLS * self.noises[1].variance - users) / (users * (users - 1))
         return min(max(chance, 1 / keys), 1.0)
 
     def cut(self, bound: int, *, confidence: float = 0.95) -> ShareCut:

@@ -13,9 +13,9 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.alp import Projection
+from dpsketch.laws.survivors import AbsentKeys, Survival
 from dpsketch.privacy import Cost, Neighbours
-from dpsketch.sketches.sparse.alp import Projection
-from dpsketch.sketches.sparse.threshold import AbsentKeys, Survival
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -46,7 +46,7 @@ class SparseLaw(Law):
 
     Privacy
     -------
-    The two parts compose: :mod:`~dpsketch.sketches.sparse.alp` and :mod:`~dpsketch.sketches.sparse.threshold` prove
+    The two parts compose: :mod:`~dpsketch.laws.alp` and :mod:`~dpsketch.laws.survivors` prove
     what each costs.
     """
 
@@ -119,8 +119,8 @@ class SparseLaw(Law):
         kept = noisy >= self.survival.cutoff
         places, values = positions[kept], noisy[kept]
         if self.survival.rule == "pure":
-            absent = handle.draw("absent", positions)
-            places, values = np.concatenate([places, absent.positions]), np.concatenate([values, absent.values])
+            absent, drawn = handle.draw("absent", positions)
+            places, values = np.concatenate([places, absent]), np.concatenate([values, drawn])
             order = np.argsort(places)
             places, values = places[order], values[order]
         return {"bits": bits, "positions": places, "values": values}

@@ -19,8 +19,8 @@ from dpsketch._compiled.xxh64 import hash_integers
 from dpsketch.arrays import Integers, Words
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import FINGERPRINT_SEED
+from dpsketch.laws.rounds import unit_weights
 from dpsketch.noise import random_words
-from dpsketch.sketches.histogram.rounds import unit_weights
 
 __all__ = ["BLOCK", "Block", "Content", "Pairs", "Records", "fresh_seed"]
 

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch import accounting
-from dpsketch.accounting.momentloss import moment_ratio
-from dpsketch.accounting.stable import stable_information
 from dpsketch.arrays import Floats
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.scales import Estimator, check_estimator, estimate_scale, pivot_variance
+from dpsketch.laws.secret import Secret
 from dpsketch.numbers import hold_real
-from dpsketch.privacy import ApproximateCost, Budget, Cost, MomentCost, Neighbours, PureCost, Unit, ZcdpCost
-from dpsketch.sketches.moment.estimators import Estimator, check_estimator, estimate_scale, pivot_variance
-from dpsketch.sketches.moment.secret import Secret
+from dpsketch.privacy import Cost, MomentCost, Neighbours, Unit
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["Floor", "Lift", "Weights", "floors_for", "significant"]
+__all__ = ["ROOM", "Floor", "Lift", "Weights", "significant"]
 
 # More than the rounding of a few products, powers and quotients.
-_ROOM = 2.0**-46
+ROOM = 2.0**-46
 
 _COMPUTATIONAL = (
     "The guarantee is computational: the projection comes from ChaCha20 under a secret key that was drawn for this "
@@ -76,12 +73,12 @@ class Weights(Table):
         moved = apart.cells * math.pow(-(-apart.l1 // apart.cells) * self.step, self.p)
         if self.move.signed and self.public_total:
             moved += math.pow(apart.l1 * self.step, self.p)
-        return moved * (1 + _ROOM)
+        return moved * (1 + ROOM)
 
     @property
     def least_moment(self) -> float:
         """What F_p is at least, by ``public_total`` n alone, rounded down: n^p, since Σx^p ≥ (Σx)^p."""
-        return math.pow(self.public_total, self.p) * (1 - _ROOM)
+        return math.pow(self.public_total, self.p) * (1 - ROOM)
 
 
 @stored
@@ -120,19 +117,6 @@ class Floor(Law):
             raise InvalidInput(f"a floor is at least 0 and finite, not {self.height!r}.")
         check_estimator(self.estimator, self.table.p)
 
-    @classmethod
-    def least(cls, table: Weights, neighbours: Neighbours, ratio: float, estimator: Estimator) -> Floor:
-        """Return the lowest floor with which no ratio passes this one, rounded up."""
-        # Without a floor the ratio is the stream's own, which may be below what the budget allows.
-        found = cls(table, neighbours, 0.0, estimator=estimator)
-        if found.largest_ratio <= ratio:
-            return found
-        change = table.largest_change(neighbours)
-        height = max(0.0, change / (ratio - 1) * (1 + 4 * _ROOM) - table.least_moment)
-        while (found := cls(table, neighbours, height, ratio, estimator)).largest_ratio > ratio:
-            height = height * (1 + 2.0**-40) + change * 2.0**-40
-        return found
-
     @property
     def name(self) -> str:
         """The name of the moment."""
@@ -164,7 +148,7 @@ class Floor(Law):
         replaced may have counted for nothing, so that its replacement is an addition.
         """
         least = self.height + self.table.least_moment
-        return math.inf if least == 0 else 1 + self.table.largest_change(self.neighbours) / least * (1 + _ROOM)
+        return math.inf if least == 0 else 1 + self.table.largest_change(self.neighbours) / least * (1 + ROOM)
 
     def caveat(self, unit: Unit) -> str:
         """Return that the guarantee relies on a cipher."""
@@ -225,60 +209,3 @@ def significant(value: float, digits: int) -> float:
     (123000.0, -0.001234)
     """
     return float(f"{value:.{digits - 1}e}")
-
-
-def floors_for(
-    budget: Budget, neighbours: Neighbours, tables: Sequence[Weights], estimator: Estimator
-) -> tuple[Floor, ...]:
-    """Return the floors of moments of one stream that are released together.
-
-    (ε, δ) with δ > 0 goes by the exact privacy loss, (ε, 0) by its largest value, ρ by its range. All get the same
-    share: an equal part of ε or ρ where these add, and otherwise the same μ of the Gaussian mechanism that each is
-    close to.
-    """
-    count = len(tables)
-    match budget.cost:
-        case PureCost(epsilon):
-            ratios = [moment_ratio(each.p, each.sums, epsilon / count, 0.0) for each in tables]
-        case ApproximateCost(epsilon, delta) if count == 1:
-            ratios = [moment_ratio(tables[0].p, tables[0].sums, epsilon, delta)]
-        case ApproximateCost(epsilon, delta):
-            ratios = _common_share(tables, epsilon, delta)
-        case ZcdpCost(rho):
-            ratios = [1 + math.expm1(_shift_for_rho(each, rho / count)) for each in tables]
-        case never:
-            assert_never(never)
-    return tuple(Floor.least(table, neighbours, ratio, estimator) for table, ratio in zip(tables, ratios, strict=True))
-
-
-def _shift_for_rho(table: Weights, rho: float) -> float:
-    return math.sqrt(8 * rho / table.sums) / (1 + 1 / table.p) * (1 - 2.0**-46)
-
-
-def _common_share(tables: Sequence[Weights], epsilon: float, delta: float) -> list[float]:
-    """Return ratios at a common μ whose composition stays within (ε, δ)."""
-
-    def ratios(mu: float) -> list[float]:
-        return [math.exp(mu / math.sqrt(each.sums * stable_information(each.p))) for each in tables]
-
-    def spent(mu: float) -> float:
-        costs = [MomentCost(each.p, each.sums, ratio) for each, ratio in zip(tables, ratios(mu), strict=True)]
-        return accounting.compose(costs, delta=delta)
-
-    high = accounting.gaussian_mu(epsilon, delta) / math.sqrt(len(tables))
-    low, point = 0.0, high
-    high *= 2
-    for _ in range(12):
-        used = spent(point)
-        if used <= epsilon:
-            low = point
-            if used > 0.999 * epsilon:
-                break
-        else:
-            high = point
-        # ε is nearly proportional to μ here; aim a little below.
-        ahead = 0.9997 * point * epsilon / used
-        point = ahead if low < ahead < high else (low + high) / 2
-    if low == 0.0:
-        raise InvalidInput("no floor was found for this budget and these exponents; release them one by one.")
-    return ratios(low)

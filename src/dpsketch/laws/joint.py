@@ -22,23 +22,19 @@ both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats
-from dpsketch.errors import InvalidInput
 
-__all__ = ["chance_of_any", "gaussian_excess", "joint_delta", "least_whole", "log_hidden", "part_of"]
+__all__ = ["chance_of_any", "gaussian_excess", "joint_delta", "log_hidden"]
 
 
 # Larger than the rounding errors of SciPy's functions, by far: what is computed here is rounded away from the claim.
 _ROUNDING = 1e-13
 # So many pairs (λ, s) are looked at one by one; further ones in blocks, each by its worst λ and worst s.
 _SINGLE = 256
-_LARGEST = 1 << 62
 _BLOCK = 1 / 128
 
 
@@ -119,33 +115,7 @@ def _worst(leaks: Floats, squares: Floats) -> tuple[Floats, Floats]:
     return leaks[ends], squares[starts]  # λ rises and s² falls along the list
 
 
-def least_whole(holds: Callable[[int], bool], low: int, *, step: int = 1) -> int:
-    """Return the least whole number from ``low`` on for which something holds that holds for all larger ones.
-
-    ``step`` is where to look first, beyond ``low``.
-    """
-    if holds(low):
-        return low
-    while not holds(low + step):
-        low, step = low + step, 2 * step
-        if low > _LARGEST:
-            raise InvalidInput("no cutoff below 2**62 keeps this promise: state a larger epsilon or delta.")
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
 def chance_of_any(chance: float, count: int) -> float:
     """Return 1 − (1 − chance)^count, rounded up by more than any rounding of the chance."""
     chance *= 1 + 1e-12
     return 1.0 if chance >= 1 else -math.expm1(count * math.log1p(-chance)) * (1 + 1e-12)
-
-
-def part_of(epsilon: float, count: int) -> float:
-    """Return ε/count, rounded down: so many of them never pass ε."""
-    part = epsilon / count
-    while Fraction(part) * count > Fraction(epsilon):
-        part = math.nextafter(part, 0.0)
-    return part

@@ -1,7 +1,7 @@
 """Blocks of days, each published once, on the evening it is complete: plain days, two levels, or the binary tree.
 
 Under pure ε noise is paid for by the L1 norm, and a record is better in few publications than in many small ones: two
-levels of blocks beat the binary tree and every correlated design. The tree is what streams of earlier versions use.
+levels of blocks beat the binary tree and every correlated design.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Self
 
-import numpy as np
-
-from dpsketch.arrays import Floats, Integers
+from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Sensitivity, sqrt_up
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.designs import LONGEST, Contribution, Design
 from dpsketch.numbers import whole_number
-from dpsketch.sketches.continual.designs import LONGEST, Contribution, Design
 
 __all__ = ["Blocks"]
 
@@ -37,11 +35,6 @@ class Blocks(Design):
     -------
     A record is in one block of each size. A user's days, k of them at least b apart, put at most ⌈size/b⌉ into one
     block, so that the blocks of one size move by at most Δ·√(k·min(k, ⌈size/b⌉)) together.
-
-    Accuracy
-    --------
-    Blocks are combined by least squares over all that was published by the last day of the question: a block's own
-    noise and that of the blocks in it are independent and of one variance.
     """
 
     name: ClassVar[str] = "blocks"
@@ -96,63 +89,3 @@ class Blocks(Design):
             if day % size == 0:
                 yield (level, day // size - 1), state[level].copy()
                 state[level] = 0
-
-    def weights(self, first: int, last: int) -> Floats:
-        """Return the weights of least squares: for one block by all in it, and for a part of one, by all in it too."""
-        weights, start = np.zeros(self.published(last)), 0
-        for level in reversed(range(len(self.sizes))):
-            while start + self.sizes[level] <= last:
-                self._spread(weights, level, start // self.sizes[level], 1.0, 0.0, first - 1, last)
-                start += self.sizes[level]
-        return weights
-
-    def _place(self, level: int, index: int) -> int:
-        """Return the place of a block among all that are published."""
-        return self.published((index + 1) * self.sizes[level] - 1) + level
-
-    def _ratio(self, level: int) -> int:
-        return self.sizes[level] // self.sizes[level - 1]
-
-    def _variance(self, level: int) -> float:
-        """Return the variance of a whole block's estimate by all in it; of its own publication, 1."""
-        if level == 0:
-            return 1.0
-        inner = self._ratio(level) * self._variance(level - 1)
-        return inner / (inner + 1)
-
-    def _overlap(self, level: int, index: int, start: int, end: int) -> int:
-        """Return how many of a block's days are in a window."""
-        size = self.sizes[level]
-        return max(0, min(end, (index + 1) * size) - max(start, index * size))
-
-    def _covariance(self, level: int, index: int, start: int, end: int) -> float:
-        """Return the covariance of a block's estimate with that of its part in a window."""
-        overlap = self._overlap(level, index, start, end)
-        if overlap in (0, self.sizes[level]):
-            return self._variance(level) if overlap else 0.0
-        ratio = self._ratio(level)
-        inner = sum(self._covariance(level - 1, ratio * index + i, start, end) for i in range(ratio))
-        return inner / (ratio * self._variance(level - 1) + 1)
-
-    def _spread(
-        self, weights: Floats, level: int, index: int, window: float, whole: float, start: int, end: int
-    ) -> None:
-        """Add ``window`` times the estimate of a block's part in a window, and ``whole`` times that of the block.
-
-        The estimate of the block is Σ children + λ·(y − Σ children), and that of its part Σ parts + κ·(y − Σ children),
-        with λ and κ the regression of either on the block's own publication y.
-        """
-        overlap = self._overlap(level, index, start, end)
-        if overlap in (0, self.sizes[level]):
-            whole, window = whole + (window if overlap else 0.0), 0.0
-        if whole == window == 0:
-            return
-        if level == 0:
-            weights[self._place(level, index)] += whole
-            return
-        share = self._variance(level) * whole
-        if window:
-            share += self._covariance(level, index, start, end) * window
-        weights[self._place(level, index)] += share
-        for i in range(self._ratio(level)):
-            self._spread(weights, level - 1, self._ratio(level) * index + i, window, whole - share, start, end)
