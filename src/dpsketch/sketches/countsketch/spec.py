@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.core.codec import stored
@@ -23,7 +22,7 @@ from dpsketch.sketches.weights import GridSpec, WeightGrid
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.prediction import Prediction
 
-__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
+__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec"]
 
 DEFAULT_SEED = 1
 COUNTERS = "counters"
@@ -116,6 +115,14 @@ class CountSketchSpec(GridSpec, StoredSpec):
         """Return the noise that a budget asks for on the counters."""
         return additive(budget, self.unit.neighbours, self.shares())
 
+    def daily(self) -> CountSketchSpec:
+        """Return the spec of a stream's day, whose key type is stated: one read off keys would tell that some came."""
+        if self.key_type is None:
+            raise InvalidInput(
+                "say key_type='text' or 'int': a day without records must not differ from others by its type."
+            )
+        return self
+
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""
         return laws[0].words
@@ -161,21 +168,3 @@ class CountSketchSpec(GridSpec, StoredSpec):
 
         guess = guessed_counts(records, keys, skew, counts)
         return rehearse(self, guess, Budget(epsilon, delta, rho))
-
-
-def stated_type(key_type: KeyType | None, sketch: str) -> KeyType:
-    """Return the key type of a sketch whose state or days are shown, which cannot wait for a column to state it."""
-    if key_type is not None:
-        return key_type
-    warnings.warn(
-        f"a {sketch} without key_type= counts text keys: say key_type='text', or key_type='int' for integers. A later "
-        "version will ask for it.",
-        FutureWarning,
-        stacklevel=3,
-    )
-    return "text"
-
-
-def text_spec(spec: CountSketchSpec) -> CountSketchSpec:
-    """Return a spec that states a key type: text where an older file has none."""
-    return spec if spec.key_type is not None else replace(spec, key_type="text")

@@ -153,6 +153,10 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         """Return the noise on each level: its σ is Δ/(μ√share), or its rate ε·share/Δ."""
         return additive(budget, self.unit.neighbours, self.shares())
 
+    def daily(self) -> HeavyHittersSpec:
+        """Return the spec of a stream's day."""
+        return self
+
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words; a stream publishes all tables under one law."""
         if len(laws) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -173,6 +173,10 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
     def laws(self, budget: Budget) -> tuple[Additive, ...]:
         """Return the noise on each level."""
         return additive(budget, self.unit.neighbours, self.shares())
+
+    def daily(self) -> RangeSketchSpec:
+        """Return the spec of a stream's day, whose domain has ends: one record must not keep a day from coming."""
+        return replace(self, outside="clamp")
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words; a stream publishes all tables under one law."""
