@@ -103,7 +103,7 @@ def documents() -> dict[str, tuple[bytes, bool]]:
     made["local released"] = (files.encode(_collector().to_document()), False)
     kinds = {files.decode(data, allow_sensitive=True).kind for data, _ in made.values()}
     # The tree of days and the pan-private state have no release of their own form.
-    assert set(KINDS) - {"counts-continual", "counts-pan-private"} == kinds
+    assert set(KINDS) - {"counts-pan-private"} == kinds
     return made
 
 
@@ -207,7 +207,7 @@ def test_a_continual_sketch_refuses_forged_headers() -> None:
         forgeries += [(path, new) for new in (0, 5, 2**40, "3")]
     for path, new in forgeries:
         with pytest.raises(DpsketchError):
-            ContinualCountSketch.from_sensitive_bytes(with_header(original, altered(header, path, new, False)))
+            dps.ContinualSketch.from_sensitive_bytes(with_header(original, altered(header, path, new, False)))
 
 
 REPORTS = local.SubsetHashing(epsilon=1.0, max_items=2)

@@ -15,6 +15,7 @@ from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.laws.shares import Share
 from dpsketch.privacy import Neighbours, per_record, per_user
 from dpsketch.sketches.comparison import CountMinForComparison, PrivateCountMinForComparison
+from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.countsketch import (
     ContinualCountSketch,
     CountSketch,
@@ -185,7 +186,7 @@ def continual(noise: float = 1.0) -> Mechanism:
     budget, days = Budget.gaussian(noise), 4
     pattern = _records([7], rows=3).release(epsilon=1e6, delta=1e-6).table
 
-    def sketch(budget: Asked) -> ContinualCountSketch:
+    def sketch(budget: Asked) -> ContinualSketch:
         shape: dict[str, Any] = {"rows": 3, "width": WIDTH, "unit": per_record(), "seed": SEED, "key_type": "int"}
         return ContinualCountSketch(days=days, **shape, design="recurrence", **budget)
 

@@ -74,7 +74,9 @@ KINDS: dict[str, Kind] = {
             plan_path="dpsketch.plan.histograms:plan_histogram",
             questions=("keys",),
             suits="one party holds the keys, in memory or on disk",
-            daily_path=f"{_HISTOGRAM}.continual:DailyHistogram",
+            daily=True,
+            day_path=f"{_HISTOGRAM}.day:NamedDay",
+            window_path=f"{_HISTOGRAM}.window:PrivateDailyHistogram",
         ),
         Kind(
             "histogram-votes",
@@ -105,18 +107,11 @@ KINDS: dict[str, Kind] = {
             questions=("keys",),
             suits="keys must not be stored, releases are added or subtracted, or several parties share the noise",
             instead="histogram",
-            daily_path=f"{_COUNTS}.continual:DailyCounts",
-        ),
-        Kind(
-            "counts-continual",
-            "How often, day after day?",
-            answers=("keys", "top", "decode"),
-            private_path=f"{_COUNTS}:PrivateCountSketch",
-            sensitive_path=f"{_COUNTS}:ContinualCountSketch",
+            daily=True,
         ),
         Kind(
             "continual",
-            "How do histograms, ranges, densities and frequent keys change, day after day?",
+            "How do counts, histograms, ranges, densities and frequent keys change, day after day?",
             answers=("keys", "top"),
             private_path=f"{_HISTOGRAM}.window:PrivateDailyHistogram",
             sensitive_path="dpsketch.sketches.continual.sketch:ContinualSketch",
@@ -157,7 +152,7 @@ KINDS: dict[str, Kind] = {
             questions=("keys",),
             suits="names are wanted and keys must not be stored, or memory must have a fixed size",
             instead="histogram",
-            daily_path=f"{_HEAVY}.continual:DailyHeavyHitters",
+            daily=True,
         ),
         Kind(
             "sparse",
@@ -231,7 +226,7 @@ KINDS: dict[str, Kind] = {
                 Option("bounds", str, "density: public limits of each coordinate, as in 0:10,-5:5."),
             ),
             plan_path="dpsketch.plan.sizes:plan_density",
-            daily_path=f"{_DENSITY}.continual:DailyDensity",
+            daily=True,
         ),
         Kind(
             "distinct",
@@ -299,7 +294,7 @@ KINDS: dict[str, Kind] = {
                 ),
             ),
             plan_path="dpsketch.plan.tables:plan_ranges",
-            daily_path=f"{_RANGES}.continual:DailyRanges",
+            daily=True,
         ),
         Kind(
             "quantiles",

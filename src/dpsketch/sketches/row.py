@@ -77,8 +77,12 @@ class Kind:
         Where it is the right one of those, in words.
     instead : str or None
         The kind that answers the same question better where one party holds all keys, which `run` then names.
-    daily_path : str or None
-        Its :class:`~dpsketch.sketches.continual.adapters.Adapter`, where it can be published day after day.
+    daily : bool
+        Whether it can be published day after day (:class:`~dpsketch.ContinualSketch`).
+    day_path : str or None
+        The sketch of one day, where it counts keys by name and takes a public list; else :attr:`sensitive` is it.
+    window_path : str or None
+        The release of some days together, where it is not :attr:`private`.
     """
 
     name: str
@@ -104,7 +108,9 @@ class Kind:
     questions: tuple[str, ...] = ()
     suits: str = ""
     instead: str | None = None
-    daily_path: str | None = None
+    daily: bool = False
+    day_path: str | None = None
+    window_path: str | None = None
 
     @cached_property
     def private(self) -> type[Release]:
@@ -155,9 +161,14 @@ class Kind:
         return function
 
     @cached_property
-    def daily(self) -> Any:
-        """What makes of it a stream of days; None where nothing does."""
-        return _named(self.daily_path)
+    def day(self) -> Any:
+        """The sketch of one day of a stream."""
+        return _named(self.day_path or self.sensitive_path)
+
+    @cached_property
+    def window(self) -> Any:
+        """The release of some days of a stream together."""
+        return _named(self.window_path or self.private_path)
 
     @cached_property
     def plan(self) -> Callable[..., Any] | None:

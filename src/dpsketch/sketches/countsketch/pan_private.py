@@ -25,7 +25,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.addition import check_records
 from dpsketch.sketches.countsketch.private import PUBLICATION, STATE, PrivateCountSketch, SeizableCounts
 from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
+from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, prepaid_header, read_prepaid
 from dpsketch.sketches.frames import read_columns
 from dpsketch.sketches.partials import Partial
@@ -48,8 +48,7 @@ class PanPrivateCountSketch(Partial):
     rows, width, unit, seed, grid
         As for :class:`~dpsketch.CountSketch`; the unit must be a record.
     key_type : {"int", "text"}
-        What the keys are. State it: a type read off keys would show, in a seized state, that some had come. Without it
-        keys are text, with a warning; a later version will ask for it.
+        What the keys are. It must be stated: a type read off keys would show, in a seized state, that some had come.
     epsilon, delta, rho : float
         The guarantee against one seizure and the publication together. It is fixed, and charged, at the start, because
         the first noise is drawn then.
@@ -91,7 +90,7 @@ class PanPrivateCountSketch(Partial):
         dataset: str | None = None,
         part: str | None = None,
     ) -> None:
-        spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
+        spec = CountSketchSpec(rows, width, unit, seed, grid, key_type).daily()
         spec.weight_grid.refuse_without_one()
         if unit.level != "record":
             raise InvalidInput(
@@ -196,7 +195,7 @@ class PanPrivateCountSketch(Partial):
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
-        spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
+        spec = CountSketchSpec.from_json(document.header["spec"]).daily()
         receipt = receipt_from_json(document.header["receipt"])
         if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts) or spec.unit.level != "record":
             raise FileRefused("the file's law is not that of a PanPrivateCountSketch.")

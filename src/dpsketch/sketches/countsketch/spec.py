@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.core.codec import stored
@@ -21,7 +20,7 @@ from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec, hold_com
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.prediction import Prediction
 
-__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
+__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec"]
 
 COUNTERS = "counters"
 
@@ -100,6 +99,14 @@ class CountSketchSpec(Spec):
             move = Move(cells * weight, self.clip.squared, cells, self.unit.max_keys * weight, signed=True)
         return (Table(COUNTERS, (self.rows, self.width), move),)
 
+    def daily(self) -> CountSketchSpec:
+        """Return the spec of a stream's day, whose key type is stated: one read off keys would tell that some came."""
+        if self.key_type is None:
+            raise InvalidInput(
+                "say key_type='text' or 'int': a day without records must not differ from others by its type."
+            )
+        return self
+
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> ReleasePreview:
@@ -141,21 +148,3 @@ class CountSketchSpec(Spec):
 
         guess = guessed_counts(records, keys, skew, counts)
         return rehearse(self, guess, Budget(epsilon, delta, rho))
-
-
-def stated_type(key_type: KeyType | None, sketch: str) -> KeyType:
-    """Return the key type of a sketch whose state or days are shown, which cannot wait for a column to state it."""
-    if key_type is not None:
-        return key_type
-    warnings.warn(
-        f"a {sketch} without key_type= counts text keys: say key_type='text', or key_type='int' for integers. A later "
-        "version will ask for it.",
-        FutureWarning,
-        stacklevel=3,
-    )
-    return "text"
-
-
-def text_spec(spec: CountSketchSpec) -> CountSketchSpec:
-    """Return a spec that states a key type: text where an older file has none."""
-    return spec if spec.key_type is not None else replace(spec, key_type="text")

@@ -225,6 +225,19 @@ class DensitySpec(Spec):
             raise InvalidInput("sums of features do not tell the number of records: leave count_share above 0.")
         return additive(budget, self.unit.neighbours, self.shares(count_share))
 
+    def daily(self) -> DensitySpec:
+        """Return the spec of a stream's day, or refuse one that a stream does not count."""
+        if self.placement != "every_row":
+            raise InvalidInput("day after day a point is counted in every row: leave placement= out.")
+        if self.features != "race":
+            raise InvalidInput("day after day a density counts cells: leave features= out.")
+        if isinstance(self.kernel, Jaccard):
+            raise InvalidInput(
+                "a density of sets is not published day after day: what its items are is known from records only, and "
+                "a day without any must not differ from others."
+            )
+        return self
+
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""
         on = {COUNTERS: "every counter", RECORDS: "the number of records"}

@@ -152,6 +152,10 @@ class HeavyHittersSpec(Spec):
         found[Table(LEAF, (1, self.rows, self.width), leaf.move)] = LEAF_SHARE
         return found
 
+    def daily(self) -> HeavyHittersSpec:
+        """Return the spec of a stream's day."""
+        return self
+
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words; a stream publishes all tables under one law."""
         if len(laws) == 1:

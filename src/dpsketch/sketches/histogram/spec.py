@@ -79,6 +79,21 @@ class HistogramSpec(Spec):
             found.append(weights_table(min(unit.max_keys, LARGEST_CAP)))
         return (*found, *(CHOICE_TABLES if unit.chosen else ()))
 
+    def shares(self) -> dict[Table, float]:
+        """Return the only table of a stream's day: the counts of all keys."""
+        return {self.tables()[0]: 1.0}
+
+    def daily(self) -> HistogramSpec:
+        """Return the spec of a stream's day: keys of one column, whose type is stated."""
+        if self.key_columns:
+            raise InvalidInput("a stream counts keys of one column. Join several in one.")
+        if self.key_type is None:
+            raise InvalidInput(
+                "say key_type='text' or 'int' of a histogram whose keys are found day by day, or give a public list, "
+                "keys=[…]: a day without records must not differ from others by its type."
+            )
+        return self
+
     def law(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None, **options: Any
     ) -> EntriesLaw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -174,6 +174,10 @@ class RangeSketchSpec(DomainSpec):
             table = Move(self.rows * most, self.rows * most**2, self.rows * keys, most, signed=True)
             found[Table(TABLES, (sketched, self.rows, self.width), table.stacked(sketched))] = sketched * part
         return found
+
+    def daily(self) -> RangeSketchSpec:
+        """Return the spec of a stream's day, whose domain has ends: one record must not keep a day from coming."""
+        return replace(self, outside="clamp")
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words; a stream publishes all tables under one law."""
