@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dpsketch.audit.kinds import KINDS
-from dpsketch.audit.table import BY_LAW
+from dpsketch.audit.sampled import BY_LAW
 
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "explanation" / "audit.md", DOCS / "figures" / "audit.png"

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpsketch import local
-from dpsketch.audit.core import Distinguisher, Outputs, Scores
-from dpsketch.audit.distinguishers import frequent_outcomes, known, linear_discriminant
-from dpsketch.audit.mechanism import Claim, Finding, Mechanism, printed_promise
-from dpsketch.audit.rows import Row
+from dpsketch.audit.bounds import Distinguisher, Outputs, Scores, frequent_outcomes, known, linear_discriminant
+from dpsketch.audit.findings import Finding, Mechanism, Row, printed_promise
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
 
@@ -73,7 +71,7 @@ def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: An
     if isinstance(drawn, HashedProtocol) and drawn.seeds > _FEW_SEEDS:
         learners["support"] = known(_support(drawn, one, other))
     words = "a person who holds something else"
-    return Mechanism(name, words, Claim(*printed_promise(promise)), runs(one), runs(other), learners)
+    return Mechanism(name, words, printed_promise(promise), runs(one), runs(other), learners)
 
 
 def _reports(drawn: local.LocalProtocol, held: Any, people: int) -> Outputs:
@@ -123,6 +121,7 @@ _HELD: dict[str, dict[str, tuple[Any, Any]]] = {
     "prefix-heavy-hitters": {"null": ([], ["z"]), "colliding": (["a"], ["a", "a"]), "clipped": (list("abcdefgh"), [])},
 }
 _WORDS = {
+    "worst": "a person who holds something else",
     "null": "a person who holds nothing, or something",
     "colliding": "a person who holds what is the same to the protocol, or nearly",
     "clipped": "a person who holds far more than counts",
@@ -133,31 +132,20 @@ _WORDS = {
 class Reported(Row):
     """What the reports of a local protocol tell of people who hold nothing, the same, or far too much.
 
-    Attributes
-    ----------
-    protocol : str
-        Its name.
+    The unit of a report is a person, whose things are replaced.
     """
-
-    protocol: str
-
-    @property
-    def subject(self) -> str:
-        """What is released: the unit of a report is a person, whose things are replaced."""
-        return f"local-{self.protocol}"
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Draw reports, eight for each of ``trials``, and bound ε from below on each pair."""
-        make, one, other = PROTOCOLS[self.protocol]
+        make, one, other = PROTOCOLS[self.subject.removeprefix("local-")]
         promise, drawn = make(_EPSILON).guarantee, make(_EPSILON / self.noise)
-        pairs = {"worst": ("a person who holds something else", (one, other))}
-        pairs |= {pair: (_WORDS[pair], held) for pair, held in _HELD[self.protocol].items()}
-        findings = []
-        for pair, (words, (ours, theirs)) in pairs.items():
-            found = _reported(f"{self.name}-{pair}", promise, drawn, ours, theirs).audit(trials, confidence)
-            findings.append(replace(found, neighbours=words))
-        return findings
+        pairs = {"worst": (one, other), **_HELD[self.subject.removeprefix("local-")]}
+        found = [_reported(f"{self.name}-{pair}", promise, drawn, *held) for pair, held in pairs.items()]
+        return [
+            replace(mechanism.audit(trials, confidence), neighbours=_WORDS[pair])
+            for pair, mechanism in zip(pairs, found, strict=True)
+        ]
 
 
-_ROWS = [Reported(protocol, level="user", relation="replace") for protocol in PROTOCOLS]
+_ROWS = [Reported(f"local-{protocol}", "user", "replace") for protocol in PROTOCOLS]
 REPORTS: dict[str, Reported] = {row.name: row for row in _ROWS}
