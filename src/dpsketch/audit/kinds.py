@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpsketch import accounting, kernels
 from dpsketch.audit.findings import BOTH, Level
 from dpsketch.core.account import Account
-from dpsketch.privacy import Budget, Guarantee, Neighbours, Unit
+from dpsketch.privacy import Budget, Guarantee, Neighbours, Unit, per_record
 from dpsketch.sketches.comparison import CountMinForComparison
 from dpsketch.sketches.continual.choice import DesignName
 from dpsketch.sketches.countsketch import ContinualCountSketch, CountSketch, PanPrivateCountSketch
@@ -45,6 +45,7 @@ Noisy = tuple[Any, float]
 
 PAIRS = ("worst", "first", "null", "colliding", "clipped")
 SEED, WEIGHT = 11, 2.0
+_CROWD = 400
 _REST: Records = [(1, "eve", 1.0), (2, "kim", 1.0)]
 
 
@@ -56,8 +57,9 @@ class Shown(NamedTuple):
     spreads: list[tuple[int, float]]  # how many numbers have which deviation, part after part
 
 
-# Publishes for a budget, given as the arguments of ``release``.
+# Publishes for a budget, given as the arguments of ``release``; and makes that of records.
 Release = Callable[[Any], Shown]
+Fill = Callable[[Unit, Records], Release]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Kind:
     none does.
     """
 
-    fill: Callable[[Unit, Records], Release]
+    fill: Fill
     laws: tuple[Law, ...] = ("gaussian", "laplace")
     units: tuple[tuple[Level, Neighbours], ...] = BOTH
     weight: float = WEIGHT
@@ -109,15 +111,7 @@ def columns_of(unit: Unit, records: Records, weighted: bool = True) -> tuple[lis
     return [key for key, _, _ in records], given
 
 
-def filled(
-    sketch: Any,
-    unit: Unit,
-    records: Records,
-    *,
-    weighted: bool = True,
-    point: Callable[[int], Any] = int,
-    null: Any = None,
-) -> Any:
+def filled(sketch: Any, unit: Unit, records: Records, weighted: bool = True, point: Any = int, null: Any = None) -> Any:
     """Return a sketch that took records; ``point`` turns their keys into what it counts, and nulls become ``null``."""
     keys, given = columns_of(unit, records, weighted)
     sketch.update([null if key is None else point(key) for key in keys], **given)
@@ -139,12 +133,15 @@ def mu_of(asked: Any) -> float:
     return math.sqrt(2 * asked["rho"]) if "rho" in asked else float(accounting.gaussian_mu(**asked))
 
 
-def _table(unit: Unit, records: Records) -> Any:
-    return filled(CountSketch(rows=3, width=2, unit=unit, seed=SEED, key_type="int"), unit, records)
+def _simple(
+    make: Callable[..., Any], point: Callable[[int], Any] = int, null: Any = None, *, weighted: bool = True, **more: Any
+) -> Fill:
+    """Return how a sketch is filled and released whose parts are all that it publishes."""
+    return lambda unit, records: released(filled(make(unit=unit), unit, records, weighted, point, null), **more)
 
 
-def _counts(unit: Unit, records: Records) -> Release:
-    return released(_table(unit, records))
+_TABLE: Any = partial(CountSketch, rows=3, width=2, seed=SEED, key_type="int")
+_counts = _simple(_TABLE)
 
 
 def _zero_concentrated(unit: Unit, records: Records) -> Release:
@@ -154,7 +151,7 @@ def _zero_concentrated(unit: Unit, records: Records) -> Release:
 
 
 def _share(unit: Unit, records: Records) -> Release:
-    sketch = _table(unit, records)
+    sketch = filled(_TABLE(unit=unit), unit, records)
 
     def release(asked: Any) -> Shown:
         made = sketch.release(**asked, share=Share(2, 1.0, 0))
@@ -165,7 +162,7 @@ def _share(unit: Unit, records: Records) -> Release:
 
 def _merged(unit: Unit, records: Records) -> Release:
     """Show what two dishonest parties of four work out: the sum of the shares of the two that are honest."""
-    parties = [_table(unit, records), *(_table(unit, []) for _ in range(3))]
+    parties = [filled(_TABLE(unit=unit), unit, held) for held in (records, [], [], [])]
 
     def release(asked: Any) -> Shown:
         shares = [sketch.release(**asked, share=Share(4, 0.5, party)) for party, sketch in enumerate(parties)]
@@ -187,22 +184,10 @@ def _count_min(unit: Unit, records: Records) -> Release:
     return release
 
 
-def _heavy(unit: Unit, records: Records) -> Release:
-    sketch = HeavyHitters(rows=1, width=4, key_bits=9, unit=unit, seed=SEED)
-    # Keys lie far apart in every level.
-    return released(filled(sketch, unit, records, point=lambda key: key * 197 % 512))
-
-
-def _ranges(bits: int, unit: Unit, records: Records) -> Release:
-    # From 17 bits on levels are sketched; fours of values lie far apart there.
-    sketched = bits > 16
-    far = (1 << 19) + (1 << 9) if sketched else 4
-    sketch = RangeSketch(bits=bits, level_bits=8 if sketched else 2, rows=1, width=4, unit=unit, seed=SEED)
-    return released(filled(sketch, unit, records, point=lambda key: key // 4 * far + key % 4))
-
-
-def _distinct(make: Callable[..., Any], unit: Unit, records: Records) -> Release:
-    return released(filled(make(unit=unit), unit, records, weighted=False))
+def _ranges(bits: int, level_bits: int, far: int) -> Fill:
+    """Return ranges whose fours of values lie far apart."""
+    make = partial(RangeSketch, bits=bits, level_bits=level_bits, rows=1, width=4, seed=SEED)
+    return _simple(make, lambda key: key // 4 * far + key % 4)
 
 
 def _continual(design: DesignName, unit: Unit, records: Records) -> Release:
@@ -251,43 +236,20 @@ def _list(unit: Unit, records: Records) -> Release:
     return release
 
 
-def _density(unit: Unit, records: Records) -> Release:
-    """Points that share their cells four by four."""
-    kernel = kernels.Euclidean(dim=1, bandwidth=1.0)
-    sketch = DensitySketch(kernel=kernel, rows=3, width=16, unit=unit, seed=SEED)
-    return _pointed(sketch, unit, records, lambda key: [7.3 * (key // 4) + 1e-3 * (key % 4)])
+def _density(point: Callable[[int], list[float]], more: Any = None, **shape: Any) -> Fill:
+    make: Any = partial(DensitySketch, seed=SEED, **shape)
+    return _simple(make, point, [math.nan] * len(point(0)), weighted=False, **more or {})
 
 
-def _one_row(unit: Unit, records: Records) -> Release:
-    """One row is drawn for each point. Outputs in which all rows speak for a point show it as the drawn one does."""
-    kernel = kernels.Euclidean(dim=1, bandwidth=1.0)
-    sketch = DensitySketch(kernel=kernel, rows=3, width=64, unit=unit, seed=SEED, placement="one_row")
-    return _pointed(sketch, unit, records, lambda key: [170.0 * key], count_share=0)  # hardly two in a cell
-
-
-def _waves(unit: Unit, records: Records) -> Release:
+def _waves() -> Fill:
     """Two waves, and points where both have turned by half: a record adds its bound, and another's may oppose it."""
-    kernel = kernels.Gaussian(dim=1, bandwidth=1.0)
-    sketch = DensitySketch(kernel=kernel, rows=2, unit=unit, seed=SEED, features="fourier")
-    mapped = sketch.spec.feature_map
+    shape: Any = {"kernel": kernels.Gaussian(dim=1, bandwidth=1.0), "rows": 2, "features": "fourier"}
+    mapped = DensitySketch(unit=per_record(), seed=SEED, **shape).spec.feature_map
     assert mapped is not None
     one, other = (float(each) for each in mapped.matrix[0])
     odd = 2 * np.arange(2000) + 1
     half = float(odd[np.argmin(np.abs(odd * other / one % 2 - 1))]) / one
-    return _pointed(sketch, unit, records, lambda key: [half * (key // 8 % 2) + 1e-6 * key])
-
-
-def _vectors(unit: Unit, records: Records) -> Release:
-    """Vectors of length 1, of which every other eight point back: a replaced one turns round."""
-    sketch = DensitySketch(kernel=kernels.Linear(dim=2), unit=unit, seed=SEED)
-    return _pointed(sketch, unit, records, lambda key: [(-1.0) ** (key // 8), 1e-6 * key])
-
-
-def _pointed(
-    sketch: DensitySketch, unit: Unit, records: Records, point: Callable[[int], list[float]], **more: Any
-) -> Release:
-    null = [math.nan] * len(point(0))
-    return released(filled(sketch, unit, records, weighted=False, point=point, null=null), **more)
+    return _density(lambda key: [half * (key // 8 % 2) + 1e-6 * key], **shape)
 
 
 def _angles(records: Records) -> tuple[npt.NDArray[np.float64], list[int]]:
@@ -297,35 +259,41 @@ def _angles(records: Records) -> tuple[npt.NDArray[np.float64], list[int]]:
     return np.column_stack([np.cos(angles), np.sin(angles)]), (held // 4 % 2).tolist()
 
 
-def _fitted(points: Any, labels: Any, unit: Unit, records: Records, **settings: Any) -> DensityClassifier:
+def _crossed(records: Records) -> tuple[npt.NDArray[np.float64], list[int]]:
+    """Return points that lie among their own class or the other, after four hundred that are all told apart.
+
+    Whatever noise the sums have, a record that lies among the other class has all of its residual, and one among its
+    own has none: what later passes correct does not change with the draws of earlier parts.
+    """
+    crowd = np.repeat([[1.0, 0.0], [-1.0, 0.0]], _CROWD // 2, axis=0)
+    held = [key for key, _, _ in records if key is not None]
+    angles = np.array([1e-3 * (key % 8) + np.pi * (key // 8 % 2) for key in held])
+    vectors = np.concatenate([crowd, np.column_stack([np.cos(angles), np.sin(angles)])])
+    return vectors, [0] * (_CROWD // 2) + [1] * (_CROWD // 2) + [key // 16 % 2 for key in held]
+
+
+def _fitted(points: Any, labels: list[int], unit: Unit, records: Records, **settings: Any) -> DensityClassifier:
+    """Fit two classes; points beyond those of the records come first, and are a user each."""
+    owners = [user for key, user, _ in records if key is not None]
+    owners = [f"other {i}" for i in range(len(points) - len(owners))] + owners
     made = DensityClassifier(**settings, classes=[0, 1], unit=unit, seed=SEED)
-    return made.fit(points, labels, users=_owners(records) if unit.level == "user" else None)
+    return made.fit(points, labels, users=owners if unit.level == "user" else None)
 
 
-def _owners(records: Records) -> list[str]:
-    return [user for key, user, _ in records if key is not None]
+def _classes(placed: Callable[[Records], tuple[Any, list[int]]], **settings: Any) -> Fill:
+    """Return how two classes are fitted: the tables of both, or the sums of their vectors and what corrects them."""
 
+    def fill(unit: Unit, records: Records) -> Release:
+        points, labels = placed(records)
 
-def _classifier(unit: Unit, records: Records) -> Release:
-    """Fit two classes around a public centre: the tables of both."""
-    settings: Any = {"bounds": (-1, 1), "kernel": "angular", "rows": 3, "power": 4, "centre": "middle"}
-    points, labels = _angles(records)
+        def fit(asked: Any) -> Shown:
+            made = _fitted(points, labels, unit, records, **settings, **asked)
+            releases = [made.sums_] if settings["kernel"] == "linear" else made.densities_
+            return shown(made.guarantee_, *(part for release in releases for part in parts_of(release)))
 
-    def fit(asked: Any) -> Shown:
-        made = _fitted(points, labels, unit, records, **settings, **asked)
-        return shown(made.guarantee_, *(part for density in made.densities_ for part in parts_of(density)))
+        return fit
 
-    return fit
-
-
-def _sums(unit: Unit, records: Records) -> Release:
-    """Fit two classes by the sums of their vectors."""
-
-    def fit(asked: Any) -> Shown:
-        made = _fitted(*_angles(records), unit, records, kernel="linear", **asked)
-        return shown(made.guarantee_, *parts_of(made.sums_))
-
-    return fit
+    return fill
 
 
 def _parts(unit: Unit, records: Records) -> Release:
@@ -335,33 +303,14 @@ def _parts(unit: Unit, records: Records) -> Release:
     spec = ClassSpec((0, 1), unit, shape.spec, Extras(0.1, Waves(2, 6, SEED, 0.5)), SEED)
     held = ClassPartial.measuring(spec, shape)
     vectors, labels = _angles(records)
-    held.update(vectors, np.array(labels, np.intp), _owners(records) if unit.level == "user" else None)
+    owners = [user for key, user, _ in records if key is not None]
+    held.update(vectors, np.array(labels, np.intp), owners if unit.level == "user" else None)
 
     def release(asked: Any) -> Shown:
         made = held.release(Budget(**asked), Account())
         return shown(made.drawn.guarantee, *parts_of(made))
 
     return release
-
-
-def _passes(unit: Unit, records: Records) -> Release:
-    """Sum two classes, and correct them twice, among four hundred others who are all told apart and correct nothing.
-
-    Whatever noise the sums have, a record that lies among the other class has all of its residual, and one among its
-    own has none: what is corrected does not change with the draws of earlier parts.
-    """
-    crowd = np.repeat([[1.0, 0.0], [-1.0, 0.0]], 200, axis=0)
-    held = [key for key, _, _ in records if key is not None]
-    angles = np.array([1e-3 * (key % 8) + np.pi * (key // 8 % 2) for key in held])
-    vectors = np.concatenate([crowd, np.column_stack([np.cos(angles), np.sin(angles)])])
-    labels = [0] * 200 + [1] * 200 + [key // 16 % 2 for key in held]
-    everybody = [*((0, f"other {i}", 1.0) for i in range(400)), *records]
-
-    def fit(asked: Any) -> Shown:
-        made = _fitted(vectors, labels, unit, everybody, kernel="linear", passes=3, **asked)
-        return shown(made.guarantee_, *parts_of(made.sums_))
-
-    return fit
 
 
 def _centre(unit: Unit, records: Records) -> Release:
@@ -371,16 +320,15 @@ def _centre(unit: Unit, records: Records) -> Release:
     the other side; where it is replaced, if it is in the middle. It is a ratio, of noise that is small against either.
     """
     mean, others, share = (0.08 if unit.neighbours == "replace" else -0.25), 1000, 0.98
-    held = [key for key, _, _ in records if key is not None]
     corners = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
-    points = np.array([corners[key // 8 % 4] * (1 - 1e-3 * (key % 8)) for key in held]).reshape(-1, 2)
-    # No two of the others are the same, and each is a user.
+    held = [corners[key // 8 % 4] * (1 - 1e-3 * (key % 8)) for key, _, _ in records if key is not None]
+    # No two of the others are the same.
     crowd = np.full((others, 2), mean) + np.linspace(-1e-3, 1e-3, others)[:, None]
-    vectors, labels = np.concatenate([crowd, points]), [0] * (others + len(held))
-    everybody = [*((0, f"other {i}", 1.0) for i in range(others)), *records]
+    points = np.array([*crowd, *held])
+    settings: Any = {"bounds": (-1, 1), "rows": 2, "power": 1, "centre_share": share}
 
     def fit(asked: Any) -> Shown:
-        made = _fitted(vectors, labels, unit, everybody, bounds=(-1, 1), rows=2, power=1, centre_share=share, **asked)
+        made = _fitted(points, [0] * len(points), unit, records, **settings, **asked)
         # Sums are in steps of 2⁻¹⁰, and the number in steps of 1/724; what the number is off moves the mean as well.
         drawn = centre_table(unit, 2).between(unit.neighbours).l2 / mu_of(asked) / math.sqrt(share)
         spread = 1e6 / others * drawn * math.hypot(1 / 1024, mean / 724)
@@ -398,6 +346,7 @@ _NUMBER = "the number of records does not move with a unit that is replaced, and
 _EVERY_DAY = "a user's keys would have to meet others of opposite sign in one cell, on each of their days"
 _NO_USERS = "hiding a user would take state for each user, so that users are refused"
 _RECORDS = BOTH[:2]
+_EUCLIDEAN = kernels.Euclidean(dim=1, bandwidth=1.0)
 
 KINDS: dict[str, Kind] = {
     "counts": Kind(_counts, keys=400),
@@ -415,31 +364,53 @@ KINDS: dict[str, Kind] = {
     "continual-daily": Kind(partial(_continual, "daily"), keys=16, loose=_EVERY_DAY),
     "pan-private": Kind(partial(_pan_private, "before"), units=_RECORDS, refused=_NO_USERS),
     "pan-private-after": Kind(partial(_pan_private, "after"), units=_RECORDS, refused=_NO_USERS),
-    "heavy": Kind(_heavy, keys=200, loose=_ROOT),
-    "ranges": Kind(partial(_ranges, 4), keys=16, loose=_ROOT),
-    "ranges-tables": Kind(partial(_ranges, 25), keys=120, loose=_ROOT),
-    "density": Kind(_density, weight=1.0, loose=_NUMBER),
-    "density-waves": Kind(_waves, weight=1.0, loose=_NUMBER),
-    "density-vectors": Kind(_vectors, weight=1.0, loose=_NUMBER),
+    "heavy": Kind(
+        _simple(partial(HeavyHitters, rows=1, width=4, key_bits=9, seed=SEED), lambda key: key * 197 % 512),
+        keys=200, loose=_ROOT,
+    ),
+    "ranges": Kind(_ranges(4, 2, 4), keys=16, loose=_ROOT),
+    # From 17 bits on levels are sketched.
+    "ranges-tables": Kind(_ranges(25, 8, (1 << 19) + (1 << 9)), keys=120, loose=_ROOT),
+    "density": Kind(
+        _density(lambda key: [7.3 * (key // 4) + 1e-3 * (key % 4)], kernel=_EUCLIDEAN, rows=3, width=16),
+        weight=1.0, loose=_NUMBER,
+    ),
+    "density-waves": Kind(_waves(), weight=1.0, loose=_NUMBER),
+    # Every other eight vectors point back: a replaced one turns round.
+    "density-vectors": Kind(
+        _density(lambda key: [(-1.0) ** (key // 8), 1e-6 * key], kernel=kernels.Linear(dim=2)),
+        weight=1.0, loose=_NUMBER,
+    ),
+    # One row is drawn for each point. Outputs in which all rows speak for a point show it as the drawn one does.
     "density-one-row": Kind(
-        _one_row, laws=("laplace",), weight=1.0, keys=40, rest=[],
+        _density(
+            lambda key: [170.0 * key], {"count_share": 0}, kernel=_EUCLIDEAN, rows=3, width=64,
+            placement="one_row",
+        ),
+        laws=("laplace",), weight=1.0, keys=40, rest=[],
         absent={"colliding": "the row of each point is drawn, so that no two are sure to meet"},
     ),
-    "classifier": Kind(_classifier, weight=1.0, keys=40, absent=_NO_NULLS),
-    "classifier-sums": Kind(_sums, weight=1.0, keys=40, absent=_NO_NULLS),
+    "classifier": Kind(
+        _classes(_angles, bounds=(-1, 1), kernel="angular", rows=3, power=4, centre="middle"),
+        weight=1.0, keys=40, absent=_NO_NULLS,
+    ),
+    "classifier-sums": Kind(_classes(_angles, kernel="linear"), weight=1.0, keys=40, absent=_NO_NULLS),
     "classifier-parts": Kind(
         _parts, laws=("gaussian",), weight=1.0, keys=40, absent=_NO_NULLS,
         loose="a vector that turns round moves no second moment and no size, which have their parts of the budget",
     ),
     "classifier-passes": Kind(
-        _passes, laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
+        _classes(_crossed, kernel="linear", passes=3),
+        laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
         loose="a vector that turns round lies among another class, so that what it corrects does not turn round",
     ),
     "classifier-centre": Kind(
         _centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
         loose="a fifth of a replaced centre's bound is for a number of records, which does not change",
     ),
-    "distinct": Kind(partial(_distinct, partial(DistinctSketch, buckets=64, seed=SEED)), laws=("laplace",), weight=1.0),
-    "distinct-set": Kind(partial(_distinct, DistinctSet), laws=("laplace",), weight=1.0),
+    "distinct": Kind(
+        _simple(partial(DistinctSketch, buckets=64, seed=SEED), weighted=False), laws=("laplace",), weight=1.0,
+    ),
+    "distinct-set": Kind(_simple(DistinctSet, weighted=False), laws=("laplace",), weight=1.0),
     "histogram-list": Kind(_list, keys=30),
 }  # fmt: skip

@@ -33,11 +33,9 @@ PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = 
     "pad-and-sample": (lambda e: local.PadAndSample(epsilon=e, length=1, width=4, seeds=2), [0], [3]),
     "set-sizes": (lambda e: local.SetSizes(epsilon=e, largest=2), [0], [0, 1]),
     "prefix-heavy-hitters": (
-        lambda e: local.PrefixHeavyHitters(epsilon=e, max_items=1, length=1, width=4, seeds=2),
-        ["a"],
-        ["z"],
+        lambda e: local.PrefixHeavyHitters(epsilon=e, max_items=1, length=1, width=4, seeds=2), ["a"], ["z"],
     ),
-}
+}  # fmt: skip
 
 
 # A person who runs SVIM reports once, in one of its phases; each with its protocol and two things to hold.
@@ -62,7 +60,9 @@ def svim(phase: str, noise: float = 1.0) -> Mechanism:
     return _reported(f"svim-{phase}", local.SVIM(_EPSILON, top=2).guarantee, drawn, one, other)
 
 
-def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any) -> Mechanism:
+def _reported(
+    name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any, pair: str = "worst"
+) -> Mechanism:
     def runs(held: Any) -> Callable[[int], Outputs]:
         # Reports are drawn many at a time.
         return lambda trials: _reports(drawn, held, trials * _REPORTS)
@@ -70,8 +70,7 @@ def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: An
     learners: dict[str, Distinguisher] = {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant}
     if isinstance(drawn, HashedProtocol) and drawn.seeds > _FEW_SEEDS:
         learners["support"] = known(_support(drawn, one, other))
-    words = "a person who holds something else"
-    return Mechanism(name, words, printed_promise(promise), runs(one), runs(other), learners)
+    return Mechanism(name, _WORDS[pair], printed_promise(promise), runs(one), runs(other), learners)
 
 
 def _reports(drawn: local.LocalProtocol, held: Any, people: int) -> Outputs:
@@ -140,10 +139,9 @@ class Reported(Row):
         make, one, other = PROTOCOLS[self.subject.removeprefix("local-")]
         promise, drawn = make(_EPSILON).guarantee, make(_EPSILON / self.noise)
         pairs = {"worst": (one, other), **_HELD[self.subject.removeprefix("local-")]}
-        found = [_reported(f"{self.name}-{pair}", promise, drawn, *held) for pair, held in pairs.items()]
         return [
-            replace(mechanism.audit(trials, confidence), neighbours=_WORDS[pair])
-            for pair, mechanism in zip(pairs, found, strict=True)
+            _reported(f"{self.name}-{pair}", promise, drawn, *held, pair).audit(trials, confidence)
+            for pair, held in pairs.items()
         ]
 
 

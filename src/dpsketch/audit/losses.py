@@ -36,8 +36,9 @@ from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = [
-    "Outcomes", "above", "chances", "epsilon_of", "fitting_factors", "gaussian_bound", "kindest", "laplace_bound",
-    "laplace_scale", "least_spread", "noise_factors", "power_of", "reach_of", "seen_numbers", "thresholded",
+    "Outcomes", "above", "bisected", "chances", "epsilon_of", "fitting_factors", "gaussian_bound", "kindest",
+    "laplace_bound", "laplace_scale", "least_spread", "noise_factors", "power_of", "reach_of", "seen_numbers",
+    "thresholded",
 ]  # fmt: skip
 
 # The probabilities of the same outcomes under two neighbours.
@@ -46,7 +47,7 @@ Outcomes = tuple[Floats, Floats]
 _MOST_MOVED, _MOST_BESIDE = 40, 8
 _STEP = 5e-4
 _MOST_EPSILON = 20.0
-_LEAST_FACTOR, _LARGEST_FACTOR = 1e-2, 64.0
+_LARGEST_FACTOR = 64.0
 _LEAST_SHARE = 0.1
 
 
@@ -218,10 +219,14 @@ def _one_way(parts: Sequence[Outcomes], delta: float) -> float:
         return 0.0
     if excess(_MOST_EPSILON) > delta:
         return math.inf
-    low, high = 0.0, _MOST_EPSILON
-    while high - low > 1e-5:
+    return bisected(lambda epsilon: excess(epsilon) > delta, 0.0, _MOST_EPSILON, 1e-5)
+
+
+def bisected(holds: Callable[[float], bool], low: float, high: float, width: float) -> float:
+    """Return the last place, but for ``width``, at which something holds that holds for all smaller ones."""
+    while high - low > width:
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > delta else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 
@@ -288,12 +293,7 @@ def largest_factor(holds: Callable[[float], bool]) -> float:
     low, high = 0.0, 1.0
     while high < _LARGEST_FACTOR and holds(high):
         low, high = high, 2 * high
-    if high >= _LARGEST_FACTOR:
-        return high
-    while high - low > 1e-3 * high and high > _LEAST_FACTOR:
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return high if high >= _LARGEST_FACTOR else bisected(holds, low, high, 1e-3 * high)
 
 
 def power_of(epsilon: Callable[[float], float], claimed: float) -> float:
@@ -302,12 +302,9 @@ def power_of(epsilon: Callable[[float], float], claimed: float) -> float:
     ``epsilon`` is what the audit finds where the noise is so many times what was seen. 0 where even a tenth is not
     caught: the pair moves nothing, or too little.
     """
-    low, high = _LEAST_SHARE, 1.0
-    if epsilon(high) > claimed:
-        return high
-    if epsilon(high) == 0 or epsilon(low) <= claimed:
+    whole = epsilon(1.0)
+    if whole > claimed:
+        return 1.0
+    if whole == 0 or epsilon(_LEAST_SHARE) <= claimed:
         return 0.0
-    while high - low > 5e-3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if epsilon(middle) > claimed else (low, middle)
-    return low
+    return bisected(lambda share: epsilon(share) > claimed, _LEAST_SHARE, 1.0, 5e-3)

@@ -24,7 +24,7 @@ from scipy.special import ndtr
 
 from dpsketch.audit.bounds import clopper_pearson
 from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
-from dpsketch.audit.losses import kindest, noise_factors, power_of
+from dpsketch.audit.losses import bisected, kindest, noise_factors, power_of
 from dpsketch.noise import RoundedGaussian
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
@@ -171,10 +171,7 @@ def _restated(stated: WeightedRounds, factor: float, counts_factor: float, delta
         low, high = high, 2 * high
         if high > _MOST_EPSILON:
             return math.inf
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return low
+    return bisected(lambda epsilon: not holds(epsilon), low, high, 1e-4)
 
 
 _FORMS = product(("histogram-weighted", "histogram-rounds"), BOTH[2:])

@@ -151,31 +151,22 @@ def _subsampled(last: tuple[int, float], _: Asked) -> tuple[Any, Guarantee]:
     return [made.scale], made.guarantee
 
 
-# Rows of the table that are sampled as well, on the pair that moves most or on one that must be clipped.
+# Rows of the table that are sampled as well, on the pair that moves most.
 _ADDED = {
-    "counts-gaussian": "counts-gaussian-record-add",
-    "counts-laplace": "counts-laplace-record-add",
-    "counts-rho": "counts-rho-gaussian-record-add",
-    "counts-replace-gaussian": "counts-gaussian-record-replace",
-    "counts-replace-laplace": "counts-laplace-record-replace",
-    "counts-user": "counts-gaussian-user-add",
-    "counts-user-laplace": "counts-laplace-user-add",
-    "count-min": "count-min-gaussian-record-add",
+    "counts-gaussian": "counts-gaussian-record-add", "counts-laplace": "counts-laplace-record-add",
+    "counts-rho": "counts-rho-gaussian-record-add", "counts-replace-gaussian": "counts-gaussian-record-replace",
+    "counts-replace-laplace": "counts-laplace-record-replace", "counts-user": "counts-gaussian-user-add",
+    "counts-user-laplace": "counts-laplace-user-add", "count-min": "count-min-gaussian-record-add",
     "pan-private-before": "pan-private-gaussian-record-add",
     "pan-private-after": "pan-private-after-gaussian-record-add",
     "continual-counts": "continual-recurrence-gaussian-record-add",
-    "shares-alone": "shares-gaussian-record-add",
-    "shares-merged": "shares-merged-gaussian-record-add",
-    "heavy-gaussian": "heavy-gaussian-record-add",
-    "heavy-laplace": "heavy-laplace-record-add",
-    "heavy-user": "heavy-gaussian-user-add",
-    "ranges-gaussian": "ranges-gaussian-record-add",
-    "ranges-laplace": "ranges-laplace-record-add",
-    "distinct": "distinct-laplace-user-add",
-    "density-gaussian": "density-gaussian-record-add",
-    "density-laplace": "density-laplace-record-add",
+    "shares-alone": "shares-gaussian-record-add", "shares-merged": "shares-merged-gaussian-record-add",
+    "heavy-gaussian": "heavy-gaussian-record-add", "heavy-laplace": "heavy-laplace-record-add",
+    "heavy-user": "heavy-gaussian-user-add", "ranges-gaussian": "ranges-gaussian-record-add",
+    "ranges-laplace": "ranges-laplace-record-add", "distinct": "distinct-laplace-user-add",
+    "density-gaussian": "density-gaussian-record-add", "density-laplace": "density-laplace-record-add",
     "density-one-row": "density-one-row-laplace-record-add",
-}
+}  # fmt: skip
 _ONE, _SOME = Asked(epsilon=1.0, delta=0.0), Asked(epsilon=1.0, delta=0.05)
 _NEW = "a record added to a key nobody has"
 _EMPTY = "an empty stream, and one record of the largest weight"
