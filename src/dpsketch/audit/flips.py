@@ -26,7 +26,7 @@ from dpsketch.privacy import Unit
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.sparse import SparseHistogram
 
-__all__ = ["FLIPS", "Flipped"]
+__all__ = ["FLIPS", "Flipped", "bits_of"]
 
 # One record: its key (None for a null), and whose it is.
 Stream = list[tuple[int | None, str]]
@@ -39,6 +39,11 @@ _DELTA, _SHARE, _HELD = 0.05, 0.5, 200
 # A bit stands out from so many standard deviations on.
 _STANDS_OUT = 2.0
 _NULL, _CLIPPED = "a unit that holds a null", "a unit that holds far more than the bounds let pass"
+
+
+def bits_of(words: Any) -> npt.NDArray[np.uint8]:
+    """Return the bits of words."""
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,7 @@ class Flipped(Row):
         total: Any = 0
         for _ in range(trials):
             made = self._released(sketch, self.noise)
-            words = made.bitmap if self.subject == "bitmap" else made.table
-            total = total + np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little").astype(int)
+            total = total + bits_of(made.bitmap if self.subject == "bitmap" else made.table).astype(int)
         return np.asarray(total / trials)
 
     def _bits(self, trials: int, confidence: float) -> dict[str, tuple[str, float]]:

@@ -70,10 +70,9 @@ class Grid(Row):
         trials, confidence = whole_number("trials", trials), probability("confidence", confidence)
         return self._restated(*self._drawn(trials), confidence)
 
-    def sampled(self, name: str, pair: str) -> Mechanism:
-        """Return one pair to be sampled, where the size of the noise is not measured but its stated law attacked."""
-        streams = self._streams(self._exact(), crowding=1e-3)[pair]
-        within, without = (self._fill(stream) for stream in streams)
+    def sampled(self, name: str) -> Mechanism:
+        """Return the worst pair to be sampled: the noise is not measured, and the attacker trusts its stated law."""
+        within, without = map(self._fill, self._streams(self._exact(), crowding=1e-3)["worst"])
         base, there = (np.rint(side(self._everything).numbers) for side in (without, within))
         asked, shift = spent(self._claimed, self.noise), there - base
         spread = np.concatenate([np.full(count, spread) for count, spread in without(asked).spreads])
@@ -90,7 +89,7 @@ class Grid(Row):
 
         attackers = {"likelihood ratio": known(ratio), "learned": linear_discriminant}
         claim = claim_of(without(self._claimed).promise)
-        return Mechanism(name, self.words(_WORDS[pair]), claim, runs(without), runs(within), attackers)
+        return Mechanism(name, self.words(_WORDS["worst"]), claim, runs(without), runs(within), attackers)
 
     def _drawn(self, trials: int) -> tuple[Shown, npt.NDArray[np.float64]]:
         """Return a release of the claimed budget, and the noise that was drawn in many."""

@@ -60,7 +60,7 @@ class Seen:
         if not loads:
             return losses.thresholded(self.law, factor, self.cutoff, (one, other))
         if min(one, other) > 2 * self.cutoff:
-            # Far losses.above the threshold a record moves one of the two loads.
+            # Far above the threshold a record moves one of the two loads.
             return losses.thresholded(self.law, factor, 1, (one, other))
         rates = [_difference(self.law, factor, self.cutoff - count) if count >= 1 else 0.0 for count in (one, other)]
         return np.array([1 - rates[0], rates[0]]), np.array([1 - rates[1], rates[1]])
@@ -69,10 +69,8 @@ class Seen:
 def _difference(law: Law, factor: float, low: int) -> float:
     """Return the probability that two draws of the law differ by ``low`` or more."""
     values = np.arange(-losses.reach_of(law, factor), losses.reach_of(law, factor) + 1)
-    masses = losses.chances(law, factor, values)
-    return float(
-        sum(mass * losses.above(law, factor, low - int(value)) for value, mass in zip(values, masses, strict=True))
-    )
+    tails = [losses.above(law, factor, low - int(value)) for value in values]
+    return float(losses.chances(law, factor, values) @ tails)
 
 
 @dataclass(frozen=True)
@@ -197,7 +195,7 @@ class Named(Row):
         )
         much = holding(novel if self.level == "user" else novel[:1], 1.0 if self._votes else 50 * weight)
         if self._votes:
-            collided = self._collided(loss, novel[:size])
+            collided = self._collided(loss, size)
         else:
             beside: Stream = [*rest, *((key, 900_000 + key, 1.0) for key in novel[:size])]
             collided = moved(beside + holding(novel[:size]), beside + nothing)
@@ -209,13 +207,13 @@ class Named(Row):
             ("clipped", "a unit that holds far more than the bounds let pass"): moved(rest + much, rest + nothing),
         }
 
-    def _collided(self, loss: Callable[[Moved], float], keys: list[int]) -> Moved:
+    def _collided(self, loss: Callable[[Moved], float], count: int) -> Moved:
         """Return what moves where the unit's keys meet those of somebody else in a bucket.
 
         A unit adds to the votes of keys that lead, or takes some off by others in their buckets: by one, or by two
         where it does the one in place of the other.
         """
-        leading, opposed = self._buckets(len(keys))
+        leading, opposed = self._buckets(count)
         ours: Stream = [(key, _UNIT_USER, 1.0) for key in leading if self.replaced]
         theirs: Stream = [(key, _UNIT_USER, 1.0) for key in opposed]
         sides = [self._leads(leading, ours), self._leads(leading, theirs)]

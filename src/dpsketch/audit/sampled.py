@@ -18,6 +18,7 @@ from dpsketch import kernels, local
 from dpsketch.audit import bounds
 from dpsketch.audit.bounds import Distinguisher, Outputs, known, linear_discriminant
 from dpsketch.audit.findings import PURE, Asked, Claim, Mechanism, claim_of, printed_promise
+from dpsketch.audit.flips import bits_of
 from dpsketch.audit.grid import GRID
 from dpsketch.audit.local import PROTOCOLS, SVIM_PHASES, protocol, svim
 from dpsketch.privacy import Guarantee, Unit, per_record, per_user
@@ -27,7 +28,7 @@ from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAs
 from dpsketch.sketches.quantiles import QuantileSketch
 from dpsketch.sketches.sparse import SparseHistogram
 
-__all__ = ["BY_LAW", "PUBLISHED", "SHIPPED", "of_row", "sampled"]
+__all__ = ["BY_LAW", "PUBLISHED", "SHIPPED", "sampled"]
 
 # Publishes what is held for a budget: numbers, and the guarantee beside them.
 Publish = Callable[[Any, Asked], tuple[Any, Guarantee]]
@@ -67,9 +68,8 @@ def sampled(
     return Mechanism(name, neighbours, claim(promise), runs(sides[0]), runs(sides[1]), attackers, shipped)
 
 
-def of_row(name: str, row: str, pair: str = "worst", noise: float = 1.0) -> Mechanism:
-    """Return a pair of neighbours of a row that adds noise, to be sampled."""
-    return replace(GRID[row], noise=noise).sampled(name, pair)
+def _of_row(name: str, row: str, noise: float = 1.0) -> Mechanism:
+    return replace(GRID[row], noise=noise).sampled(name)
 
 
 def _quantile(unit: Unit) -> Publish:
@@ -84,10 +84,6 @@ def _quantile(unit: Unit) -> Publish:
     return publish
 
 
-def _bits(words: Any) -> Any:
-    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
-
-
 def _sparse(**options: Any) -> Publish:
     """Show the bits of a projection, or some of them beside what survives a threshold."""
 
@@ -96,10 +92,10 @@ def _sparse(**options: Any) -> Publish:
         sketch.update([1, 5], counts=counts)
         made = sketch.release(**asked)
         if "threshold_share" not in options:
-            return _bits(made.table), made.guarantee
+            return bits_of(made.table), made.guarantee
         kept = np.zeros(8)
         kept[made.kept.positions.astype(np.intp)] = made.kept.values
-        return np.concatenate([_bits(made.table[:2]), kept, kept > 0]), made.guarantee
+        return np.concatenate([bits_of(made.table[:2]), kept, kept > 0]), made.guarantee
 
     return publish
 
@@ -108,7 +104,7 @@ def _bitmap(keys: list[int], asked: Asked) -> tuple[Any, Guarantee]:
     sketch = DistinctSketch(unit=per_record(), buckets=16)
     sketch.update(keys)
     made = sketch.release_mergeable(epsilon=asked["epsilon"])
-    return _bits(made.bitmap), made.guarantee
+    return bits_of(made.bitmap), made.guarantee
 
 
 def _moment(p: float | list[float]) -> Publish:
@@ -212,7 +208,7 @@ def _of(name: str, noise: float = 1.0) -> Mechanism:
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
 SHIPPED: dict[str, Callable[..., Mechanism]] = {
-    **{name: partial(of_row, name, f"table-{row}") for name, row in _ADDED.items()},
+    **{name: partial(_of_row, name, f"table-{row}") for name, row in _ADDED.items()},
     **{name: partial(_of, name) for name in _OTHERS},
     **{f"local-{name}": partial(protocol, name) for name in PROTOCOLS},
     **{f"svim-{phase}": partial(svim, phase) for phase in SVIM_PHASES},
