@@ -145,7 +145,7 @@ def _check(named: Mapping[str, Any], given: Mapping[str, Any], kind: str, role: 
     """Refuse names that are no names of columns, or that come beside columns."""
     for each, name in named.items():
         if each in ("key", "points") and each != role:
-            raise InvalidInput(f"a {kind} takes no {each}: {each}= means nothing here; say {role}= instead.")
+            raise InvalidInput(f"a {kind} takes no {_argument(each)}: {each}= means nothing here; say {role}= instead.")
         if isinstance(name, str):
             continue
         if each not in ("key", "points") and isinstance(name, list | tuple):

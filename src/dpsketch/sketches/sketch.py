@@ -246,11 +246,11 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         """Add records, as part of a change."""
         if records is None and self.role == "points":
             records = names.pop("points", None)
-        compound = names.get("key")
-        compound = () if compound is None or isinstance(compound, str) else tuple(compound)
+        key = names.get("key")
+        compound = tuple(key) if isinstance(key, list | tuple) else ()
         if compound:
             self._check_columns(compound)
-        elif names.get("key") is not None and self.key_columns:
+        elif key is not None and self.key_columns:
             listed = ", ".join(map(repr, self.key_columns))
             raise InvalidInput(f"this sketch counts keys of several columns: say key=({listed}).")
         given = {"users": users, "weights": weights, "counts": counts}
@@ -345,8 +345,9 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
             return
         if self._begun or self.key_columns:
             named = f"keys of the columns {', '.join(self.key_columns)}" if self.key_columns else "keys of one column"
+            others = ", ".join(map(str, columns))
             raise SpecMismatch(
-                f"this sketch counts {named}; these are of {', '.join(columns)}. Count them in a sketch of their own."
+                f"this sketch counts {named}; these are of {others}. Count them in a sketch of their own."
             )
         with_key_columns(self._spec, columns)
 

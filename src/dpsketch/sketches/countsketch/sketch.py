@@ -101,16 +101,17 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
     def _count(self, columns: Columns, disjoint_users: bool) -> None:
         """Count a batch; records without weights skip the arrays of fingerprints and amounts that others need."""
         alone = columns.weights is None and columns.counts is None and self._spec.unit.level == "record"
-        keys = columns.records
+        keys, nulls = columns.records, 0
         if alone and _repeats(keys):
             keys, counts, nulls = _tally(keys)
-            columns = replace(columns, records=keys, counts=counts, skipped=columns.skipped + nulls)
+            columns = replace(columns, counts=counts)
         column, found, declared = typed_column(keys, self._key_type)  # once: a stream can be read once
         plain = columns.counts is None and len(column) > SHORT and not pa.types.is_dictionary(column.type)
         if not (alone and plain and self._spec.weight_grid.one == 1):
             # The column's own type, not that of the Arrow column: a list has none.
             batch = replace(fingerprint(column, self._key_type), declared=declared)
             super()._count(replace(columns, records=batch), disjoint_users)
+            self._skipped += nulls
             return
         self._protects_users(columns.users, disjoint_users)
         first = fingerprint(column.slice(0, FIRST), found or self._key_type).fingerprints
