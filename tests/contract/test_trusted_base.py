@@ -77,6 +77,13 @@ def test_the_core_and_all_laws_are_listed() -> None:
     assert modules - trusted() == {"core/__init__.py", *PUBLIC}
 
 
+def test_laws_and_designs_are_classes_of_the_trusted_base() -> None:
+    bases = "Law|OneTable|Additive|EntriesLaw|CountingLaw|Published|Table|Move|Design|Filter|Banded"
+    base = re.compile(rf"^class \w+\(({bases})\b", re.MULTILINE)
+    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if base.search(path.read_text("utf-8"))}
+    assert found <= trusted()
+
+
 def test_the_trusted_base_does_not_grow_unnoticed() -> None:
     lines = sum(lines_of_code((ROOT / name).read_text(encoding="utf-8")) for name in trusted())
     assert 0.98 * MOST_LINES < lines <= MOST_LINES
