@@ -17,9 +17,10 @@ import numpy as np
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.drawn import Drawn, Part, Receipt
 from dpsketch.core.move import Table
-from dpsketch.laws.streams import Published, Windowed
+from dpsketch.laws.streams import Published
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.privacy import Guarantee
+from dpsketch.sketches.continual.decoding import Windowed
 from dpsketch.sketches.continual.publications import Publications
 from dpsketch.sketches.continual.stretches import Stretch
 

@@ -21,11 +21,12 @@ from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.laws.additive import SeizableCounts
 from dpsketch.laws.shares import OneShare
-from dpsketch.laws.streams import Published, are_finite
+from dpsketch.laws.streams import Published
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
+from dpsketch.sketches.continual.decoding import are_finite
 from dpsketch.sketches.continual.stretches import Stretch, combined
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
