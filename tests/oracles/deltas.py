@@ -15,10 +15,12 @@ from dpsketch.accounting.composition import _SLACK
 from dpsketch.accounting.gaussian import exact_delta, exact_root, round_up
 from dpsketch.accounting.loss import ROOM, Atoms, composed_loss, transform_error
 from dpsketch.accounting.momentloss import has_exact_loss
+from dpsketch.accounting.stable import stable_information, stable_table
 from dpsketch.accounting.tally import Costs, Tally
+from dpsketch.accounting.twopoint import GridLoss
 from dpsketch.arrays import Floats
 
-__all__ = ["composed_delta", "exact_moment_delta", "grid_delta", "renyi_delta"]
+__all__ = ["composed_delta", "exact_moment_delta", "grid_delta", "least_moment_epsilon", "renyi_delta"]
 
 
 def composed_delta(costs: Costs, *, epsilon: float) -> float:
@@ -74,3 +76,34 @@ def renyi_delta(tally: Tally, epsilon: float) -> float:
 def exact_moment_delta(p: float, size: int, ratio: float, epsilon: float) -> float:
     """Return the δ of a moment sketch at ε."""
     return max(momentloss._delta(loss, epsilon) for loss in momentloss.moment_losses(p, size, ratio))
+
+
+def least_moment_epsilon(p: float, size: int, ratio: float, delta: float) -> float:
+    """Return an ε below that of a moment sketch at δ.
+
+    Every step moves the result towards more privacy: cells are merged, which is a post-processing, and losses are
+    floored. With the library's, which rounds up, it brackets the truth.
+    """
+    shift = math.log(ratio)
+    small, large = stable_table(p, reach=shift), stable_table(p, shift=shift, reach=shift)
+    loss = np.log(small.density) - np.log(large.density)
+    mass, other = (momentloss._cell_masses(each.below, each.above) for each in (small, large))
+    spread = shift * math.sqrt(stable_information(p))
+    step = min(spread / 200, 0.04 * spread / math.sqrt(size))
+    falling = _merged_cells(loss[::-1], mass[::-1], other[::-1], float(small.below[0]))
+    rising = _merged_cells(-loss, other, mass, float(large.above[-1]))
+    sums = (momentloss._power(_floored(*each, step), size, 0.0) for each in (falling, rising))
+    return max(momentloss._epsilon(each, delta) for each in sums)
+
+
+def _merged_cells(loss: Floats, mass: Floats, other: Floats, last: float) -> tuple[Floats, Floats]:
+    """Return points that one coordinate's loss dominates, with their weights; the lower tail is left out."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        merged = np.where(other > 0, np.log(mass / other), loss[:-1])
+    return np.append(np.clip(merged, loss[:-1], loss[1:]), loss[-1]), np.append(mass, last)
+
+
+def _floored(loss: Floats, mass: Floats, step: float) -> GridLoss:
+    index = np.floor(loss / step).astype(np.int64)
+    start = int(index.min())
+    return GridLoss(step, start, np.bincount(index - start, mass).astype(np.float64), 0.0)

@@ -512,7 +512,6 @@ CASES = [
         for budget in BUDGETS
     ),
     Case("QuantileSpec.least_records", lambda: SPECS["QuantileSpec"]().least_records, {"shift": 3}),
-    Case("largest_rho", fixed(accounting.largest_rho), {"epsilon": 1, "delta": 0.001}),
     *(
         Case("Histogram.release", lambda: sketch_of(dps.Histogram).release, budget, {"keys": WORDS})
         for budget in BUDGETS

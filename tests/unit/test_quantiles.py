@@ -26,6 +26,7 @@ from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SpecMisma
 from dpsketch.laws import recursion, sampler
 from dpsketch.laws.recursion import Mass, Places, Recursion
 from dpsketch.privacy import Budget
+from dpsketch.sketches.quantiles import spec
 from dpsketch.sketches.quantiles.cells import ValueGrid
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges.domain import Domain
@@ -374,7 +375,7 @@ def test_intervals_cover(shares: tuple[float, ...], unit: dps.Unit) -> None:
 
 @pytest.mark.statistical
 def test_intervals_without_a_shift_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recursion, "rank_errors", lambda self, failure: [0.5] * len(self.quantiles))
+    monkeypatch.setattr(spec, "rank_errors", lambda law, failure: [0.5] * len(law.quantiles))
     data = np.exp(np.random.default_rng(1).normal(7, 1, 20_000)).astype(np.int64)
     made = dps.QuantileSketch(unit=RECORD, bits=20, quantiles=[0.5], interval_share=0.5)
     made.update(data)

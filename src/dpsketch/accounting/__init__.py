@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from dpsketch.accounting.composition import compose, fits, rho_of
     from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
     from dpsketch.accounting.odds import posterior, words
-    from dpsketch.accounting.renyi import largest_rho
     from dpsketch.accounting.tally import Costs, check_cost
 else:
     __getattr__ = lazy.names(
         __name__, composition="compose fits rho_of",
         gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu", odds="posterior words",
-        renyi="largest_rho", tally="Costs check_cost",
+        tally="Costs check_cost",
     )  # fmt: skip
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
-    "largest_rho",
     "posterior",
     "rho_of",
     "words",

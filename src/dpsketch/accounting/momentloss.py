@@ -10,15 +10,13 @@ in both directions.
 its ends, with weights that keep its mass under both laws: the cell is a post-processing of that pair, so the pair
 dominates it. The points are moved to a grid of losses in the same way (Doroshenko et al. 2022, "connect the dots").
 Tails, what a Chernoff bound allows outside the window of the convolution, and a bound on the Fourier transform's
-floating-point error all count as an infinite loss. With ``rounding="down"`` every step moves the other way (cells are
-merged, which is a post-processing, and losses are floored), so the two results bracket the truth.
+floating-point error all count as an infinite loss.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 
@@ -27,8 +25,6 @@ from dpsketch.accounting.twopoint import GridLoss, on_grid
 from dpsketch.arrays import Floats
 
 __all__ = ["exact_moment_epsilon", "has_exact_loss", "moment_losses"]
-
-Rounding = Literal["up", "down"]
 
 _STEPS = 200
 """The grid has so many steps in the standard deviation of one coordinate's loss."""
@@ -43,26 +39,19 @@ def has_exact_loss(p: float, ratio: float) -> bool:
 
 
 @lru_cache(maxsize=8)
-def moment_losses(p: float, size: int, ratio: float, *, rounding: Rounding = "up") -> tuple[GridLoss, GridLoss]:
+def moment_losses(p: float, size: int, ratio: float) -> tuple[GridLoss, GridLoss]:
     """Return the loss of the smaller scale against the larger, and of the larger against the smaller.
 
     Parameters
     ----------
     p, size, ratio
         The sketch: exponent, coordinates, largest ratio of the scales of two neighbours.
-    rounding : {"up", "down"}
-        "up" for a guarantee; "down" gives a lower bound on δ, which shows how tight the guarantee is.
     """
     shift = math.log(ratio)
     small, large = stable_table(p, reach=shift), stable_table(p, shift=shift, reach=shift)
     loss = np.log(small.density) - np.log(large.density)
     mass, other = _cell_masses(small.below, small.above), _cell_masses(large.below, large.above)
     step = shift * math.sqrt(stable_information(p)) / _STEPS
-    if rounding == "down":
-        step = min(step, 0.04 * step * _STEPS / math.sqrt(size))
-        falling = _merged_cells(loss[::-1], mass[::-1], other[::-1], float(small.below[0]))
-        rising = _merged_cells(-loss, other, mass, float(large.above[-1]))
-        return _power(_floored(*falling, step), size, 0.0), _power(_floored(*rising, step), size, 0.0)
     # Both are written with losses that increase: the first by going through t from the right.
     tails = float(small.above[-1]), float(small.below[0])
     falling = _split_cells(loss[::-1], mass[::-1], other[::-1], tails, shift / p)
@@ -73,7 +62,7 @@ def moment_losses(p: float, size: int, ratio: float, *, rounding: Rounding = "up
     return _power(on_grid(*falling, step), size, error), _power(on_grid(*rising, step), size, error)
 
 
-def exact_moment_epsilon(p: float, size: int, ratio: float, delta: float, *, rounding: Rounding = "up") -> float:
+def exact_moment_epsilon(p: float, size: int, ratio: float, delta: float) -> float:
     """Return the ε of a moment sketch at δ; infinite where δ is too small for the computation to tell.
 
     Examples
@@ -83,7 +72,7 @@ def exact_moment_epsilon(p: float, size: int, ratio: float, delta: float, *, rou
     >>> round(exact_moment_epsilon(0.5, 50, ratio, 1e-6), 3)
     0.557
     """
-    return max(_epsilon(loss, delta) for loss in moment_losses(p, size, ratio, rounding=rounding))
+    return max(_epsilon(loss, delta) for loss in moment_losses(p, size, ratio))
 
 
 def _delta(loss: GridLoss, epsilon: float) -> float:
@@ -147,19 +136,6 @@ def _split_cells(
     weights[0] += tails[0]
     weights[-1] += tails[1]
     return np.append(loss, largest), weights
-
-
-def _merged_cells(loss: Floats, mass: Floats, other: Floats, last: float) -> tuple[Floats, Floats]:
-    """Return points that one coordinate's loss dominates, with their weights; the lower tail is left out."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        merged = np.where(other > 0, np.log(mass / other), loss[:-1])
-    return np.append(np.clip(merged, loss[:-1], loss[1:]), loss[-1]), np.append(mass, last)
-
-
-def _floored(loss: Floats, mass: Floats, step: float) -> GridLoss:
-    index = np.floor(loss / step).astype(np.int64)
-    start = int(index.min())
-    return GridLoss(step, start, np.bincount(index - start, mass).astype(np.float64), 0.0)
 
 
 def _power(single: GridLoss, size: int, error: float) -> GridLoss:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 
@@ -20,10 +19,8 @@ from dpsketch.accounting.moment import moment_rho
 from dpsketch.accounting.tally import Tally
 from dpsketch.accounting.twopoint import pure_rho, two_point_renyi
 from dpsketch.arrays import Floats
-from dpsketch.numbers import real_number
-from dpsketch.privacy import ZcdpCost
 
-__all__ = ["largest_rho", "renyi_epsilon", "tally_rho"]
+__all__ = ["renyi_epsilon", "tally_rho"]
 
 
 # Covers rounding in the sums over orders, with room to spare.
@@ -51,29 +48,6 @@ def renyi_epsilon(tally: Tally, delta: float) -> float:
         return _curve(tally, alpha) + np.log1p(-1 / alpha) - (math.log(rest) + np.log(alpha)) / (alpha - 1)
 
     return max(0.0, _least(bound) * (1 + _ROOM))
-
-
-def largest_rho(epsilon: float, delta: float) -> float:
-    """Return nearly the largest ρ that implies (ε, δ): below it, by less than a part in 10⁹.
-
-    Examples
-    --------
-    >>> round(largest_rho(1.0, 1e-6), 6)
-    0.024356
-    """
-    return _largest_rho(float(real_number("epsilon", epsilon)), float(real_number("delta", delta)))
-
-
-@lru_cache(maxsize=256)
-def _largest_rho(epsilon: float, delta: float) -> float:
-    low, high = 0.0, min(epsilon, 1e9)  # a ρ above ε implies it for a large δ only; one above 10⁹ is no budget
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        if renyi_epsilon(Tally.of([ZcdpCost(middle)]), delta) <= epsilon:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _least(bound: Callable[[Floats], Floats]) -> float:

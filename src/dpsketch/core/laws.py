@@ -26,6 +26,7 @@ __all__ = [
     "Additive",
     "Arrays",
     "Law",
+    "OneTable",
     "Sampler",
     "additive",
     "additive_cost",
@@ -118,9 +119,35 @@ class Law(ABC):
         """Say whether it may have drawn these arrays: anyone may have written a file."""
 
 
+@dataclass(frozen=True, slots=True)
+class OneTable(Law):
+    """A law of one table, under whose name its part is published.
+
+    Attributes
+    ----------
+    table : Table
+        The table.
+    neighbours : {"add_remove", "replace"}
+        The neighbour relation.
+    """
+
+    table: Table
+    neighbours: Neighbours
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self.table.name
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The only table."""
+        return (self.table,)
+
+
 @stored
 @dataclass(frozen=True, slots=True)
-class Additive(Law):
+class Additive(OneTable):
     """Fresh integer noise on every cell of a table.
 
     Attributes
@@ -140,24 +167,12 @@ class Additive(Law):
     Roth and Su 2022), and so does ε.
     """
 
-    table: Table
-    neighbours: Neighbours
     noise: Noise
-
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self.table.name
 
     @property
     def words(self) -> str:
         """The noise in a phrase."""
         return self.noise.words
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The only table."""
-        return (self.table,)
 
     def slots(self) -> Mapping[str, Any]:
         """Return the noise."""

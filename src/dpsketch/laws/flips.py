@@ -16,12 +16,12 @@ import numpy as np
 
 from dpsketch.arrays import Words
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law
+from dpsketch.core.laws import Arrays, OneTable
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import random_id, random_words
 from dpsketch.numbers import hold_whole
-from dpsketch.privacy import Cost, Neighbours, PureCost
+from dpsketch.privacy import Cost, PureCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -33,27 +33,15 @@ _BITS = np.arange(64, dtype=np.uint64)
 
 @stored
 @dataclass(frozen=True, slots=True)
-class Flips(Law):
+class Flips(OneTable):
     """Randomised response on every bit: ones become fair coins, zeros ones with probability ``threshold``/2⁶⁴."""
 
-    table: Table
-    neighbours: Neighbours
     threshold: int
 
     def __post_init__(self) -> None:
         hold_whole(self, "threshold", low=1, high=2**63)
         if self.table.move != Move.each(self.table.move.cells, 1):
             raise InvalidInput("bits are flipped in a table in which a unit moves each cell by 1.")
-
-    @property
-    def name(self) -> str:
-        """The name of the bits."""
-        return self.table.name
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The bits."""
-        return (self.table,)
 
     @property
     def probability(self) -> float:

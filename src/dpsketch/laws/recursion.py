@@ -30,10 +30,6 @@ public grid is divided into 2^h places, and its count is spread evenly over them
 are 2^h times what they stand for: a place of a cell with c units has mass c. A unit of weight in a cell adds 1 to each
 of its places, hence 2^h in all, and at most 2^h to the mass below any place.
 
-**Accuracy.** With D places, P(a draw is off by τ units of weight or more) ≤ D·e^(−cτ), c = γb, since the best place
-alone weighs 1. A target inside a part is q times its right cut's rank plus 1 − q times its left one's; so errors e of
-the cuts move it by (1 − q)·e_left + q·e_right, and ends of the domain have none.
-
 References
 ----------
 Kaplan, Schnapp and Stemmer, *Differentially private approximate quantiles* (2022). Changed here: the sensitivity is
@@ -185,29 +181,6 @@ class Recursion(Law):
             return False
         found = [0, *np.asarray(arrays["cells"]).tolist(), self.cells - 1]
         return found == sorted(found)
-
-    def rank_errors(self, failure: float) -> list[float]:
-        """Return, for each quantile, how far its rank is from its target at most, but for this probability.
-
-        In grid units. A cut may also lie one place off, which is at most one unit where no cell holds more than 2^24.
-        """
-        chance = math.log(self.cells) + TIE_BITS * math.log(2) + math.log(self.levels / failure)
-        found: dict[Fraction, float] = {}
-
-        def look(asked: tuple[Fraction, ...], low: Fraction, high: Fraction, left: float, right: float) -> None:
-            if not asked:
-                return
-            middle = len(asked) // 2
-            cut = asked[middle]
-            share = (cut - low) / (high - low)
-            own = chance / float(self.rate(share, whole=high - low == 1)) + 1
-            error = own + float(1 - share) * left + float(share) * right
-            found[cut] = error
-            look(asked[:middle], low, cut, left, error)
-            look(asked[middle + 1 :], cut, high, error, right)
-
-        look(self.quantiles, Fraction(0), Fraction(1), 0.0, 0.0)
-        return [found[quantile] for quantile in self.quantiles]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,12 @@ from dpsketch import accounting
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import DELTA_FOR_RHO
-from dpsketch.core.laws import Arrays, Law, are_integers
-from dpsketch.core.move import Distance, Table
+from dpsketch.core.laws import Arrays, OneTable, are_integers
+from dpsketch.core.move import Distance
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, Unit, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Budget, Cost, GaussianCost, PureCost, Unit, ZcdpCost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -135,11 +135,9 @@ class SharedNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared(Law):
+class _Shared(OneTable):
     """What a share and a sum of shares have in common."""
 
-    table: Table
-    neighbours: Neighbours
     share: Share
     whole: Budget
 
@@ -147,16 +145,6 @@ class _Shared(Law):
         if self.share.party is not None:
             raise InvalidInput("the law of a share names no party.")
         _ = self.shared  # refuses a budget that cannot be shared
-
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self.table.name
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The only table."""
-        return (self.table,)
 
     @property
     def shared(self) -> SharedNoise:

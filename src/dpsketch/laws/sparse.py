@@ -10,12 +10,11 @@ import numpy as np
 
 from dpsketch.arrays import Integers, Words
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law
-from dpsketch.core.move import Table
+from dpsketch.core.laws import Arrays, OneTable
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.alp import Projection
 from dpsketch.laws.survivors import AbsentKeys, Survival
-from dpsketch.privacy import Cost, Neighbours
+from dpsketch.privacy import Cost
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -30,7 +29,7 @@ _MOST_BEYOND = 1000
 
 @stored
 @dataclass(frozen=True, slots=True)
-class SparseLaw(Law):
+class SparseLaw(OneTable):
     """ALP on all entries, and noise with a cutoff on all entries if values may be large.
 
     Attributes
@@ -50,8 +49,6 @@ class SparseLaw(Law):
     what each costs.
     """
 
-    table: Table
-    neighbours: Neighbours
     projection: Projection
     survival: Survival | None
 
@@ -66,16 +63,6 @@ class SparseLaw(Law):
         # A reader considers all values up to some scales past the top, and a file may have been written by anyone.
         if rule.cutoff > self.projection.top or self.projection.columns_a_unit / rule.rate > _MOST_BEYOND:
             raise InvalidInput("the parts of a sparse histogram do not fit each other.")
-
-    @property
-    def name(self) -> str:
-        """The name of the entries."""
-        return self.table.name
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The entries."""
-        return (self.table,)
 
     @property
     def domain(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsketch.arrays import Floats
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law
+from dpsketch.core.laws import Arrays, OneTable
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.scales import Estimator, check_estimator, estimate_scale, pivot_variance
@@ -83,7 +83,7 @@ class Weights(Table):
 
 @stored
 @dataclass(frozen=True, slots=True)
-class Floor(Law):
+class Floor(OneTable):
     """Secret sums with a floor, of which the rounded estimate of their scale is published.
 
     Attributes
@@ -116,16 +116,6 @@ class Floor(Law):
         if not 0 <= self.height < math.inf:
             raise InvalidInput(f"a floor is at least 0 and finite, not {self.height!r}.")
         check_estimator(self.estimator, self.table.p)
-
-    @property
-    def name(self) -> str:
-        """The name of the moment."""
-        return self.table.name
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The weights."""
-        return (self.table,)
 
     @property
     def digits(self) -> int:

@@ -12,7 +12,6 @@ import numpy as np
 from dpsketch import accounting
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.drawn import Derived
 from dpsketch.core.laws import Arrays, Law, additive_cost, noise_for
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
@@ -28,7 +27,7 @@ from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours, U
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["DESIGNS", "PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector", "Windowed", "are_finite"]
+__all__ = ["DESIGNS", "PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector"]
 
 PUBLICATIONS, STATE = "publications", "state"
 # The designs that the file of a law may hold: a class is known to the codec once its module is imported.
@@ -313,42 +312,3 @@ class Found(Published):
         rounding = (0.5 + self.design.stray) * float(np.abs(weights).sum())
         spread = self.noise.sigma * math.sqrt(float(np.sum(weights**2)))
         return (most + rounding + spread * -float(ndtri(self._looks))) * _MARGIN
-
-
-@stored
-@dataclass(frozen=True, slots=True)
-class Windowed(Derived):
-    """A table of some days of a stream together, decoded.
-
-    Attributes
-    ----------
-    publications : Published
-        The stream's law.
-    table : Table
-        The table.
-    noise : Noise
-        A law with the variance of the noise in a decoded cell.
-    """
-
-    publications: Published
-    table: Table
-    noise: Noise
-
-    def __post_init__(self) -> None:
-        if self.table not in self.publications.stacked:
-            raise InvalidInput("a window has the tables of its stream.")
-
-    @property
-    def laws(self) -> tuple[Law, ...]:
-        """The stream's law."""
-        return (self.publications,)
-
-    def fits(self, arrays: Arrays) -> bool:
-        """Say whether there is one table of finite numbers."""
-        return set(arrays) == {"table"} and are_finite(arrays["table"], self.table.shape)
-
-
-def are_finite(array: Array, shape: tuple[int, ...] | None) -> bool:
-    """Say whether an array holds finite numbers and has a shape."""
-    good = isinstance(array, np.ndarray) and array.dtype == np.float64 and shape in (None, array.shape)
-    return good and bool(np.isfinite(array).all())

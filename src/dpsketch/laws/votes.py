@@ -23,7 +23,7 @@ import numpy as np
 
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law, are_integers
+from dpsketch.core.laws import Arrays, OneTable, are_integers
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
@@ -51,7 +51,7 @@ MOST_KEYS = 512
 
 @stored
 @dataclass(frozen=True, slots=True)
-class Votes(Law):
+class Votes(OneTable):
     """Noise on the votes of every bucket, and a cutoff from which its key is listed.
 
     Attributes
@@ -73,8 +73,6 @@ class Votes(Law):
     a unit that brings its key to light makes c = 1, and what is paid for is that this is listed.
     """
 
-    table: Table
-    neighbours: Neighbours
     noise: NoiseOfNames
     cutoff: int
     epsilon: float
@@ -85,11 +83,6 @@ class Votes(Law):
         hold_real(self, "epsilon", "delta")
         if not 0 < self.epsilon < math.inf:
             raise InvalidInput(f"epsilon must be positive and finite, not {self.epsilon!r}.")
-
-    @property
-    def name(self) -> str:
-        """The name of the buckets."""
-        return self.table.name
 
     @property
     def form(self) -> VoteForm:
@@ -115,11 +108,6 @@ class Votes(Law):
         if self.has_loads:
             return f"votes in buckets; both loads with {self.noise.words}; keys whose difference reaches {self.cutoff}"
         return f"votes in buckets; majorities with {self.noise.words}; keys that reach {self.cutoff}"
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The buckets."""
-        return (self.table,)
 
     def caveat(self, unit: Unit) -> str:
         """Return that neighbours are streams: what votes leave depends on the order of the records, and on partials."""

@@ -8,23 +8,16 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from dpsketch import accounting
-from dpsketch.ledger.chain import State
+from dpsketch.ledger.chain import State, fits
 from dpsketch.ledger.values import Preview, Spent, Total
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
 
-__all__ = ["fits", "preview_of", "spent_of"]
+__all__ = ["preview_of", "spent_of"]
 
 # The δ that ε is stated at where no total names one.
 _DELTA = 1e-6
 # What still fits is found to one part in a thousand.
 _HALVINGS = 10
-
-
-def fits(state: State, total: Total) -> bool:
-    """Say whether all that one unit's change can touch stays within a total."""
-    return all(
-        accounting.fits(costs, epsilon=total.epsilon, delta=total.delta, rho=total.rho) for costs in state.histories
-    )
 
 
 def preview_of(dataset: str, state: State, costs: Sequence[Cost], part: str | None) -> Preview:

@@ -11,8 +11,8 @@ from pathlib import Path
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import days, delivery, members, singles
-from dpsketch.ledger.balance import fits, preview_of, spent_of
-from dpsketch.ledger.chain import Link, State, append, find_problems, read_entries, read_names, read_state
+from dpsketch.ledger.balance import preview_of, spent_of
+from dpsketch.ledger.chain import Link, State, append, find_problems, fits, read_entries, read_names, read_state
 from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.parts import Division
 from dpsketch.ledger.store import Store, home_file

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from dpsketch import accounting
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import delivery
 from dpsketch.ledger.connection import Connection
@@ -29,7 +30,7 @@ from dpsketch.ledger.singles import SINGLES
 from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
 
-__all__ = ["Link", "State", "append", "find_problems", "read_entries", "read_names", "read_state"]
+__all__ = ["Link", "State", "append", "find_problems", "fits", "read_entries", "read_names", "read_state"]
 
 # The layout of a dataset's rows: with parts it is the second one, which versions that know no parts refuse.
 _FORMAT = 1
@@ -73,6 +74,13 @@ class State:
             return replace(self, costs=self.costs + more, releases=self.releases + 1)
         parts = self.parts | {part: self.parts.get(part, Counter()) + more}
         return replace(self, parts=parts, releases=self.releases + 1)
+
+
+def fits(state: State, total: Total) -> bool:
+    """Say whether all that one unit's change can touch stays within a total."""
+    return all(
+        accounting.fits(costs, epsilon=total.epsilon, delta=total.delta, rho=total.rho) for costs in state.histories
+    )
 
 
 def append(

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsketch.arrays import Floats
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Derived
+from dpsketch.core.laws import Arrays, Law
+from dpsketch.core.move import Table
+from dpsketch.errors import InvalidInput
+from dpsketch.files import Array
 from dpsketch.laws.blocks import Blocks
 from dpsketch.laws.designs import Design, Filter
+from dpsketch.laws.streams import Published
+from dpsketch.noise import Noise
 
-__all__ = ["errors", "weights"]
+__all__ = ["Windowed", "are_finite", "errors", "weights"]
 
 
 def weights(design: Design, first: int, last: int) -> Floats:
@@ -108,3 +116,42 @@ class _LeastSquares:
         weights[self._place(level, index)] += share
         for i in range(self._ratio(level)):
             self._spread(weights, level - 1, self._ratio(level) * index + i, window, whole - share, start, end)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Windowed(Derived):
+    """A table of some days of a stream together, decoded.
+
+    Attributes
+    ----------
+    publications : Published
+        The stream's law.
+    table : Table
+        The table.
+    noise : Noise
+        A law with the variance of the noise in a decoded cell.
+    """
+
+    publications: Published
+    table: Table
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        if self.table not in self.publications.stacked:
+            raise InvalidInput("a window has the tables of its stream.")
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The stream's law."""
+        return (self.publications,)
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is one table of finite numbers."""
+        return set(arrays) == {"table"} and are_finite(arrays["table"], self.table.shape)
+
+
+def are_finite(array: Array, shape: tuple[int, ...] | None) -> bool:
+    """Say whether an array holds finite numbers and has a shape."""
+    good = isinstance(array, np.ndarray) and array.dtype == np.float64 and shape in (None, array.shape)
+    return good and bool(np.isfinite(array).all())

@@ -25,11 +25,11 @@ from dpsketch.core.drawn import Drawn, Part, Receipt
 from dpsketch.core.move import Table
 from dpsketch.errors import ReleaseRefused
 from dpsketch.laws.designs import Design
-from dpsketch.laws.streams import Found, Published, Seizable, Windowed
+from dpsketch.laws.streams import Found, Published, Seizable
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.sketches.continual.decoding import weights
+from dpsketch.sketches.continual.decoding import Windowed, weights
 
 __all__ = [
     "Publications",

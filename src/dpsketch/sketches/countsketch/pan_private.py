@@ -21,9 +21,10 @@ from dpsketch.core.drawn import receipt_from_json, receipt_to_json
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.laws.additive import PUBLICATION, STATE, SeizableCounts
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.addition import check_records
-from dpsketch.sketches.countsketch.private import PUBLICATION, STATE, PrivateCountSketch, SeizableCounts
+from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, prepaid_header, read_prepaid

@@ -19,13 +19,14 @@ from dpsketch.core.laws import Additive, Arrays, Law, are_integers
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.laws.additive import SeizableCounts
 from dpsketch.laws.shares import OneShare
-from dpsketch.laws.streams import Published, are_finite
+from dpsketch.laws.streams import Published
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Unit
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
+from dpsketch.sketches.continual.decoding import are_finite
 from dpsketch.sketches.continual.windows import Stretch, combined
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
@@ -39,20 +40,13 @@ from dpsketch.sketches.weights import real_numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.core.permit import Handle
     from dpsketch.sketches.continual.windows import Window
 
-__all__ = ["PUBLICATION", "STATE", "Combined", "Estimator", "PrivateCountSketch", "SeizableCounts"]
+__all__ = ["Combined", "Estimator", "PrivateCountSketch"]
 
 Estimator = Literal["robust", "median", "mean"]
 
 _CHUNK = 1 << 16
-# What a pan-private sketch draws.
-STATE, PUBLICATION = "state", "publication"
-_SEIZED = (
-    "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
-    "covered."
-)
 # Far in the tail a table's cells are a few heavy keys, repeated in every row: their share is known to a factor only.
 _TAIL_MARGIN = 4
 
@@ -111,45 +105,9 @@ class Combined(Derived):
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
 
 
-@stored
-@dataclass(frozen=True, slots=True)
-class SeizableCounts(Additive):
-    """Noise on the state of a pan-private sketch and, afresh, on its publication.
-
-    Privacy
-    -------
-    A record is in one of the two only: it came before the seizure or after it. Both have the same noise, so that the
-    dearer of them costs what one does.
-    """
-
-    def slots(self) -> Mapping[str, Any]:
-        """Return the noise of the state and of the publication."""
-        return {STATE: self.noise, PUBLICATION: self.noise}
-
-    @property
-    def at_once(self) -> bool:
-        """Say that state and publication are drawn at times of their own."""
-        return False
-
-    def caveat(self, unit: Unit) -> str:
-        """Return how many seizures are covered."""
-        return _SEIZED
-
-    @property
-    def noises(self) -> tuple[Noise, ...]:
-        """The noise in a published counter: that of the state, and its own."""
-        return (self.noise, self.noise)
-
-    def draw(self, state: Any, handle: Handle) -> Arrays:
-        """Return a table with noise of one of the two slots."""
-        slot, table = state
-        return {"table": handle.add(table, slot)}
-
-
 def noises_of(law: Any) -> tuple[Noise, ...]:
     """Return the noise in a counter of one law; where a state carries noise of its own, that as well."""
-    found: tuple[Noise, ...] = getattr(law, "noises", None) or (law.noise,)
-    return found
+    return (law.noise, law.noise) if isinstance(law, SeizableCounts) else (law.noise,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,10 +26,11 @@ import numpy.typing as npt
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Drawn
-from dpsketch.core.laws import Additive, Arrays, Law, additive
+from dpsketch.core.laws import Additive, Law, additive
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
+from dpsketch.laws.additive import ClassCounters
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import Budget, Unit
@@ -49,7 +50,7 @@ from dpsketch.sketches.density.spec import (
 from dpsketch.sketches.specs import Spec
 
 if TYPE_CHECKING:
-    from dpsketch.core.permit import Handle
+    pass
 
 __all__ = [
     "CENTRE",
@@ -102,20 +103,6 @@ def centre_table(unit: Unit, features: int) -> Table:
     squared = points**2 * (features * _STEPS**2 + weight**2)
     move = Move(points * (features * _STEPS + weight), squared, features + 1, points * max(_STEPS, weight), signed=True)
     return Table(CENTRE, (features + 1,), move)
-
-
-@stored
-@dataclass(frozen=True, slots=True)
-class ClassCounters(Additive):
-    """Noise on the counters of all classes, which are drawn class by class."""
-
-    def draw(self, state: Iterable[Integers], handle: Handle) -> Arrays:
-        """Return the counters of each class with noise; the state yields one class after the other."""
-        add = handle.adder("noise")
-        table = np.stack([add(each) for each in state])
-        if table.shape != self.table.shape:
-            raise ReleaseRefused(f"{self.name}: the state has another shape than the table that was paid for.")
-        return {"table": table}
 
 
 @stored

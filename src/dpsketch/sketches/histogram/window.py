@@ -19,11 +19,12 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.designs import Filter
 from dpsketch.laws.entries import COUNTS
 from dpsketch.laws.names import are_names, stored_names
-from dpsketch.laws.streams import Found, Published, are_finite
+from dpsketch.laws.streams import Found, Published
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.numbers import hold_whole
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
+from dpsketch.sketches.continual.decoding import are_finite
 from dpsketch.sketches.continual.windows import Window
 from dpsketch.sketches.histogram.named import (
     NamedCounts,

@@ -17,7 +17,15 @@ from dpsketch.laws.recursion import Recursion
 from dpsketch.numbers import probability
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates, key_list
-from dpsketch.sketches.quantiles.spec import ANSWERS, CONFIDENCE, HIGH_ENDS, LOW_ENDS, QuantileSpec, as_fraction
+from dpsketch.sketches.quantiles.spec import (
+    ANSWERS,
+    CONFIDENCE,
+    HIGH_ENDS,
+    LOW_ENDS,
+    QuantileSpec,
+    as_fraction,
+    rank_errors,
+)
 from dpsketch.sketches.ranges.private import Quantile
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -97,7 +105,7 @@ class PrivateQuantiles(SketchRelease):
         """Return several quantiles that were named, or all of them."""
         confidence = probability("confidence", confidence)
         asked = self.spec.quantiles if shares is None else [self._named(share) for share in key_list(shares)]
-        errors = self.law.rank_errors(1 - confidence)
+        errors = rank_errors(self.law, 1 - confidence)
         return [self._one(self.spec.quantiles.index(share), errors, confidence) for share in asked]
 
     @property

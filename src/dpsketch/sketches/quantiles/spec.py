@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, assert_never
 
-from dpsketch import accounting
+from dpsketch.accounting.renyi import renyi_epsilon
+from dpsketch.accounting.tally import Tally
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.recursion import Accounting, Recursion
+from dpsketch.laws.recursion import TIE_BITS, Accounting, Recursion
 from dpsketch.numbers import hold_real, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
@@ -22,7 +24,7 @@ from dpsketch.sketches.quantiles.cells import ValueGrid
 from dpsketch.sketches.ranges.domain import DomainSpec, Outside
 from dpsketch.sketches.specs import ReleasePreview, hold_common
 
-__all__ = ["ANSWERS", "CONFIDENCE", "COUNTS", "HIGH_ENDS", "LOW_ENDS", "QuantileSpec", "as_fraction"]
+__all__ = ["ANSWERS", "CONFIDENCE", "COUNTS", "HIGH_ENDS", "LOW_ENDS", "QuantileSpec", "as_fraction", "rank_errors"]
 
 COUNTS = "counts"
 # The quantiles, and the ends of their intervals.
@@ -104,7 +106,7 @@ class QuantileSpec(DomainSpec):
                 return self._concentrated(rho)
             case ApproximateCost(epsilon, delta):
                 pure = self._pure(epsilon)
-                rho = accounting.largest_rho(epsilon, delta)
+                rho = _largest_rho(epsilon, delta)
                 shared = self._concentrated(rho) if rho > 0 else pure
                 return pure if pure[0].epsilon >= shared[0].epsilon else shared
             case never:
@@ -131,7 +133,7 @@ class QuantileSpec(DomainSpec):
         answers = law(ANSWERS, 1 - ends)
         if not ends:
             return (answers,)
-        shift = math.ceil(max(law(LOW_ENDS, ends / 2).rank_errors((1 - CONFIDENCE) / 2)))
+        shift = math.ceil(max(rank_errors(law(LOW_ENDS, ends / 2), (1 - CONFIDENCE) / 2)))
         return answers, law(LOW_ENDS, ends / 2, -shift), law(HIGH_ENDS, ends / 2, shift)
 
     def words(self, laws: tuple[Law, ...]) -> str:
@@ -204,3 +206,43 @@ def _root_down(number: Fraction) -> float:
     while Fraction(found) ** 2 > number:
         found = math.nextafter(found, 0.0)
     return found
+
+
+def rank_errors(law: Recursion, failure: float) -> list[float]:
+    """Return, for each quantile, how far its rank is from its target at most, but for this probability.
+
+    In grid units. With D places, P(a draw is off by τ units of weight or more) ≤ D·e^(−cτ), c = γb, since the best
+    place alone weighs 1. A target inside a part is q times its right cut's rank plus 1 − q times its left one's; so
+    errors e of the cuts move it by (1 − q)·e_left + q·e_right, and ends of the domain have none. A cut may also lie one
+    place off, which is at most one unit where no cell holds more than 2^24.
+    """
+    chance = math.log(law.cells) + TIE_BITS * math.log(2) + math.log(law.levels / failure)
+    found: dict[Fraction, float] = {}
+
+    def look(asked: tuple[Fraction, ...], low: Fraction, high: Fraction, left: float, right: float) -> None:
+        if not asked:
+            return
+        middle = len(asked) // 2
+        cut = asked[middle]
+        share = (cut - low) / (high - low)
+        own = chance / float(law.rate(share, whole=high - low == 1)) + 1
+        error = own + float(1 - share) * left + float(share) * right
+        found[cut] = error
+        look(asked[:middle], low, cut, left, error)
+        look(asked[middle + 1 :], cut, high, error, right)
+
+    look(law.quantiles, Fraction(0), Fraction(1), 0.0, 0.0)
+    return [found[quantile] for quantile in law.quantiles]
+
+
+@lru_cache(maxsize=256)
+def _largest_rho(epsilon: float, delta: float) -> float:
+    """Return nearly the largest ρ that implies (ε, δ): below it, by less than a part in 10⁹."""
+    low, high = 0.0, min(epsilon, 1e9)  # a ρ above ε implies it for a large δ only; one above 10⁹ is no budget
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        if renyi_epsilon(Tally.of([ZcdpCost(middle)]), delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
