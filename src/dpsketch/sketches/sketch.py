@@ -89,7 +89,7 @@ class Entries:
         """Return :attr:`units` with one number for each key: the contribution of one record."""
         return np.ascontiguousarray(np.broadcast_to(np.asarray(self.units, np.int64), self.prints.shape))
 
-    def sample(self) -> Entries:
+    def to_check(self) -> Entries:
         """Return the entries of the units that are checked if a faster kernel adds: the first, and the heaviest."""
         places, units, starts = sampled(len(self.prints), self.units, self.starts)
         values = None if self.values is None else self.values.take(places)
@@ -324,7 +324,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
 
     def _check_sample(self, entries: Entries) -> None:
         """Refuse a batch if one of its first units, or the heaviest, moves a table further than stated."""
-        hold(self._spec.tables(), self._spread(entries.sample()))
+        hold(self._spec.tables(), self._spread(entries.to_check()))
 
     def _spread(self, entries: Entries) -> Mapping[str, Cells]:
         """Return the contributions of a batch to each table of the kind."""
