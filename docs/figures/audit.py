@@ -119,7 +119,6 @@ def reasons_of(findings: list[Found]) -> str:
         "- local protocols: first: a report is of one person alone; null and clipped, where a person holds one item:",
         "  there is always one, and no more; other units or relations: what a person holds may be anything else.",
         "- histogram-weighted, histogram-rounds: records: weights are spread over the keys of a user.",
-        "- survivors: first, colliding: what is kept follows from the counts alone, which the bits' rows go through.",
     ]
     return "\n".join(lines) + "\n"
 

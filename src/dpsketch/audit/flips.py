@@ -4,9 +4,6 @@ How often each bit is shown is counted over many releases of many keys: one half
 other how far. Of a sparse histogram that gives how many columns a unit of weight takes, of a bitmap how far a bit that
 is set differs from one that is not; the loss follows from these rates, by the law of the mechanism, with the end of
 their intervals that is kindest to it.
-
-Of the keys that survive a threshold the noise is measured on frequent ones, for which the loss is that of their counts;
-one that a unit alone has may survive with probability δ: more often refutes the claim at any ε.
 """
 
 from __future__ import annotations
@@ -19,9 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch.audit.bounds import clopper_pearson
-from dpsketch.audit.findings import BOTH, Claim, Finding, Row, printed_promise
-from dpsketch.audit.losses import noise_factors, power_of
+from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
 from dpsketch.privacy import Unit
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.sparse import SparseHistogram
@@ -32,13 +27,11 @@ __all__ = ["FLIPS", "Flipped", "bits_of"]
 Stream = list[tuple[int | None, str]]
 
 _KEYS, _ALPHA, _FLIP = 2, 2, 0.25
-_EPSILON = {"sparse": 2.0, "survivors": 2.0, "bitmap": 1.5}
+_EPSILON = {"sparse": 2.0, "bitmap": 1.5}
 # So many keys show what one does; so many units hold so many keys each, far more than bounds let pass.
 _SHOWN, _UNITS, _MUCH = 40, 8, 12
-_DELTA, _SHARE, _HELD = 0.05, 0.5, 200
 # A bit stands out from so many standard deviations on.
 _STANDS_OUT = 2.0
-_NULL, _CLIPPED = "a unit that holds a null", "a unit that holds far more than the bounds let pass"
 
 
 def bits_of(words: Any) -> npt.NDArray[np.uint8]:
@@ -48,12 +41,10 @@ def bits_of(words: Any) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class Flipped(Row):
-    """The bits of a sparse histogram, the keys that pass its threshold, or the bits of a distinct count."""
+    """The bits of a sparse histogram, or of a distinct count."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
         claim = printed_promise(self._released(self._sketch([]), 1.0).guarantee)
-        if self.subject == "survivors":
-            return self._survivors(claim, trials, confidence)
         return [
             self.finding((pair, words), claim, found, "rates", trials, "law")
             for pair, (words, found) in self._bits(trials, confidence).items()
@@ -64,32 +55,24 @@ class Flipped(Row):
         return self.unit_of(_KEYS)
 
     @property
-    def _epsilon(self) -> float:
-        return _EPSILON[self.subject] * (self._unit.max_keys if self.subject == "survivors" else 1)
-
-    @property
     def _entries(self) -> int:
         """How many keys of a unit change: its own, and as many others where it is replaced."""
         return self._unit.max_keys * (2 if self.replaced else 1)
 
     def _sketch(self, stream: Stream) -> Any:
-        sketch: Any
-        match self.subject:
-            case "sparse":
-                sketch = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=_SHOWN)
-            case "survivors":
-                sketch = SparseHistogram(unit=self._unit, domain=1 << 20, expected_keys=4, threshold_share=_SHARE)
-            case _:
-                sketch = DistinctSketch(unit=self._unit, buckets=128)
+        if self.subject == "bitmap":
+            sketch: Any = DistinctSketch(unit=self._unit, buckets=128)
+        else:
+            sketch = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=_SHOWN)
         if stream:
             users = [user for _, user in stream] if self.level == "user" else None
             sketch.update([key for key, _ in stream], users=users)
         return sketch
 
     def _released(self, sketch: Any, noise: float) -> Any:
-        if self.subject == "bitmap":
-            return sketch.release_mergeable(epsilon=self._epsilon / noise)
-        return sketch.release(epsilon=self._epsilon / noise, delta=_DELTA if self.subject == "survivors" else 0.0)
+        epsilon = _EPSILON[self.subject] / noise
+        mergeable = self.subject == "bitmap"
+        return sketch.release_mergeable(epsilon=epsilon) if mergeable else sketch.release(epsilon=epsilon, delta=0.0)
 
     def _shown_keys(self) -> list[int]:
         """Return keys no two of which share a bit of a bitmap, by releases to which nothing is added."""
@@ -146,43 +129,10 @@ class Flipped(Row):
         return {
             "worst": ("a unit with keys that nobody else has", loss(low / _SHOWN)),
             "first": ("a unit that comes before all others", loss(excess(ones[::-1])[0] / _SHOWN)),
-            "null": (_NULL, loss((excess(nulls)[0] - high) / _SHOWN)),
+            "null": ("a unit that holds a null", loss((excess(nulls)[0] - high) / _SHOWN)),
             "colliding": ("a unit with keys of others", loss((excess(twice)[0] - high) / _SHOWN)),
-            "clipped": (_CLIPPED, counted * loss(low / _SHOWN)),
+            "clipped": ("a unit that holds far more than the bounds let pass", counted * loss(low / _SHOWN)),
         }
-
-    def _survivors(self, claim: Claim, trials: int, confidence: float) -> list[Finding]:
-        frequent = range(100, 106)
-        sketch, noise = self._sketch([(key, f"user {key} {i}") for key in frequent for i in range(_HELD)]), []
-        for _ in range(max(40, trials // 4)):
-            kept = self._released(sketch, self.noise).kept
-            values = dict(zip(kept.positions.tolist(), kept.values.tolist(), strict=True))
-            noise.append([values[key] - float(_HELD) for key in frequent])
-        law = self._released(sketch, 1.0).law.survival.noise
-        factor = noise_factors(law, np.array(noise), confidence)[1]
-        step = self._entries * law.epsilon / law.sensitivity
-
-        def loss(share: float) -> float:
-            # Beside its count a key moves the bits, which have the rest of the budget.
-            return float(step / max(1e-9, factor * share) + (1 - _SHARE) * self._epsilon)
-
-        caught = power_of(loss, claim.epsilon)
-        pair = "worst", "a unit with frequent keys"
-        found = [self.finding(pair, claim, loss(1.0), "rates", trials, "law", caught)]
-        streams: dict[tuple[str, str], Stream] = {
-            ("alone", "a unit that is alone on its keys"): [(key, "ann") for key in range(self._unit.max_keys)],
-            ("null", _NULL): [(None, "ann")],
-        }
-        if self.level == "user":
-            streams["clipped", _CLIPPED] = [(key, "ann") for key in range(40)]
-        for pair, stream in streams.items():
-            alone = self._sketch(stream)
-            shown = sum(len(self._released(alone, self.noise).kept.positions) > 0 for _ in range(trials))
-            low, _ = clopper_pearson(np.array([shown]), trials, 1 - confidence)
-            # Without the unit its keys are never shown, whatever ε is: all that is above δ is too much.
-            seen = math.inf if float(low[0]) > claim.delta else 0.0
-            found.append(self.finding(pair, claim, seen, "rates", trials, "sampled"))
-        return found
 
 
 FLIPS: dict[str, Flipped] = {row.name: row for kind in _EPSILON for row in (Flipped(kind, *unit) for unit in BOTH)}

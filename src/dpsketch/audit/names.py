@@ -3,7 +3,8 @@
 Every key's outcome is "hidden", or its noisy count. The noise is measured on keys that are always shown, together with
 all others of the same release and of the one before it, and the threshold on keys near it: it is at most the least
 noisy count that was ever published. With these two the loss of a pair of neighbours is that of the keys whose counts
-differ, which are read off releases without noise; none of the library's own sensitivities or thresholds is used.
+differ, which are read off releases without noise; none of the library's own sensitivities or thresholds is used. Beside
+the keys that survive in a sparse histogram its bits have the rest of the budget, and are taken to tell all of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from dpsketch.audit import losses
 from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
 from dpsketch.sketches.histogram import Histogram
+from dpsketch.sketches.sparse import SparseHistogram
 from dpsketch.truncated import Law
 
 __all__ = ["FORMS", "NAMED", "Named"]
@@ -33,7 +35,7 @@ Moved = tuple[tuple[int, int], ...]
 # "histogram-others" has a Laplace threshold, and the total that tells of all other keys.
 FORMS = (
     "histogram-truncated", "histogram-laplace", "histogram-gaussian", "histogram-others",
-    "votes-loads", "votes-truncated", "votes-gaussian",
+    "votes-loads", "votes-truncated", "votes-gaussian", "survivors",
 )  # fmt: skip
 _EPSILON, _DELTA, _KEYS = 2.0, 1e-3, 2
 # Keys that are always shown, keys near the threshold, and keys that nobody has but the unit.
@@ -43,6 +45,8 @@ _HELD, _UNIT_USER = 200, 1_000_000
 # So many records more lift a vote over any threshold of a budget without end.
 _LIFT = 40
 _FEW = 4
+# What the threshold of a sparse histogram has of its budget.
+_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,12 @@ def _difference(law: Law, factor: float, low: int) -> float:
     return float(losses.chances(law, factor, values) @ tails)
 
 
+def _pure(epsilon: float) -> losses.Outcomes:
+    """Return two outcomes that tell all that ε allows."""
+    odds = np.exp([0.0, epsilon])
+    return odds / odds.sum(), odds[::-1] / odds.sum()
+
+
 @dataclass(frozen=True)
 class Named(Row):
     """One form of release at one unit and relation: five pairs of neighbours, on the same many releases."""
@@ -99,18 +109,34 @@ class Named(Row):
         return 2 if self.subject in ("histogram-laplace", "histogram-gaussian", "histogram-others") else 1
 
     @property
+    def _sparse(self) -> bool:
+        return self.subject == "survivors"
+
+    @property
     def _form(self) -> dict[str, Any]:
         form = self.subject.partition("-")[2]
-        return {"form": "laplace", "others": True} if form == "others" else {"form": form}
+        return {"form": "laplace", "others": True} if form == "others" else {"form": form} if form else {}
 
     def _sketch(self, stream: Stream, buckets: int = 1 << 14) -> Any:
-        bounds: dict[str, Any] = {"max_counters": buckets} if self._votes else {}
-        sketch: Any = Histogram(unit=self.unit_of(_KEYS, self._weight), key_type="int", **bounds)
+        unit, plain = self.unit_of(_KEYS, self._weight), self._votes or self._sparse
+        if self._sparse:
+            sketch: Any = SparseHistogram(unit=unit, domain=1 << 20, expected_keys=4, threshold_share=_SHARE)
+        else:
+            bounds: dict[str, Any] = {"max_counters": buckets} if self._votes else {}
+            sketch = Histogram(unit=unit, key_type="int", **bounds)
         given: dict[str, Any] = {"users": [user for _, user, _ in stream]} if self.level == "user" else {}
-        if not self._votes:
+        if not plain:
             given["weights"] = [weight for _, _, weight in stream]
         sketch.update([key for key, _, _ in stream], **given)
         return sketch
+
+    def _counts(self, made: Any) -> dict[int, int]:
+        """Return the noisy counts that were published, by key."""
+        keys, values = (made.kept.positions, made.kept.values) if self._sparse else (made.keys, made.values)
+        return dict(zip(map(int, keys), map(int, values), strict=True))
+
+    def _threshold(self, made: Any) -> Any:
+        return made.mechanism if self._votes else made.law.survival if self._sparse else made.law
 
     def _release(self, sketch: Any, noise: float) -> Any:
         return sketch.release(epsilon=_EPSILON / noise, delta=self._delta, **self._form)
@@ -121,8 +147,9 @@ class Named(Row):
         if self._form == {"form": "gaussian"}:
             return _DELTA  # its noise follows δ, and its threshold uses up all
         made = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **self._form)
-        spent = made.mechanism.joint_delta if self._votes else made.law.delta
-        return float(f"{spent * 1.01:.3g}")
+        threshold = self._threshold(made)
+        spent = threshold.joint_delta if self._votes else threshold.delta
+        return float(f"{(spent(made.law.table.move) if self._sparse else spent) * 1.01:.3g}")
 
     def _rest(self, edge: int = 0) -> Stream:
         """Return everybody else: a user each, with one record of weight 1."""
@@ -131,7 +158,7 @@ class Named(Row):
 
     def _exact(self, stream: Stream) -> Counts:
         """Return the counts of all keys, published with so large a budget that nothing is added."""
-        if not self._votes:
+        if not self._votes and not self._sparse:
             made = self._sketch(stream).release(rho=1e9, keys=list(range(_DOMAIN)))
             return np.asarray(made.values, np.int64)
         lifted: Stream = [(key, 2_000_000 + _LIFT * key + i, 1.0) for key in range(_DOMAIN) for i in range(_LIFT)]
@@ -140,15 +167,15 @@ class Named(Row):
     def _seen(self, trials: int, confidence: float) -> Seen:
         """Measure noise and threshold on releases of everybody else."""
         first = self._release(self._sketch(self._rest()), self.noise)
-        threshold = first.mechanism if self._votes else first.law
+        threshold = self._threshold(first)
         loads, others = self.subject == "votes-loads", self.subject == "histogram-others"
         exact, lowest, noise, totals = self._rest(edge=threshold.cutoff + 1), [], [], []
         sketch = self._sketch(exact)
         for _ in range(trials):
             made = self._release(sketch, self.noise)
-            counts = dict(zip(made.keys, made.values, strict=True))
+            counts = self._counts(made)
             pairs = dict(zip(made.keys, made.pairs, strict=True)) if loads else {}
-            lowest.append(min(int(count) - int(pairs.get(key, 0)) for key, count in counts.items()))
+            lowest.append(min(count - int(pairs.get(key, 0)) for key, count in counts.items()))
             noise.append([float(counts[key] - _HELD) for key in _HIGH] + [float(pairs[key]) for key in _HIGH if loads])
             totals.append([float(made.rest - len(exact))] if others else [])
         law: Law = threshold.noise
@@ -158,7 +185,7 @@ class Named(Row):
 
     def _loss(self, seen: Seen, moved: Moved, delta: float, share: float) -> float:
         """Return ε of keys whose counts are so many, or so many, with a share of the noise that was seen."""
-        loads, parts = self.subject == "votes-loads", []
+        loads, parts = self.subject == "votes-loads", [_pure((1 - _SHARE) * _EPSILON)] if self._sparse else []
         if seen.total is not None:
             far = 10_000
             totals = far + sum(one for one, _ in moved), far + sum(other for _, other in moved)
@@ -193,7 +220,7 @@ class Named(Row):
         one, other = max(
             product(ones, [nothing, *others]), key=lambda pair: loss(moved(rest + pair[0], rest + pair[1]))
         )
-        much = holding(novel if self.level == "user" else novel[:1], 1.0 if self._votes else 50 * weight)
+        much = holding(novel if self.level == "user" else novel[:1], 50 * weight if self._weight > 1 else 1.0)
         if self._votes:
             collided = self._collided(loss, size)
         else:
@@ -223,9 +250,9 @@ class Named(Row):
 
     def _led(self, sketch: Any, keys: Iterable[int]) -> list[int]:
         """Return by how many votes keys lead beyond those that lift them."""
-        made = sketch.release(epsilon=1e5, delta=0.5, form="gaussian")
-        votes = dict(zip(made.keys, made.values, strict=True))
-        return [int(votes.get(key, 0)) - _LIFT for key in keys]  # a key that shares its bucket may be hidden
+        asked: dict[str, Any] = {"epsilon": 200} if self._sparse else {"epsilon": 1e5, "form": "gaussian"}
+        votes = self._counts(sketch.release(**asked, delta=0.5))
+        return [votes.get(key, 0) - _LIFT for key in keys]  # a key that shares its bucket may be hidden
 
     def _leads(self, leading: list[int], held: Stream) -> list[int]:
         """Return by how many votes keys that are lifted lead in few buckets."""
