@@ -472,6 +472,17 @@ def test_the_first_units_and_the_heaviest_are_checked() -> None:
     assert edges.tolist() == [*range(0, contributions.FIRST + 1, 10), len(places)]
 
 
+def test_a_heavier_record_of_a_later_batch_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(max_weight=9))
+    stated = sketch.spec.tables()
+    monkeypatch.setattr(type(sketch.spec), "tables", lambda _: tuple(tightened(table, "most") for table in stated))
+    sketch.update([1, 2], weights=[1, 8])
+    sketch.update([3], weights=[2])
+    with pytest.raises(ReleaseRefused, match="further"):
+        sketch.update([3, 4], weights=[1, 9])
+    sketch.update([3], weights=[8])  # nothing was added, and the sketch goes on
+
+
 # Faster kernels add what was checked, bit for bit.
 
 

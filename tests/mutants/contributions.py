@@ -215,6 +215,14 @@ USERS = [
         "a heavy record behind the first ones is not checked",
     ),
     Mutant(
+        "contributions-of-a-later-batch-not-checked",
+        "Sketch._check_sample",
+        "self._heaviest = heaviest",
+        "self._heaviest = 1 << 62",
+        "tests/contract/test_moves.py -k heavier_record_of_a_later_batch",
+        "a heavier record than any that was checked comes in a later batch",
+    ),
+    Mutant(
         "contributions-squares-wrap",
         "excess",
         "high += upper * upper + (middle >> BITS)",

@@ -125,6 +125,8 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
     _for_tests: bool = False
     # Whether anything was ever added, after which the key columns are fixed.
     _begun: bool = False
+    # The weight of the heaviest record whose contribution was checked, in grid units.
+    _heaviest: int = -1
     # The number of changes that were begun; a stream compares it to see whether an update was refused in time.
     _changes: int = 0
 
@@ -323,8 +325,16 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         return add
 
     def _check_sample(self, entries: Entries) -> None:
-        """Refuse a batch if one of its first units, or the heaviest, moves a table further than stated."""
+        """Refuse a batch if one of its first units, or the heaviest, moves a table further than stated.
+
+        Records are checked in the first batch, and in each one with a heavier record than those that were checked.
+        """
+        units = entries.units
+        heaviest = units if isinstance(units, int) else int(np.max(units, initial=-1))
+        if not len(entries.prints) or (entries.starts is None and heaviest <= self._heaviest):
+            return
         hold(self._spec.tables(), self._spread(entries.to_check()))
+        self._heaviest = heaviest
 
     def _spread(self, entries: Entries) -> Mapping[str, Cells]:
         """Return the contributions of a batch to each table of the kind."""

@@ -154,10 +154,9 @@ def whole_counts(counts: Any, n: int) -> npt.NDArray[np.int64]:
 
 def checked_total(mass: int, units: npt.NDArray[np.int64] | int, counts: npt.NDArray[np.int64] | int, n: int) -> int:
     """Return the new total mass, or refuse a batch that could carry a counter past the limit."""
-    largest = int(np.max(units, initial=0)) * int(np.max(counts, initial=0))
     if isinstance(units, int) and isinstance(counts, int):
         total = mass + units * counts * n
-    elif mass + largest * n <= COUNTER_LIMIT:
+    elif mass + int(np.max(units, initial=0)) * int(np.max(counts, initial=0)) * n <= COUNTER_LIMIT:
         total = mass + int(np.sum(np.broadcast_to(units * counts, (n,)), dtype=np.int64))
     else:
         # The quick bound is not enough: sum exactly.

@@ -15,11 +15,11 @@ from dpsketch.arrays import Integers
 from dpsketch.bounding import Cut
 from dpsketch.canonical import is_canonical
 from dpsketch.columns import valid_rows
-from dpsketch.core.contributions import FIRST
+from dpsketch.core.contributions import FIRST, Cells
 from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.laws.shares import Share
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column, check_records
+from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column, spread
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
@@ -115,7 +115,7 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
             return
         self._protects_users(columns.users, disjoint_users)
         first = fingerprint(column.slice(0, FIRST), found or self._key_type).fingerprints
-        check_records(self._stated, first, self._row_keys, 1)
+        self._check_sample(Entries(first, None, 1, 1, None, None))
         kept = len(column) - column.null_count
         mass = checked_total(self._mass, 1, 1, kept)
         self._begin_change()
@@ -128,8 +128,12 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
     def _prepare(self, entries: Entries) -> Callable[[], None]:
         if entries.starts is not None:
             return partial(self._add_users, entries.starts, entries)
-        check_records(self._stated, entries.prints, self._row_keys, entries.units)
+        self._check_sample(entries)
         return partial(add_batch, self._table, entries.prints, self._row_keys, entries.added)
+
+    def _spread(self, entries: Entries) -> dict[str, Cells]:
+        levels = [(entries.prints, entries.amounts)]
+        return {COUNTERS: spread(levels, self._row_keys[np.newaxis], self._spec.width, entries.starts)}
 
     def _add_users(self, starts: Integers, entries: Entries) -> None:
         add, keys = self._spec.user_clip.add, (starts, entries.prints, entries.amounts)
