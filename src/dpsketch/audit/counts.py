@@ -151,7 +151,7 @@ def pan_private(place: str, noise: float = 1.0) -> Mechanism:
     pattern = _records([7], rows=3).release(epsilon=1e6, delta=1e-6).table.ravel()
     size = len(pattern)
 
-    def sketch(budget: Asked) -> PanPrivateCountSketch:
+    def sketch(budget: Asked) -> ContinualSketch:
         return PanPrivateCountSketch(rows=3, width=WIDTH, unit=per_record(), seed=SEED, key_type="int", **budget)
 
     def life(before: list[int], after: list[int]) -> Any:
@@ -160,7 +160,8 @@ def pan_private(place: str, noise: float = 1.0) -> Mechanism:
             lived.update(before)
             seized = lived.snapshot()
             lived.update(after)
-            return np.concatenate([seized.ravel(), lived.publish().table.ravel()])
+            lived.publish()
+            return np.concatenate([seized.ravel(), lived.published.ravel()])
 
         return repeated(run)
 
@@ -174,7 +175,7 @@ def pan_private(place: str, noise: float = 1.0) -> Mechanism:
     return Mechanism(
         f"pan-private-{place}",
         f"a record added {place} the memory is seized",
-        claim_of(sketch(budget.claimed).publish().guarantee),
+        claim_of(sketch(budget.claimed).guarantee),
         life([1, 2], [3]),
         within,
         {"likelihood ratio": known(read), "learned": linear_discriminant},

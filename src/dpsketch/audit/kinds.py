@@ -173,8 +173,8 @@ def _pan_private(place: Literal["before", "after"], unit: Unit, records: Records
         seized = sketch.snapshot()
         if place == "after":
             sketch.update(keys, **given)
-        made = sketch.publish()
-        return shown(made.guarantee, (seized, made.noise[0]), (made.table - seized, made.noise[1]))
+        (stretch,) = sketch.publish().stretches
+        return shown(sketch.guarantee, (seized, stretch.law), (sketch.published[0] - seized, stretch.law))
 
     return life
 

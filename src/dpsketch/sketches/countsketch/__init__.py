@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.countsketch.continual import ContinualCountSketch
-    from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
+    from dpsketch.sketches.countsketch.continual import ContinualCountSketch, PanPrivateCountSketch
     from dpsketch.sketches.countsketch.parties import merge_releases
     from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
     from dpsketch.sketches.countsketch.shares import Share
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
 else:
     __getattr__ = lazy.names(
-        __name__, continual="ContinualCountSketch",
-        pan_private="PanPrivateCountSketch", parties="merge_releases", private="Estimator PrivateCountSketch",
+        __name__, continual="ContinualCountSketch PanPrivateCountSketch",
+        parties="merge_releases", private="Estimator PrivateCountSketch",
         shares="Share", sketch="CountSketch", spec="CountSketchSpec",
     )  # fmt: skip
 

@@ -21,7 +21,6 @@ from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
-from dpsketch.privacy import Unit
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.continual.law import Published, are_finite
@@ -39,20 +38,13 @@ from dpsketch.sketches.weights import real_numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.core.permit import Handle
     from dpsketch.sketches.continual.windows import Window
 
-__all__ = ["PUBLICATION", "STATE", "Combined", "Estimator", "PrivateCountSketch", "SeizableCounts"]
+__all__ = ["Combined", "Estimator", "PrivateCountSketch"]
 
 Estimator = Literal["robust", "median", "mean"]
 
 _CHUNK = 1 << 16
-# What a pan-private sketch draws.
-STATE, PUBLICATION = "state", "publication"
-_SEIZED = (
-    "It holds against one seizure of the memory, at any moment, together with one publication; a second seizure is not "
-    "covered."
-)
 # Far in the tail a table's cells are a few heavy keys, repeated in every row: their share is known to a factor only.
 _TAIL_MARGIN = 4
 
@@ -91,7 +83,7 @@ class Combined(Derived):
     @property
     def noises(self) -> tuple[Noise, ...]:
         """The noise of each release."""
-        return tuple(noise for law in self.drawn for noise in noises_of(law))
+        return tuple(noise_of(law) for law in self.drawn)
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there are counters, and weights of each stream's publications."""
@@ -111,45 +103,10 @@ class Combined(Derived):
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
 
 
-@stored
-@dataclass(frozen=True, slots=True)
-class SeizableCounts(Additive):
-    """Noise on the state of a pan-private sketch and, afresh, on its publication.
-
-    Privacy
-    -------
-    A record is in one of the two only: it came before the seizure or after it. Both have the same noise, so that the
-    dearer of them costs what one does.
-    """
-
-    def slots(self) -> Mapping[str, Any]:
-        """Return the noise of the state and of the publication."""
-        return {STATE: self.noise, PUBLICATION: self.noise}
-
-    @property
-    def at_once(self) -> bool:
-        """Say that state and publication are drawn at times of their own."""
-        return False
-
-    def caveat(self, unit: Unit) -> str:
-        """Return how many seizures are covered."""
-        return _SEIZED
-
-    @property
-    def noises(self) -> tuple[Noise, ...]:
-        """The noise in a published counter: that of the state, and its own."""
-        return (self.noise, self.noise)
-
-    def draw(self, state: Any, handle: Handle) -> Arrays:
-        """Return a table with noise of one of the two slots."""
-        slot, table = state
-        return {"table": handle.add(table, slot)}
-
-
-def noises_of(law: Any) -> tuple[Noise, ...]:
-    """Return the noise in a counter of one law; where a state carries noise of its own, that as well."""
-    found: tuple[Noise, ...] = getattr(law, "noises", None) or (law.noise,)
-    return found
+def noise_of(law: Any) -> Noise:
+    """Return the noise in a counter of one law."""
+    noise: Noise = law.noise
+    return noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +160,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     @property
     def noise(self) -> tuple[Noise, ...]:
         """The noise in each counter; several laws where releases were combined. Empty in an answer of a stream."""
-        return noises_of(self.law) if not isinstance(self.law, Combined) else self.law.noises
+        return self.law.noises if isinstance(self.law, Combined) else (noise_of(self.law),)
 
     @property
     def signed(self) -> bool:
@@ -217,7 +174,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             return ()
         arrays: Mapping[str, Any] = self._part.arrays
         return tuple(
-            Stretch(name, law.answer_noise, arrays[f"weights{i}"], arrays[f"marks{i}"])
+            Stretch(name, law.noise, arrays[f"weights{i}"], arrays[f"marks{i}"], law.draws)
             for i, (name, law) in enumerate(self.law.streams)
         )
 
@@ -244,7 +201,8 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     @property
     def _fourth_cumulant(self) -> float:
         drawn = sum(fourth_cumulant(law) for law in self.noise)
-        return drawn + sum(fourth_cumulant(each.law) * float(np.sum(each.weights**4)) for each in self.stretches)
+        streams = ((each.draws * fourth_cumulant(each.law), each.weights) for each in self.stretches)
+        return drawn + sum(cumulant * float(np.sum(weights**4)) for cumulant, weights in streams)
 
     def __repr__(self) -> str:
         shape = f"{self.spec.rows}×{self.spec.width}"
