@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.calibration import additive
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import Clip

@@ -15,10 +15,11 @@ from dpsketch.bounding import Cut, read_users
 from dpsketch.core.account import Account
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law, quietest
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.calibration import quietest
 from dpsketch.laws.matching import owned_keys
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.calibration import additive
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, Unit

@@ -11,9 +11,10 @@ import numpy as np
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.calibration import additive
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import hold_whole, probability, real_number
 from dpsketch.privacy import Budget, Unit
