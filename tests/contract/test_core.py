@@ -19,10 +19,11 @@ from dpsketch import files
 from dpsketch.core.account import Account
 from dpsketch.core.codec import decode, encode, stored
 from dpsketch.core.drawn import Receipt, promise, read_release, release_document
-from dpsketch.core.laws import Additive, Arrays, Law, additive
+from dpsketch.core.laws import Additive, Arrays, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.core.permit import Handle, Permit
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.laws.calibration import additive
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Budget, Cost, GaussianCost, Neighbours, PureCost, Unit
 

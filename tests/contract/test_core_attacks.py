@@ -171,7 +171,7 @@ def test_noise_is_added_to_integers_of_the_shape_that_was_paid_for() -> None:
 def test_costs_are_never_below_the_exact_ratio() -> None:
     from fractions import Fraction
 
-    from dpsketch.core.laws import noise_for
+    from dpsketch.laws.calibration import noise_for
 
     spec = dps.CountSketch(**SHAPE).spec
     (table,) = spec.tables()

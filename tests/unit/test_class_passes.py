@@ -14,8 +14,8 @@ from dpsketch import files
 from dpsketch._compiled.vectors import residuals
 from dpsketch.accounting import gaussian_mu
 from dpsketch.core.drawn import Drawn, Part, Receipt, release_document
-from dpsketch.core.laws import additive
 from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.laws.calibration import additive
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import class_sums

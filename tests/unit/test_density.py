@@ -14,8 +14,8 @@ import pytest
 import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch.core.account import Account
-from dpsketch.core.laws import additive
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.laws.calibration import additive
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import DensitySketch, DensitySpec, PrivateDensity, best_rows, default_width

@@ -20,7 +20,7 @@ from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Total, chain
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.values import canonical
+from dpsketch.ledger.layout import canonical
 from dpsketch.privacy import (
     ApproximateCost,
     Cost,

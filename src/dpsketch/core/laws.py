@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import numpy as np
 
-from dpsketch import accounting
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Distance, Sensitivity, Table
 from dpsketch.errors import ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
-from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, GaussianCost, Neighbours, PureCost, Unit, ZcdpCost
+from dpsketch.privacy import Again, Cost, GaussianCost, Neighbours, PureCost, Unit
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
@@ -28,19 +27,13 @@ __all__ = [
     "Law",
     "OneTable",
     "Sampler",
-    "additive",
     "additive_cost",
     "are_integers",
-    "noise_for",
-    "quietest",
     "ratio_up",
 ]
 
 # The arrays that a law publishes, by name.
 Arrays = Mapping[str, Array]
-
-# A trillionth more noise than needed outweighs every rounding here and in the sum of the shares.
-_MARGIN = 1 + 1e-12
 
 
 class Sampler(Protocol):
@@ -218,46 +211,3 @@ def ratio_up(ratio: Fraction) -> float:
     """Return the least float that is not below a ratio."""
     found = float(ratio)
     return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
-
-
-def additive(budget: Budget, neighbours: Neighbours, shares: Mapping[Table, float]) -> tuple[Additive, ...]:
-    """Return the least noise on tables that are released together, each with a share of one budget.
-
-    Parameters
-    ----------
-    budget : Budget
-        (ε, δ) with δ > 0 gives rounded Gaussian noise by the analytic calibration (Balle and Wang 2018), (ε, 0)
-        discrete Laplace noise, ρ rounded Gaussian noise.
-    neighbours : {"add_remove", "replace"}
-        The neighbour relation.
-    shares : mapping of Table to float
-        Each table's share of μ² for Gaussian noise, of ε for Laplace noise; together at most 1.
-    """
-    return tuple(
-        Additive(table, neighbours, noise_for(budget, table.between(neighbours), share))
-        for table, share in shares.items()
-    )
-
-
-def quietest(budget: Budget, neighbours: Neighbours, table: Table) -> Additive:
-    """Return noise on one table: of Laplace and Gaussian noise the one with the smaller variance."""
-    found = additive(budget, neighbours, {table: 1.0})
-    if isinstance(budget.cost, ApproximateCost):
-        found += additive(Budget(budget.cost.epsilon, 0.0), neighbours, {table: 1.0})
-    return min(reversed(found), key=lambda law: law.noise.variance)
-
-
-def noise_for(budget: Budget, distance: Distance | Sensitivity, share: float = 1.0) -> Noise:
-    """Return the least noise that a share of a budget allows on tables that lie so far apart; σ is rounded up."""
-    match budget.cost:
-        case PureCost(epsilon):
-            return DiscreteLaplace(epsilon if share == 1 else epsilon * share / _MARGIN, distance.l1)
-        case ApproximateCost(epsilon, delta):
-            mu = accounting.gaussian_mu(epsilon, delta)
-        case ZcdpCost(rho):
-            mu = accounting.zcdp_mu(rho)
-        case never:
-            assert_never(never)
-    if share == 1:
-        return RoundedGaussian(math.nextafter(distance.l2 / mu, math.inf))
-    return RoundedGaussian(distance.l2 / (mu * math.sqrt(share)) * _MARGIN)

@@ -12,11 +12,12 @@ import numpy as np
 from dpsketch import accounting
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law, additive_cost, noise_for
+from dpsketch.core.laws import Arrays, Law, additive_cost
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.calibration import noise_for
 from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design, Filter
 from dpsketch.laws.pan_private import PanPrivate
 from dpsketch.laws.recurrence import Recurrence

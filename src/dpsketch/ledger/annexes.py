@@ -12,8 +12,8 @@ from typing import Any
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.layout import Table
-from dpsketch.ledger.values import Problem, row_digest
+from dpsketch.ledger.layout import Table, row_digest
+from dpsketch.ledger.values import Problem
 
 __all__ = ["Annex", "altered"]
 

@@ -23,11 +23,11 @@ from dpsketch.ledger import delivery
 from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.days import DAYS
 from dpsketch.ledger.delivery import DELIVERIES, ORIGINS
-from dpsketch.ledger.layout import TABLES
+from dpsketch.ledger.layout import TABLES, canonical, row_digest
 from dpsketch.ledger.members import MEMBERS
 from dpsketch.ledger.parts import Division, other_spelling, worst_histories
 from dpsketch.ledger.singles import SINGLES
-from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total, canonical, row_digest
+from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
 
 __all__ = ["Link", "State", "append", "find_problems", "fits", "read_entries", "read_names", "read_state"]

@@ -23,8 +23,8 @@ from dataclasses import asdict
 from dpsketch.errors import LedgerError, ReleaseRefused
 from dpsketch.ledger.annexes import Annex, altered
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.layout import TABLES
-from dpsketch.ledger.values import Charge, Origin, row_digest
+from dpsketch.ledger.layout import TABLES, row_digest
+from dpsketch.ledger.values import Charge, Origin
 
 __all__ = [
     "DELIVERIES", "ORIGINS", "bind", "close", "find_open", "put_origin", "put_source", "read_origins", "read_sources",

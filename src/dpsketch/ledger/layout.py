@@ -1,14 +1,18 @@
-"""The tables of a ledger: the same on SQLite and on PostgreSQL, and in ledgers of every version.
+"""The tables of a ledger, the same on SQLite and on PostgreSQL, and the digest of a row.
 
 Columns hold text, and none may be null; a few are numbers. Statements take names of tables and columns from here alone.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
+import json
+from typing import Any, NamedTuple
 
-__all__ = ["TABLES", "Table", "Tables"]
+__all__ = ["TABLES", "Table", "Tables", "canonical", "row_digest"]
 
+# A tampered column may hold anything, which must give another digest rather than an error.
+_DIGESTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
 _NUMBERS = {"format": "INTEGER", "rows": "BIGINT", "id": "BIGINT", "day": "BIGINT"}
 
 
@@ -58,3 +62,14 @@ TABLES = Tables(
     sources=_table("dpsketch_source", "source", "dataset"),
     days=_table("dpsketch_day", "stream day", "dataset id publication digest"),
 )
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in the one way that digests are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def row_digest(row: dict[str, Any]) -> str:
+    """Return the SHA-256 of a row: of every column but the digest, the previous row's digest among them."""
+    content = {name: value for name, value in row.items() if name != "digest"}
+    return hashlib.sha256(_DIGESTED.encode(content).encode()).hexdigest()

@@ -9,7 +9,8 @@ from typing import Any
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import delivery
 from dpsketch.ledger.book import Ledger
-from dpsketch.ledger.values import Charge, Order, Origin, canonical
+from dpsketch.ledger.layout import canonical
+from dpsketch.ledger.values import Charge, Order, Origin
 
 __all__ = ["Payment", "binding_of"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,24 +23,10 @@ from dpsketch.privacy import (
 )
 
 __all__ = [
-    "Charge", "Entry", "Kind", "Order", "Origin", "Preview", "Problem", "Spent", "Total", "canonical", "row_digest",
+    "Charge", "Entry", "Kind", "Order", "Origin", "Preview", "Problem", "Spent", "Total",
 ]  # fmt: skip
 
 Kind = Literal["create", "total", "charge"]
-
-# A tampered column may hold anything, which must give another digest rather than an error.
-_DIGESTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
-
-
-def canonical(value: Any) -> str:
-    """Write JSON in the one way that digests are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def row_digest(row: dict[str, Any]) -> str:
-    """Return the SHA-256 of a row: of every column but the digest, the previous row's digest among them."""
-    content = {name: value for name, value in row.items() if name != "digest"}
-    return hashlib.sha256(_DIGESTED.encode(content).encode()).hexdigest()
 
 
 def _number(value: float, digits: int = 2) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 
 from dpsketch.core.codec import decode, encode
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Law, additive
+from dpsketch.core.laws import Law
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.laws.calibration import additive
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.sketches.weights import WeightGrid

@@ -26,11 +26,12 @@ import numpy.typing as npt
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Drawn
-from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
 from dpsketch.laws.additive import ClassCounters
+from dpsketch.laws.calibration import additive
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import Budget, Unit

@@ -16,9 +16,10 @@ import numpy as np
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Additive, Law, additive, noise_for
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import AcuteMove, Move, Table
 from dpsketch.errors import InvalidInput
+from dpsketch.laws.calibration import additive, noise_for
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole, whole_number
 from dpsketch.privacy import Budget, Unit

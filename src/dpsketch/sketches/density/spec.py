@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law, additive
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.kernels import Angular, Euclidean, Gaussian, HashKernel, Jaccard, Kernel, Linear, Manhattan
+from dpsketch.laws.calibration import additive
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, PureCost, Unit
 from dpsketch.sketches.density.features import FeatureMap, Features, Landmarks, Shape, feature_map

@@ -13,10 +13,11 @@ from dpsketch import files
 from dpsketch.arrays import Words
 from dpsketch.bounding import Cut, read_users
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Additive, quietest
+from dpsketch.core.laws import Additive
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.calibration import quietest
 from dpsketch.laws.matching import owned_keys
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, quietest
+from dpsketch.core.laws import Additive
 from dpsketch.core.move import Move, Table
 from dpsketch.hashing import KeyType
+from dpsketch.laws.calibration import quietest
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, Unit

@@ -8,10 +8,11 @@ from typing import Any, assert_never
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law, noise_for
+from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.laws.calibration import noise_for
 from dpsketch.laws.choice import CHOICE_TABLES
 from dpsketch.laws.entries import COLLISION, COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
 from dpsketch.laws.rounds import WeightedRounds, weights_table
